@@ -1,0 +1,59 @@
+# `make run` and `make test` need a Python of 3.11 or newer and nothing else: what they use is installed into .venv once,
+# and again when pyproject.toml or constraints.txt changes.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PIPELINE ?= image_classification
+WORKERS ?= 2
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test check format build clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@echo
+	@echo 'ARGS go to the command behind a target:  make run ARGS="epochs=3"   make test ARGS="tests/cli -k list"'
+
+run: $(VENV)/.stamp-local ## train and evaluate on two emulated nodes of two ranks each (another one: PIPELINE=name)
+	$(BIN)/allranks run $(PIPELINE) $(ARGS)
+
+test: $(VENV)/.stamp-dev ## run every test
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+check: $(VENV)/.stamp-dev ## formatting, lint, types and the quick tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
+
+format: $(VENV)/.stamp-dev ## format the code and fix what can be fixed without thought
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+build: $(VENV)/.stamp-dev ## the wheel and the source distribution, into dist/
+	$(BIN)/python -m build
+
+clean: ## remove .venv, caches and builds; runs in .allranks stay
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.allranks/*' -prune -exec rm -rf {} +
+
+# pip is renewed first: 23.2 and older cannot resolve the Azure SDK's dependencies.
+$(VENV)/.stamp-pip:
+	@test -n "$(PYTHON)" || { echo 'error: Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo 'error: $(PYTHON) cannot make virtual environments: apt-get install python3-venv' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	@touch $@
+
+$(VENV)/.stamp-local: $(VENV)/.stamp-pip pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[local]'
+	@touch $@
+
+$(VENV)/.stamp-dev: $(VENV)/.stamp-pip pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/.stamp-local

@@ -1,0 +1,118 @@
+"""The library's components, pipelines and environments by name.
+
+The names are written down rather than discovered: what ships is decided in one place, and a test holds the lists
+against the folders.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from allranks import library
+
+COMPONENTS = ("prepare_data", "train_ddp", "train_torchrun", "evaluate")
+PIPELINES = ("image_classification", "image_classification_torchrun")
+ENVIRONMENTS = ("pytorch", "evaluate")
+
+_ASSET = re.compile(r"(?:azureml:)?(?P<name>[A-Za-z][\w-]*)(?:[:@](?P<version>[\w.-]+))?")
+_REGISTRY = re.compile(r"azureml://registries/[^/]+/(?:components|environments)/(?P<name>[^/]+)/\w+/(?P<version>[^/]+)")
+
+
+@cache
+def components() -> Mapping[str, Path]:
+    """The ``component.yaml`` of every component, by name."""
+    return MappingProxyType({name: library.root() / "components" / name / "component.yaml" for name in COMPONENTS})
+
+
+@cache
+def pipelines() -> Mapping[str, Path]:
+    """The exported YAML of every pipeline, by name."""
+    return MappingProxyType({name: library.root() / "pipelines" / f"{name}.yaml" for name in PIPELINES})
+
+
+@cache
+def environments() -> Mapping[str, Path]:
+    """The ``environment.yaml`` of every environment, by the name of its folder."""
+    return MappingProxyType(
+        {name: library.root() / "environments" / name / "environment.yaml" for name in ENVIRONMENTS}
+    )
+
+
+def resolve(reference: str) -> Path | None:
+    """The YAML of a component or pipeline of ours; None for what is not ours.
+
+    Args:
+        reference: a bare name, ``azureml:NAME``, ``azureml:NAME:VERSION``, ``azureml:NAME@LABEL`` or a registry's
+            address. A version has to be the library's own: another one may mean other code.
+    """
+    name = _our_name(reference)
+    return None if name is None else (components().get(name) or pipelines().get(name))
+
+
+def environment_of(reference: str) -> str | None:
+    """The folder name of an environment of ours (``pytorch`` for ``azureml:allranks-pytorch:0.1.0``), or None."""
+    name = (_our_name(reference) or "").removeprefix("allranks-")
+    return name if f"allranks-{name}" in reference and name in ENVIRONMENTS else None
+
+
+def _our_name(reference: str) -> str | None:
+    """The name in a reference, when it asks for no version, for a label, or for the library's version."""
+    match = _ASSET.fullmatch(reference) or _REGISTRY.fullmatch(reference)
+    if match is None or match["version"] not in (None, "latest", "default", library.VERSION):
+        return None
+    return match["name"]
+
+
+class Entry(NamedTuple):
+    """What a list shows of one thing in the library.
+
+    Attributes:
+        kind: ``component``, ``pipeline`` or ``environment``.
+        distribution: ``pytorch``, ``mpi``, ``tensorflow`` or ``none`` for a component; empty for the others.
+        description: the first sentence of the YAML's description.
+        path: the YAML file.
+    """
+
+    kind: str
+    name: str
+    display_name: str
+    version: str
+    distribution: str
+    description: str
+    path: Path
+
+
+def entries() -> list[Entry]:
+    """Everything in the library: components, pipelines, environments, each in the catalogue's order.
+
+    Only the few keys that a list shows are read; ``allranks.spec`` reads and checks whole documents.
+    """
+    kinds = {"component": components(), "pipeline": pipelines(), "environment": environments()}
+    return [_entry(kind, name, path) for kind, paths in kinds.items() for name, path in paths.items()]
+
+
+def _entry(kind: str, name: str, path: Path) -> Entry:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    document: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), loader)  # noqa: S506 -- both are safe
+    distribution = (document.get("distribution") or {}).get("type", "none") if kind == "component" else ""
+    return Entry(
+        kind=kind,
+        name=name,
+        display_name=document.get("display_name", ""),
+        version=str(document.get("version", "")),
+        distribution=distribution,
+        description=first_sentence(document.get("description", "")),
+        path=path,
+    )
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a description, on one line."""
+    return re.split(r"(?<=[.!?])\s", " ".join(text.split()), maxsplit=1)[0]
