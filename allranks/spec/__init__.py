@@ -1,0 +1,54 @@
+"""What Azure ML's YAML says: read, check, and the ``${{ }}`` expressions; no SDK, no torch."""
+
+from __future__ import annotations
+
+from allranks.spec.check import check, check_command_values, check_value
+from allranks.spec.document import read_document
+from allranks.spec.expressions import Reference, literal_text, references, render_command, single, substitute
+from allranks.spec.graph import dependencies
+from allranks.spec.model import (
+    Component,
+    Data,
+    Distribution,
+    Environment,
+    Input,
+    Output,
+    Pipeline,
+    Resources,
+    Settings,
+    Source,
+    Step,
+    Sweep,
+)
+from allranks.spec.read import component_from, pipeline_from, read, read_component, read_pipeline
+
+__all__ = [
+    "Component",
+    "Data",
+    "Distribution",
+    "Environment",
+    "Input",
+    "Output",
+    "Pipeline",
+    "Reference",
+    "Resources",
+    "Settings",
+    "Source",
+    "Step",
+    "Sweep",
+    "check",
+    "check_command_values",
+    "check_value",
+    "component_from",
+    "dependencies",
+    "literal_text",
+    "pipeline_from",
+    "read",
+    "read_component",
+    "read_document",
+    "read_pipeline",
+    "references",
+    "render_command",
+    "single",
+    "substitute",
+]

@@ -1,0 +1,277 @@
+"""Checks of one command component by itself: its ports, command, files and counts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from keyword import iskeyword
+from pathlib import Path
+
+from allranks.errors import Problem
+from allranks.spec import schema
+from allranks.spec.expressions import Reference, declared_name, faults, references, single
+from allranks.spec.model import Component, Distribution, Input, Output, Resources, Source
+from allranks.spec.section import noun, shown
+from allranks.spec.suggest import did_you_mean
+from allranks.spec.values import check_command_values, check_value
+
+
+def check_component_name(component: Component) -> list[Problem]:
+    """Check the name under which a component is registered; inside a pipeline Azure ML does not look at it."""
+    name = component.name
+    if not name:
+        return [component.source.problem("name", "has no name.", "Write name: my_component.")]
+    if schema.COMPONENT_NAME.fullmatch(name) and len(name) <= 255:
+        return []
+    message = (
+        f"'{name}' is no component's name: lower-case letters, digits and underscores, a letter first, at most 255."
+    )
+    return [component.source.problem("name", message)]
+
+
+def check_command(component: Component) -> list[Problem]:
+    """Check everything of a component but its name."""
+    return [
+        *check_ports(component.source, component.inputs, "inputs"),
+        *check_ports(component.source, component.outputs, "outputs"),
+        *check_inputs(component.source, component.inputs),
+        *_check_optional_defaults(component),
+        *_check_text(component),
+        *_check_environment(component),
+        *_check_files(component),
+        *check_counts(component.source, component.distribution, component.resources, component.timeout),
+        *_check_bindings(component),
+        *_check_default_quotes(component),
+    ]
+
+
+def check_ports(source: Source, ports: Mapping[str, Input] | Mapping[str, Output], kind: str) -> Iterator[Problem]:
+    """Check the names of inputs or outputs: pattern, Python's keywords, unique whatever the case."""
+    spellings = defaultdict(list)
+    for name in ports:
+        spellings[name.lower()].append(name)
+        if not schema.PORT_NAME.fullmatch(name):
+            rule = "letters, digits and underscores, no digit first; a group's member is written group.member"
+            yield source.problem(f"{kind}.{name}", f"'{name}' is no name of a port: {rule}.")
+        elif any(iskeyword(part) for part in name.split(".")):
+            message = f"'{name}' is a keyword of Python, so the port cannot be used from Python."
+            yield source.problem(f"{kind}.{name}", message, "Choose another name.")
+    for names in spellings.values():
+        if len(names) > 1:
+            message = f"{' and '.join(map(repr, names))} differ in case only, and Azure ML takes them for one."
+            yield source.problem(f"{kind}.{names[-1]}", message)
+
+
+def check_inputs(source: Source, inputs: Mapping[str, Input]) -> Iterator[Problem]:
+    """Check declarations: ranges, choices, and defaults against both."""
+    for name, declared in inputs.items():
+        where = f"inputs.{name}"
+        if declared.is_data:
+            continue
+        ranged = declared.type in ("integer", "number")
+        for key, bound in (("min", declared.min), ("max", declared.max)):
+            if bound is not None and not ranged:
+                message = f"'{key}' applies to integers and numbers, and this is {noun(declared.type)}."
+                yield source.problem(f"{where}.{key}", message)
+        if ranged and declared.min is not None and declared.max is not None and declared.min > declared.max:
+            message = f"min {shown(declared.min)} is above max {shown(declared.max)}, so no value is allowed."
+            yield source.problem(f"{where}.min", message)
+        yield from _check_enum(source, declared)
+        if declared.default is not None and not _has_fault(source, declared):
+            typed = check_value(declared, declared.default)
+            place = f"{where}.default" if source.place(f"{where}.default") in source.lines else where
+            if isinstance(typed, Problem):
+                yield source.problem(place, f"the default {typed.message}", typed.hint)
+            yield from check_spelling(source, place, declared)
+
+
+def _has_fault(source: Source, declared: Input) -> bool:
+    return any(_check_enum(source, declared))
+
+
+def _check_enum(source: Source, declared: Input) -> Iterator[Problem]:
+    where = f"inputs.{declared.name}.enum"
+    if declared.enum and declared.type == "boolean":
+        yield source.problem(
+            where, "'enum' does not apply to a boolean.", "Make it a string with the choices in quotes."
+        )
+        return
+    for index, choice in enumerate(declared.enum):
+        if not isinstance(choice, str):
+            written = source.texts.get(source.place(f"{where}.{index}"), str(choice))
+            yield source.problem(f"{where}.{index}", f"{shown(choice)} is not a text.", f"Write '{written}' in quotes.")
+        elif declared.type != "string":
+            plain = Input(declared.name, declared.type, min=declared.min, max=declared.max)
+            typed = check_value(plain, choice)
+            if isinstance(typed, Problem):
+                yield source.problem(f"{where}.{index}", f"the choice {typed.message}")
+    if len(set(map(str, declared.enum))) < len(declared.enum):
+        yield source.problem(where, "has a choice twice.", severity="warning")
+
+
+def check_spelling(source: Source, place: str, declared: Input) -> Iterator[Problem]:
+    """Warn where a string input gets what YAML made of a text: 1.10 becomes 1.1, and yes becomes True."""
+    written = source.texts.get(source.place(place))
+    if declared.type == "string" and written is not None and not declared.enum:
+        message = f"YAML does not read {written} as a text, and Azure ML gets something else."
+        yield source.problem(place, message, f"Write '{written}' in quotes.", severity="warning")
+
+
+def _check_optional_defaults(component: Component) -> Iterator[Problem]:
+    both = [name for name, one in component.inputs.items() if one.optional and one.default is not None]
+    if both:
+        names = ", ".join(both[:5]) + (f" and {len(both) - 5} more" if len(both) > 5 else "")
+        message = f"optional and with a default: {names}. The default always applies, so 'optional' has no effect."
+        yield component.source.problem("inputs", message, severity="warning")
+
+
+def _check_text(component: Component) -> Iterator[Problem]:
+    source, command = component.source, component.command
+    if not command.strip():
+        yield source.problem("command", "has no command.", "Write command: python my_script.py.")
+        return
+    for fault in faults(command):
+        yield source.problem("command", fault)
+    used: dict[str, set[str]] = {"inputs": set(), "outputs": set()}
+    for reference in references(command):
+        yield from _check_reference(component, reference)
+        if reference.scope in used:
+            used[reference.scope].add(declared_name(reference.name, _declared(component, reference.scope)))
+    if command.startswith("mldesigner execute"):
+        return
+    for name, declared in component.inputs.items():
+        if name not in used["inputs"] and not declared.is_data:
+            message = "the command does not use this input."
+            yield source.problem(f"inputs.{name}", message, f"Add --{name} '${{{{inputs.{name}}}}}'.", "warning")
+
+
+def _declared(component: Component, scope: str) -> Mapping[str, Input] | Mapping[str, Output]:
+    return component.inputs if scope == "inputs" else component.outputs
+
+
+def _check_reference(component: Component, reference: Reference) -> Iterator[Problem]:
+    source = component.source
+    if reference.scope in ("inputs", "outputs"):
+        ports = _declared(component, reference.scope)
+        name = declared_name(reference.name, ports)
+        if name not in ports:
+            message = f"{reference}: there is no {reference.scope[:-1]} '{reference.name}'."
+            yield source.problem("command", message, did_you_mean(reference.name, ports, reference.scope))
+        elif reference.scope == "inputs" and not reference.optional:
+            yield from _check_required(component.inputs[name], reference, source)
+    elif reference.scope != "search_space":
+        hint = "A command knows ${{inputs.NAME}} and ${{outputs.NAME}}."
+        first = reference.name.split(".")[0]
+        if not reference.scope and first:
+            hint = did_you_mean(first, ("inputs", "outputs", "search_space"), "words")
+        yield source.problem("command", f"{reference} means nothing in a command.", hint)
+
+
+def _check_required(declared: Input, reference: Reference, source: Source) -> Iterator[Problem]:
+    if not declared.optional:
+        return
+    message = f"{reference} is optional, and stands outside $[[ ]]; Azure ML refuses this."
+    severity = "error" if declared.default is None else "warning"
+    yield source.problem("command", message, f"Write $[[--{declared.name} '{reference}']].", severity)
+
+
+def _check_environment(component: Component) -> Iterator[Problem]:
+    environment = component.environment
+    if environment.file is not None and not environment.file.is_file():
+        yield component.source.problem("environment", f"there is no file '{environment.file}'.")
+    if environment.reference is None and environment.file is None and environment.inline is None:
+        message = "has no environment, which Azure ML demands."
+        yield component.source.problem("environment", message, "Write environment: azureml:NAME:VERSION.")
+
+
+def _check_files(component: Component) -> Iterator[Problem]:
+    source, code = component.source, component.code
+    if code is not None and not code.exists():
+        yield source.problem("code", f"there is no file or folder '{code}'.")
+    landed: dict[str, Path] = {}
+    for index, path in enumerate(component.includes):
+        where = f"additional_includes.{index}"
+        zipped = path.suffix == ".zip" and path.with_suffix("").is_dir()  # Azure ML zips the folder of that name
+        if not path.exists() and not zipped:
+            yield source.problem(where, f"there is no file or folder '{path}'.")
+        name = path.resolve().name
+        if not name:
+            yield source.problem(where, "the root of the file system cannot be included.")
+        elif name in landed:
+            message = f"'{path}' and '{landed[name]}' would both become '{name}' in the snapshot."
+            yield source.problem(where, message)
+        elif code is not None and _taken(code, name, path):
+            yield source.problem(where, f"'{name}' is already in the code folder '{code}'.", "Remove one of them.")
+        landed.setdefault(name, path)
+
+
+def _taken(code: Path, name: str, include: Path) -> bool:
+    target = code / name if code.is_dir() else code
+    if target.name != name or not target.exists():
+        return False
+    return not (target.is_symlink() and target.resolve() == include.resolve())
+
+
+def check_counts(
+    source: Source, distribution: Distribution | None, resources: Resources, timeout: float | str | None
+) -> Iterator[Problem]:
+    """Check the numbers that say how many nodes and ranks there are, and the size of the shared memory."""
+    yield from _positive(source, "limits.timeout", timeout, "seconds")
+    yield from _positive(source, "resources.instance_count", resources.nodes, "nodes")
+    if distribution is not None:
+        processes = distribution.processes_per_node
+        yield from _positive(source, "distribution.process_count_per_instance", processes, "processes on each node")
+        yield from _positive(source, "distribution.worker_count", distribution.worker_count, "workers")
+        servers = distribution.parameter_server_count
+        if isinstance(servers, int) and servers < 0:
+            message = f"{servers} is below the minimum of 0."
+            yield source.problem("distribution.parameter_server_count", message)
+    yield from check_shm_size(source, "resources.shm_size", resources.shm_size)
+
+
+def _positive(source: Source, where: str, value: float | str | None, what: str) -> Iterator[Problem]:
+    if isinstance(value, (int, float)) and value <= 0:
+        yield source.problem(where, f"{value} is below the minimum of 1: the number of {what}.")
+
+
+def check_shm_size(source: Source, where: str, size: str | None) -> Iterator[Problem]:
+    """Check the shape of ``shm_size`` unless it is a binding."""
+    if size and not references(size) and not schema.SHM_SIZE.fullmatch(size):
+        message = f"'{size}' is no size: a whole number above 0 and one of b, k, m, g."
+        yield source.problem(where, message, "Write 2g, for example.")
+
+
+def check_workers(source: Source, distribution: Distribution | None, nodes: float | str | None) -> Iterator[Problem]:
+    """Check that TensorFlow's workers are as many as the nodes, which Azure ML demands and does not check."""
+    if distribution is None or distribution.type != "tensorflow":
+        return
+    workers = distribution.worker_count
+    count = 1 if nodes is None else nodes
+    if isinstance(workers, int) and isinstance(count, int) and workers != count:
+        message = (
+            f"worker_count is {workers}, and resources.instance_count is {count}; Azure ML starts one worker a node."
+        )
+        yield source.problem("distribution.worker_count", message, f"Set both to {max(workers, count)}.")
+
+
+def _check_bindings(component: Component) -> Iterator[Problem]:
+    """The SDK refuses bindings in a component's own numbers; on a pipeline's step it takes them."""
+    distribution = component.distribution or Distribution("")
+    counts: Iterable[tuple[str, object]] = (
+        ("distribution.process_count_per_instance", distribution.processes_per_node),
+        ("distribution.worker_count", distribution.worker_count),
+        ("distribution.parameter_server_count", distribution.parameter_server_count),
+        ("resources.instance_count", component.resources.nodes),
+        ("limits.timeout", component.timeout),
+    )
+    for where, value in counts:
+        if isinstance(value, str) and (reference := single(value)) is not None and reference.scope != "parent.inputs":
+            message = f"'{value}' is a binding, and Azure ML takes a number here."
+            hint = "Bind it on the pipeline's step, with ${{parent.inputs.NAME}}."
+            yield component.source.problem(where, message, hint)
+
+
+def _check_default_quotes(component: Component) -> Iterator[Problem]:
+    defaults = {name: one.default for name, one in component.inputs.items()}
+    for problem in check_command_values(component, defaults):
+        yield component.source.problem(f"{problem.where}.default", f"the default {problem.message}", problem.hint)

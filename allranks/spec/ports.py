@@ -1,0 +1,212 @@
+"""Inputs and outputs as YAML writes them: declared by a component, valued by a job, set by a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allranks.spec import schema
+from allranks.spec.document import kind_of
+from allranks.spec.model import DATA_TYPES, LITERAL_TYPES, Data, Input, Literal, Output
+from allranks.spec.section import Section
+from allranks.spec.suggest import did_you_mean, nearest
+
+_TYPES = (*LITERAL_TYPES, *DATA_TYPES)
+
+
+def type_of(value: Literal) -> str:
+    """Return the literal type that Azure ML gives to a bare value."""
+    if isinstance(value, bool):
+        return "boolean"
+    return "integer" if isinstance(value, int) else "number" if isinstance(value, float) else "string"
+
+
+def declared_inputs(section: Section) -> dict[str, Input]:
+    """Read a component's inputs: each states its type, and none has a value."""
+    inputs = {}
+    for name in section:
+        value = section.data[name]
+        if isinstance(value, dict):
+            inputs[name] = _declared(section.mapping(name), name)
+        else:
+            example = f"Write {name}: {{type: {_example(value)}}}."
+            section.wrong(name, f"is a {kind_of(value)}; an input of a component states its type.", example)
+            inputs[name] = Input(name, default=None if isinstance(value, (list, type(None))) else value)
+    return inputs
+
+
+def _example(value: Any) -> str:
+    return "string" if value is None or isinstance(value, list) else f"{type_of(value)}, default: {value}"
+
+
+def valued_inputs(section: Section) -> dict[str, Input]:
+    """Read a pipeline's or a job's inputs, which have values, declarations or both; the value becomes the default."""
+    inputs = {}
+    for name in section:
+        value = section.data[name]
+        if isinstance(value, list):
+            section.wrong(name, "is a list; an input is a text, number, boolean or path.")
+            inputs[name] = Input(name)
+        elif value is None:
+            section.wrong(name, "has no value.", f"Write a value, a path, or {name}: {{type: uri_folder}}.")
+            inputs[name] = Input(name, optional=True)
+        elif not isinstance(value, dict):
+            inputs[name] = Input(name, type_of(value), value)
+        elif "type" in value or not ({"path", "value"} & value.keys()):
+            inputs[name] = _declared(section.mapping(name), name, valued=True)
+        else:
+            inputs[name] = _valued(section.mapping(name), name)
+    return inputs
+
+
+def _declared(section: Section, name: str, *, valued: bool = False) -> Input:
+    if valued and "type" not in section and {"dataset", "data", "file", "folder", "local_path"} & section.data.keys():
+        section.wrong("", "is written as in the preview of Azure ML v2.", "Write {type: uri_folder, path: ./data}.")
+        return Input(name, "uri_folder", optional=True)
+    section.known(schema.INPUT | schema.VALUE if valued else schema.INPUT, "an input")
+    type_ = _type(section, _TYPES)
+    mode = section.choice("mode", schema.MODES, "modes")
+    optional, description = section.flag("optional") is True, section.text("description")
+    if type_ is None:
+        return Input(name, optional=True, mode=mode, description=description)
+    if type_ in DATA_TYPES:
+        return Input(
+            name, type_, _data_default(section, type_, valued=valued), optional, mode=mode, description=description
+        )
+    return Input(
+        name,
+        type_,
+        _literal(section, "value" if valued and "value" in section else "default"),
+        optional,
+        tuple(section.items("enum")),
+        section.number("min"),
+        section.number("max"),
+        mode,
+        description,
+    )
+
+
+def _valued(section: Section, name: str) -> Input:
+    section.known(schema.VALUE | {"description", "optional"}, "an input with a value")
+    if "value" in section:
+        value = _literal(section, "value")
+        return Input(name, "string" if value is None else type_of(value), value)
+    return Input(name, "uri_folder", _data(section), mode=section.text("mode") or None)
+
+
+def _type(section: Section, types: tuple[str, ...]) -> str | None:
+    if "type" not in section:
+        section.wrong("", "states no type.", f"The types are: {', '.join(types)}.")
+        return None
+    written = section.text("type")
+    if written in types:
+        return written
+    section.wrong("type", f"'{written}' is no type of Azure ML.", did_you_mean(written, types, "types"))
+    return nearest(written, types)
+
+
+def _literal(section: Section, key: str) -> Literal | None:
+    value = section.data.get(key)
+    if isinstance(value, (dict, list)):
+        section.wrong(key, f"is a {kind_of(value)}; a literal is a text, number or boolean.")
+        return None
+    return value
+
+
+def _data_default(section: Section, type_: str, *, valued: bool) -> Data | None:
+    for key in ("enum", "min", "max"):
+        if key in section:
+            section.wrong(key, f"'{key}' does not apply to an input of type {type_}; it takes a path.")
+    if not valued and "default" in section:
+        section.wrong("default", f"an input of type {type_} has no default in Azure ML.", "Make it optional instead.")
+        return None
+    return _data(section) if "path" in section else None
+
+
+def _data(section: Section) -> Data:
+    type_ = section.text("type") or None
+    return Data(section.local(section.text("path")), type_, section.choice("mode", schema.MODES, "modes"))
+
+
+def step_inputs(section: Section) -> dict[str, Literal | Data]:
+    """Read what a step gives to its component's inputs."""
+    inputs: dict[str, Literal | Data] = {}
+    for name in section:
+        value = section.data[name]
+        if isinstance(value, list):
+            section.wrong(name, "is a list; an input is a text, number, boolean or path.", "Write it as one text.")
+        elif isinstance(value, dict):
+            data = _step_data(section.mapping(name), name)
+            if data is not None:
+                inputs[name] = data
+        elif value is not None:
+            inputs[name] = value
+        elif section.source.file is not None:
+            section.wrong(name, "has no value; Azure ML refuses this.", "Leave the key out.")
+    return inputs
+
+
+def _step_data(section: Section, name: str) -> Literal | Data | None:
+    if section.data and not (section.data.keys() & schema.VALUE):
+        if {"dataset", "data", "file", "folder", "local_path"} & section.data.keys():
+            hint = "Write {type: uri_folder, path: ./data}."
+        else:
+            hint = f"Write a member of an input group as {name}.{next(iter(section))}: VALUE."
+        section.wrong("", "is a mapping without 'path'.", hint)
+        return None
+    section.known(schema.VALUE, "an input's value")
+    if "value" in section:
+        return _literal(section, "value")
+    if "path" not in section:
+        section.wrong("", "has no 'path'.", "Write {type: uri_folder, path: ./data}.")
+        return None
+    if "type" in section and section.text("type") not in LITERAL_TYPES:
+        _type(section, DATA_TYPES)
+    return _data(section)
+
+
+def outputs(section: Section, *, typed: bool) -> dict[str, Output]:
+    """Read declared outputs; ``typed`` demands a type of each, as a component does."""
+    found = {}
+    for name in section:
+        value = section.data[name]
+        if value is None and not typed:
+            found[name] = Output(name)
+        elif isinstance(value, (dict, type(None))):
+            found[name] = _output(section.mapping(name), name, typed=typed)
+        else:
+            section.wrong(name, f"is a {kind_of(value)}.", f"Write {name}: {{type: uri_folder}}.")
+            found[name] = Output(name)
+    return found
+
+
+def step_outputs(section: Section) -> dict[str, Output | str]:
+    """Read what a step says of its outputs: settings, or the pipeline's output that one feeds."""
+    found: dict[str, Output | str] = {}
+    for name in section:
+        value = section.data[name]
+        if value is None:
+            found[name] = Output(name)
+        elif isinstance(value, str):
+            found[name] = value
+        elif isinstance(value, dict) and value.keys() == {"path"} and "${{" in str(value["path"]):
+            found[name] = str(value["path"])
+        elif isinstance(value, dict):
+            found[name] = _output(section.mapping(name), name, typed=False)
+        else:
+            section.wrong(name, f"is a {kind_of(value)}.", f"Write {name}: ${{{{parent.outputs.NAME}}}} or a mapping.")
+    return found
+
+
+def _output(section: Section, name: str, *, typed: bool) -> Output:
+    section.known(schema.OUTPUT, "an output")
+    type_ = _type(section, _TYPES) if typed or "type" in section else None
+    path = section.text("path")
+    return Output(
+        name,
+        type_,
+        section.choice("mode", schema.MODES, "modes"),
+        section.text("description"),
+        section.local(path) if path else None,
+        section.text("name") or None,
+        section.text("version") or None,
+    )

@@ -1,0 +1,73 @@
+"""Azure ML v2 YAML to ``model``: command components, pipeline components, pipeline jobs and command jobs.
+
+Everything that is wrong with the form of a document (and of the components that it names) is found in one pass and
+raised at once, together with what ``check`` finds in the parts that could be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from allranks.errors import SpecError
+from allranks.spec.check import check
+from allranks.spec.document import read_document
+from allranks.spec.model import Component, Pipeline, Source
+from allranks.spec.reader import Reader, Resolve
+from allranks.spec.section import Section
+
+
+def read(path: Path | str, resolve: Resolve | None = None) -> Component | Pipeline:
+    """Read a component or a pipeline, whichever the file holds.
+
+    Args:
+        path: the YAML file.
+        resolve: finds the file of a component that is named otherwise than by its path: a catalogue name or an
+            ``azureml:`` id; without it such names are problems.
+
+    Raises:
+        SpecError: with all the problems of the file and of the component files that it names.
+    """
+    return _read(*read_document(path), resolve, "")
+
+
+def read_component(path: Path | str) -> Component:
+    """Read a command component, or a command job as a component whose inputs have their values as defaults.
+
+    Raises:
+        SpecError: with all the problems of the file.
+    """
+    return component_from(*read_document(path))
+
+
+def read_pipeline(path: Path | str, resolve: Resolve | None = None) -> Pipeline:
+    """Read a pipeline job or a pipeline component, with the components of its steps; arguments as for ``read``.
+
+    Raises:
+        SpecError: with all the problems of the file and of the component files that it names.
+    """
+    return pipeline_from(*read_document(path), resolve)
+
+
+def component_from(data: Mapping[str, Any], source: Source) -> Component:
+    """Make a component from a document in memory, in the form of its YAML; see ``read_component``."""
+    return cast(Component, _read(data, source, None, "command"))
+
+
+def pipeline_from(data: Mapping[str, Any], source: Source, resolve: Resolve | None = None) -> Pipeline:
+    """Make a pipeline from a document in memory, in the form of its YAML; see ``read_pipeline``.
+
+    Components may stand inline, also those of nested pipelines; relative paths start at ``source.base``.
+    """
+    return cast(Pipeline, _read(data, source, resolve, "pipeline"))
+
+
+def _read(data: Mapping[str, Any], source: Source, resolve: Resolve | None, kind: str) -> Component | Pipeline:
+    reader = Reader(resolve)
+    found = reader.document(Section(dict(data), source.prefix, source, list(source.problems)), kind)
+    errors = [problem for problem in reader.problems() if problem.severity == "error"]
+    if errors or found is None:
+        later = check(found) if found is not None else []
+        raise SpecError(list(dict.fromkeys([*errors, *(problem for problem in later if problem.severity == "error")])))
+    return found

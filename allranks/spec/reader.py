@@ -1,0 +1,328 @@
+"""The walk through a document and the component files that it names; ``read.py`` has the public functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeAlias, TypeVar
+
+from allranks.errors import Problem, SpecError
+from allranks.spec import ports, schema, settings
+from allranks.spec.document import kind_of, read_document
+from allranks.spec.inline import settle
+from allranks.spec.model import Component, Input, Pipeline, Resources, Settings, Step
+from allranks.spec.section import Section, is_address
+from allranks.spec.suggest import did_you_mean, nearest
+
+Resolve: TypeAlias = Callable[[str], Path | None]
+"""Finds the file of a component that is named otherwise than by its path, or returns None."""
+
+_ON_THE_STEP = dict.fromkeys(schema.COMMAND_JOB - schema.COMMAND_COMPONENT, "write it on the pipeline's step.")
+_IN_THE_COMPONENT = dict.fromkeys(("environment", "command", "code"), "the component's own counts.")
+_INSIDE = dict.fromkeys(schema.COMPONENT_STEP | schema.SWEEP_STEP, "write it on the steps of the inner pipeline.")
+
+
+class Reader:
+    """Reads one document and the component files that it names, each once."""
+
+    def __init__(self, resolve: Resolve | None = None) -> None:
+        self._resolve = resolve or (lambda _reference: None)
+        self._problems: list[list[Problem]] = []  # one list for each file
+        self._open: list[Path] = []  # the files being read, outermost first
+        self._files: dict[Path, Component | Pipeline | None] = {}
+
+    def problems(self) -> list[Problem]:
+        """List what is wrong so far, in the order of the files and of reading, without repetitions."""
+        return list(dict.fromkeys(problem for problems in self._problems for problem in problems))
+
+    def document(self, top: Section, kind: str = "") -> Component | Pipeline | None:
+        """Read a file's document, or one from memory; ``kind`` is ``command``, ``pipeline`` or, for either, empty."""
+        self._problems.append(top.problems)
+        file = top.source.file
+        self._open += [file] if file else []
+        found = self._component_or_pipeline(top, top.text("name"))
+        if file:
+            self._open.pop()
+        if found is None:
+            return None
+        if kind and (kind == "pipeline") != isinstance(found, Pipeline):
+            top.wrong(
+                "", f"is a {_noun(found)}; a {'pipeline' if kind == 'pipeline' else 'command component'} is wanted."
+            )
+            return None
+        warnings = tuple(problem for problem in top.problems if problem.severity == "warning")
+        return replace(found, source=replace(found.source, problems=warnings))
+
+    def _component_or_pipeline(self, top: Section, name: str) -> Component | Pipeline | None:
+        type_ = top.text("type") or ("pipeline" if "jobs" in top else "command" if "command" in top else "")
+        if type_ == "pipeline" or "jobs" in top:
+            return self._pipeline(top, name)
+        if type_ == "command":
+            return self._component(top, name)
+        if not type_:
+            top.wrong("", "has neither 'jobs' nor 'command', so it is no pipeline and no command component.")
+        elif type_ in schema.ELSEWHERE:
+            top.wrong("type", f"cannot run here: a component of type '{type_}'; commands and pipelines can.")
+        else:
+            hint = did_you_mean(type_, ("command", "pipeline"), "types that run here")
+            top.wrong("type", f"'{type_}' is the type of no component or pipeline.", hint)
+        return None
+
+    def _component(self, top: Section, name: str) -> Component:
+        job = "commandjob" in top.text("$schema").lower()
+        if job:
+            top.known(schema.COMMAND_JOB, "a command job")
+            inputs = ports.valued_inputs(top.mapping("inputs"))
+        else:
+            top.known(schema.COMMAND_COMPONENT, "a component", _ON_THE_STEP)
+            inputs = ports.declared_inputs(top.mapping("inputs"))
+        outputs = ports.outputs(top.mapping("outputs"), typed=not job)
+        component = replace(_command(top, name), inputs=_frozen(inputs), outputs=_frozen(outputs))
+        if job:
+            variables = _frozen(settings.environment_variables(top))
+            component = replace(component, environment_variables=variables, timeout=settings.timeout(top))
+        return component
+
+    def _pipeline(self, top: Section, name: str) -> Pipeline | None:
+        top.known(schema.PIPELINE, "a pipeline")
+        inputs = ports.valued_inputs(top.mapping("inputs"))
+        if "component" in top and "jobs" not in top:
+            return self._job_of_component(top, inputs)
+        jobs = top.mapping("jobs")
+        if not jobs.data:
+            top.wrong("jobs" if "jobs" in top else "", "has no steps.", "A pipeline lists its steps below 'jobs'.")
+        steps = {name: self._step(jobs, name) for name in jobs}
+        pipeline = Pipeline(
+            name=name,
+            source=replace(top.source, prefix=top.where, problems=()),
+            version=_version(top),
+            display_name=top.text("display_name"),
+            description=top.text("description"),
+            experiment_name=top.text("experiment_name"),
+            tags=_frozen(top.texts("tags")),
+            inputs=_frozen(inputs),
+            outputs=_frozen(ports.outputs(top.mapping("outputs"), typed=False)),
+            steps=_frozen(steps),
+            settings=_settings(top),
+        )
+        return settle(pipeline, bare={name for name, value in top.mapping("inputs").data.items() if _is_bare(value)})
+
+    def _job_of_component(self, top: Section, values: Mapping[str, Input]) -> Pipeline | None:
+        """Read a pipeline job that runs a pipeline component: the component's steps with the job's values."""
+        component = self._referenced(top, "component", top.text("name"))
+        if isinstance(component, Component):
+            top.wrong("component", "is a command component; a pipeline job runs a pipeline component.")
+        if not isinstance(component, Pipeline):
+            return None
+        declared = dict(component.inputs)
+        for name, value in values.items():
+            if name in declared and value.default == "" and declared[name].optional:
+                continue  # the SDK leaves an empty text out of what it sends
+            if name in declared:
+                declared[name] = replace(declared[name], default=value.default)
+            else:
+                hint = did_you_mean(name, declared, "inputs")
+                top.wrong(f"inputs.{name}", f"the pipeline component has no input '{name}'.", hint)
+        name = top.text("name") or component.name
+        return replace(component, name=name, inputs=_frozen(declared), settings=_settings(top))
+
+    def _step(self, jobs: Section, name: str) -> Step:
+        """Read one step; one that cannot run here gets a component without a name, which ``check`` passes over."""
+        section = jobs.mapping(name)
+        type_ = _step_type(section)
+        component: Component | Pipeline | None = None
+        if type_ not in schema.STEP_TYPES:
+            _refuse_type(section, type_, name)
+        elif type_ == "command" and _is_inline(section):
+            return _inline_step(section, name)
+        else:
+            component = self._component_of_step(section, name, type_)
+        if component is None:
+            unread = Component("", replace(section.source, prefix=section.where, problems=()))
+            return Step(name, unread, outputs=_frozen(ports.step_outputs(section.mapping("outputs"))))
+        sweep = settings.sweep(section) if type_ == "sweep" else None
+        return Step(
+            name=name,
+            component=component,
+            inputs=_frozen(ports.step_inputs(section.mapping("inputs"))),
+            outputs=_frozen(ports.step_outputs(section.mapping("outputs"))),
+            distribution=settings.distribution(section),
+            resources=settings.resources(section),
+            environment_variables=_frozen(settings.environment_variables(section)),
+            timeout=None if sweep else settings.timeout(section),
+            compute=settings.compute(section),
+            display_name=section.text("display_name"),
+            sweep=sweep,
+        )
+
+    def _component_of_step(self, section: Section, name: str, type_: str) -> Component | Pipeline | None:
+        if type_ == "sweep":
+            section.known(
+                schema.SWEEP_STEP, "a sweep step", dict.fromkeys(schema.COMPONENT_STEP, "set it in the trial.")
+            )
+        elif type_ == "pipeline":
+            section.known(schema.PIPELINE_STEP, "a pipeline step", _INSIDE)
+        else:
+            dropped = _IN_THE_COMPONENT
+            section.known(schema.COMPONENT_STEP - dropped.keys(), "a step", dropped)
+        key = "trial" if type_ == "sweep" else "component"
+        if key not in section:
+            or_command = " and no 'command'" if type_ == "command" else ""
+            section.wrong("", f"a {type_} step has no '{key}'{or_command}.", f"Write {key}: ./component.yaml.")
+            return None
+        component = self._referenced(section, key, name)
+        if component is None or (type_ == "pipeline") == isinstance(component, Pipeline):
+            return component
+        hint = "Write type: pipeline." if isinstance(component, Pipeline) else "Write type: command."
+        section.wrong(key, f"is a {_noun(component)} on a step of type '{type_}'.", "" if type_ == "sweep" else hint)
+        return None
+
+    def _referenced(self, section: Section, key: str, name: str) -> Component | Pipeline | None:
+        """Read the component that ``key`` holds or names; ``name`` is for one that has none."""
+        value = section.data[key]
+        if isinstance(value, dict):
+            inner = section.mapping(key)
+            found = self._component_or_pipeline(inner, inner.text("name") or name)
+            if isinstance(found, Pipeline) and section.source.file is not None:
+                section.wrong(key, "Azure ML takes a nested pipeline from a file only.", severity="warning")
+            return found
+        if not isinstance(value, str):
+            section.wrong(key, f"is a {kind_of(value)}, and should be a file, a name or a mapping.")
+            return None
+        path = self._find(section, key, value)
+        found = None if path is None else self._file(section, key, path)
+        return replace(found, name=name) if found is not None and not found.name else found
+
+    def _find(self, section: Section, key: str, reference: str) -> Path | None:
+        local = Path(section.local(reference))
+        is_path = reference.startswith("file:") or reference.endswith((".yml", ".yaml")) or "/" in reference
+        if is_address(reference):
+            is_path = False
+        elif local.is_file():
+            return local
+        found = None if is_path else self._resolve(reference)
+        if found is None and is_path:
+            near = nearest(local.name, (path.name for path in local.parent.glob("*.y*ml")))
+            section.wrong(key, f"there is no file '{reference}'.", f"Did you mean '{near}'?" if near else "")
+        elif found is None and is_address(reference):
+            hint = f"Give its YAML with --map {reference}=PATH."
+            section.wrong(key, f"cannot run here: '{reference}' is registered in Azure, and not known here.", hint)
+        elif found is None:
+            section.wrong(
+                key, f"'{reference}' is neither a file nor a component of the library.", "See: allranks list."
+            )
+        return found
+
+    def _file(self, section: Section, key: str, path: Path) -> Component | Pipeline | None:
+        path = path.absolute()
+        if path in self._open:
+            chain = " -> ".join(file.name for file in [*self._open[self._open.index(path) :], path])
+            section.wrong(key, f"a pipeline contains itself: {chain}.")
+            return None
+        if path not in self._files:
+            try:
+                data, source = read_document(path)
+            except SpecError as error:
+                self._problems.append(list(error.problems))
+                self._files[path] = None
+            else:
+                self._files[path] = self.document(Section(data, "", source, list(source.problems)))
+        return self._files[path]
+
+
+def _command(section: Section, name: str) -> Component:
+    """Read what a component, a command job and an inline command have in common: all but inputs and outputs."""
+    return Component(
+        name=name,
+        source=replace(section.source, prefix=section.where, problems=()),
+        version=_version(section),
+        display_name=section.text("display_name"),
+        description=section.text("description"),
+        tags=_frozen(section.texts("tags")),
+        command=section.text("command"),
+        code=settings.code(section),
+        includes=settings.includes(section),
+        environment=settings.environment(section),
+        distribution=settings.distribution(section),
+        resources=settings.resources(section),
+        is_deterministic=section.flag("is_deterministic") is not False,
+    )
+
+
+def _is_inline(section: Section) -> bool:
+    """Whether a command step has its command in place; a misspelt 'component' or 'command' is seen first."""
+    if not section.data.keys() & {"component", "command"}:
+        section.known(schema.COMPONENT_STEP | schema.INLINE_STEP, "a step")
+    return "component" not in section and "command" in section
+
+
+def _inline_step(section: Section, name: str) -> Step:
+    """Read a step with its command in place; ``settle`` gives its component the inputs and outputs."""
+    section.known(schema.INLINE_STEP, "a step with a command")
+    return Step(
+        name=name,
+        component=_command(section, name),
+        inputs=_frozen(ports.step_inputs(section.mapping("inputs"))),
+        outputs=_frozen(ports.step_outputs(section.mapping("outputs"))),
+        resources=Resources(),
+        environment_variables=_frozen(settings.environment_variables(section)),
+        timeout=settings.timeout(section),
+        compute=settings.compute(section),
+        display_name=section.text("display_name"),
+    )
+
+
+def _step_type(section: Section) -> str:
+    if "type" in section:
+        return section.text("type")
+    inline = section.data.get("component")
+    if isinstance(inline, dict):
+        return "pipeline" if "jobs" in inline else "command"
+    return "sweep" if "trial" in section else "command"
+
+
+def _refuse_type(section: Section, type_: str, name: str) -> None:
+    if type_ in schema.ELSEWHERE:
+        message = f"cannot run here: step '{name}' is of type '{type_}'; command, pipeline and sweep steps can."
+        section.wrong("type", message, "Take the step out, or submit the pipeline to Azure.")
+    elif type_ == "component":
+        section.wrong("type", "'component' is a type of the preview of Azure ML v2.", "Write type: command.")
+    else:
+        section.wrong("type", f"'{type_}' is no type of a step.", did_you_mean(type_, schema.STEP_TYPES, "types"))
+
+
+def _settings(top: Section) -> Settings:
+    section = top.mapping("settings")
+    section.known(schema.SETTINGS, "settings")
+    return Settings(
+        section.text("default_compute") or settings.compute(top),
+        section.flag("force_rerun"),
+        section.flag("continue_on_step_failure"),
+    )
+
+
+def _version(section: Section) -> str:
+    version = section.text("version")
+    written = section.source.texts.get(section.source.place(section.path("version")), version)
+    if version and written != version:
+        message = f"YAML reads the version {written} as a number, and Azure ML gets '{version}'."
+        section.wrong("version", message, f'Write version: "{written}".', severity="warning")
+    return version
+
+
+def _is_bare(value: object) -> bool:
+    return not isinstance(value, (dict, list, type(None)))
+
+
+def _noun(found: Component | Pipeline) -> str:
+    return "pipeline" if isinstance(found, Pipeline) else "command component"
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _frozen(mapping: Mapping[K, V]) -> Mapping[K, V]:
+    return MappingProxyType(dict(mapping))

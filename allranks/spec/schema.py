@@ -1,0 +1,114 @@
+"""Which keys, names and types Azure ML's YAML knows.
+
+The lists are those of the schemas in azure-ai-ml 1.35.2 (``azure/ai/ml/_schema``): CommandComponentSchema,
+PipelineComponentSchema, PipelineJobSchema, CommandSchema, SweepSchema, PipelineSchema, CommandJobSchema,
+ParameterSchema, InputPortSchema, OutputSchema and the classes of resources, distribution and limits.
+"""
+
+from __future__ import annotations
+
+import re
+
+ASSET = frozenset(
+    {
+        "$schema",
+        "name",
+        "version",
+        "id",
+        "type",
+        "display_name",
+        "description",
+        "tags",
+        "properties",
+        "creation_context",
+    }
+    | {"latest_version", "auto_delete_setting", "is_deterministic", "inputs", "outputs", "intellectual_property"}
+)
+COMMAND = frozenset({"command", "code", "environment", "resources", "distribution", "queue_settings"})
+JOB = frozenset(
+    {
+        "$schema",
+        "name",
+        "id",
+        "type",
+        "display_name",
+        "description",
+        "tags",
+        "properties",
+        "creation_context",
+        "services",
+    }
+    | {"status", "experiment_name", "log_files", "compute", "identity", "inputs", "outputs"}
+)
+
+COMMAND_COMPONENT = ASSET | COMMAND | {"additional_includes"}
+COMMAND_JOB = JOB | COMMAND | {"environment_variables", "limits", "parameters", "parent_job_name"}
+PIPELINE = ASSET | JOB | {"jobs", "settings", "component"}
+
+NODE = frozenset({"$schema", "type", "inputs", "outputs", "properties", "comment"})
+STEP_TEXTS = frozenset({"name", "display_name", "description", "tags"})
+COMPONENT_STEP = NODE | STEP_TEXTS | COMMAND
+COMPONENT_STEP |= {"component", "environment_variables", "compute", "limits", "services", "identity"}
+SWEEP_STEP = NODE | STEP_TEXTS | {"trial", "sampling_algorithm", "search_space", "objective", "early_termination"}
+SWEEP_STEP |= {"limits", "compute", "queue_settings", "resources", "identity"}
+PIPELINE_STEP = NODE | STEP_TEXTS | {"component", "settings"}
+INLINE_STEP = COMMAND_JOB | NODE
+
+INPUT = frozenset({"type", "optional", "default", "description", "min", "max", "enum", "mode", "intellectual_property"})
+VALUE = frozenset({"type", "mode", "path", "path_on_compute", "datastore", "value"})
+OUTPUT = frozenset(
+    {"type", "mode", "description", "path", "name", "version", "early_available", "intellectual_property"}
+)
+RESOURCES = frozenset(
+    {"instance_count", "instance_type", "properties", "locations", "shm_size", "max_instance_count", "docker_args"}
+)
+DISTRIBUTIONS = {
+    "pytorch": frozenset({"type", "process_count_per_instance"}),
+    "mpi": frozenset({"type", "process_count_per_instance"}),
+    "tensorflow": frozenset({"type", "parameter_server_count", "worker_count"}),
+}
+SETTINGS = frozenset(
+    {"default_datastore", "default_compute", "continue_on_step_failure", "force_rerun", "on_init", "on_finalize"}
+)
+ENVIRONMENT = frozenset(
+    {"$schema", "name", "id", "description", "tags", "version", "creation_context", "latest_version", "properties"}
+    | {"auto_delete_setting", "build", "image", "conda_file", "inference_config", "os_type", "datastore", "type"}
+)
+SWEEP_LIMITS = frozenset({"max_concurrent_trials", "max_total_trials", "timeout", "trial_timeout"})
+OBJECTIVE = frozenset({"goal", "primary_metric"})
+SEARCHES = {
+    "choice": ("values",),
+    "randint": ("upper",),
+    "uniform": ("min_value", "max_value"),
+    "loguniform": ("min_value", "max_value"),
+    "quniform": ("min_value", "max_value", "q"),
+    "qloguniform": ("min_value", "max_value", "q"),
+    "normal": ("mu", "sigma"),
+    "lognormal": ("mu", "sigma"),
+    "qnormal": ("mu", "sigma", "q"),
+    "qlognormal": ("mu", "sigma", "q"),
+}
+
+MODES = frozenset(
+    {"direct", "download", "eval_download", "eval_mount", "mount", "ro_mount", "rw_mount", "upload", "link"}
+)
+STEP_TYPES = ("command", "pipeline", "sweep")
+ELSEWHERE = frozenset(
+    {
+        "spark",
+        "automl",
+        "parallel",
+        "import",
+        "data_transfer",
+        "finetuning",
+        "distillation",
+        "promptflow_parallel",
+        "flow",
+    }
+    | {"do_while", "if_else", "parallel_for", "ray"}
+)
+
+COMPONENT_NAME = re.compile(r"[a-z][a-z\d_]*")
+STEP_NAME = re.compile(r"[a-z_][a-z\d_]*")
+PORT_NAME = re.compile(r"[a-zA-Z_]\w*(\.\w+)*", re.ASCII)
+SHM_SIZE = re.compile(r"[1-9]\d*[bkmg]", re.IGNORECASE)

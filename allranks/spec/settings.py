@@ -1,0 +1,201 @@
+"""The parts of a command that say where and how it runs: code, environment, distribution, resources, limits, sweep."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import MappingProxyType
+
+from allranks.spec import schema
+from allranks.spec.document import kind_of
+from allranks.spec.model import Distribution, Environment, Resources, Sweep
+from allranks.spec.section import Section, is_address, noun, shown
+from allranks.spec.suggest import did_you_mean, nearest
+
+
+def code(section: Section) -> Path | None:
+    """Read ``code``: an absolute folder or file, or None when the command needs no files."""
+    value = section.data.get("code")
+    if isinstance(value, dict):
+        section.wrong("code", "is a mapping, as in the preview of Azure ML v2.", "Write code: ./src.")
+        return None
+    text = section.text("code")
+    if not text:
+        return None
+    if text.startswith("git+") or is_address(text):
+        section.wrong("code", f"cannot run here: '{text}' is not on this machine.", "Give a local folder or file.")
+        return None
+    return Path(section.local(text))
+
+
+def includes(section: Section) -> tuple[Path, ...]:
+    """Read ``additional_includes`` as absolute paths."""
+    paths = []
+    for index, item in enumerate(section.items("additional_includes")):
+        if isinstance(item, str):
+            paths.append(Path(section.local(item)))
+        elif isinstance(item, dict) and item.get("type") == "artifact":
+            name = f"additional_includes.{index}"
+            section.wrong(name, "cannot run here: it is an Azure DevOps artifact.", "Download it and give its path.")
+        else:
+            section.wrong(f"additional_includes.{index}", f"is a {kind_of(item)}, and should be a path.")
+    return tuple(paths)
+
+
+def environment(section: Section) -> Environment:
+    """Read ``environment``: a reference, an environment file, or one that is written in place."""
+    value = section.data.get("environment")
+    if isinstance(value, dict):
+        inner = section.mapping("environment")
+        inner.known(schema.ENVIRONMENT, "an environment")
+        build = inner.mapping("build")
+        named = inner.text("image") or build.text("path")
+        if not named and not isinstance(inner.data.get("conda_file"), dict):
+            named = inner.text("conda_file")
+        if not named:
+            inner.wrong(
+                "", "has neither 'image' nor 'build'.", "Write environment: azureml:NAME:VERSION or add an image."
+            )
+        return Environment(inline=named or inner.text("name") or "inline")
+    text = section.text("environment")
+    if not text:
+        return Environment()
+    if text.startswith("file:") or (not is_address(text) and text.endswith((".yml", ".yaml"))):
+        if not text.startswith("file:"):
+            section.wrong("environment", f"'{text}' is taken for a name by Azure ML.", f"Write file:{text}.")
+        return Environment(file=Path(section.local(text)))
+    if not is_address(text):
+        hint = f"Write azureml:{text}." if ":" in text or "@" in text else f"Write azureml:{text}:VERSION."
+        section.wrong("environment", f"'{text}' is neither a registered environment nor an environment file.", hint)
+    return Environment(reference=text)
+
+
+def distribution(section: Section) -> Distribution | None:
+    """Read ``distribution``; its type counts in any spelling of upper and lower case."""
+    inner = section.mapping("distribution")
+    if not inner.data:
+        return None
+    written = inner.text("type")
+    type_ = written.lower().replace("_", "")
+    if type_ == "ray":
+        inner.wrong("type", "cannot run here: distribution of type 'ray'.", "Use pytorch, mpi or tensorflow.")
+        return None
+    if type_ not in schema.DISTRIBUTIONS:
+        message = f"'{written}' is no distribution." if written else "states no type."
+        inner.wrong("type" if written else "", message, did_you_mean(type_, schema.DISTRIBUTIONS, "distributions"))
+        type_ = nearest(type_, schema.DISTRIBUTIONS) or ""
+    if not type_:
+        return None
+    keys = schema.DISTRIBUTIONS[type_]
+    others = frozenset().union(*schema.DISTRIBUTIONS.values()) - keys
+    use = "the number of nodes is resources.instance_count."
+    if type_ == "tensorflow":
+        use = "TensorFlow has worker_count, one process on each node."
+    inner.known(keys, f"{noun(type_)} distribution", dict.fromkeys(others, use))
+    return Distribution(
+        type_,
+        inner.whole("process_count_per_instance"),
+        inner.whole("worker_count"),
+        inner.whole("parameter_server_count"),
+    )
+
+
+def resources(section: Section) -> Resources:
+    """Read ``resources``."""
+    inner = section.mapping("resources")
+    inner.known(schema.RESOURCES, "resources")
+    return Resources(
+        inner.whole("instance_count"),
+        inner.text("instance_type") or None,
+        inner.text("shm_size") or None,
+        MappingProxyType(dict(inner.mapping("properties").data)),
+    )
+
+
+def timeout(section: Section) -> int | str | None:
+    """Read ``limits.timeout`` in seconds."""
+    inner = section.mapping("limits")
+    inner.known({"timeout"}, "limits")
+    return inner.whole("timeout")
+
+
+def environment_variables(section: Section) -> dict[str, str]:
+    """Read ``environment_variables`` as texts."""
+    inner = section.mapping("environment_variables")
+    found = section.texts("environment_variables")
+    for name in inner:
+        if isinstance(inner.data[name], bool):
+            message = f"YAML reads this as a boolean, and the variable becomes '{found[name]}'."
+            inner.wrong(name, message, "Put it in quotes.", severity="warning")
+    return found
+
+
+def compute(section: Section) -> str | None:
+    """Read ``compute`` as written, ``azureml:`` included; None for a mapping, which has no meaning here."""
+    value = section.data.get("compute")
+    return None if isinstance(value, dict) else section.text("compute") or None
+
+
+def sweep(section: Section) -> Sweep:
+    """Read what a sweep step adds to its trial."""
+    algorithm = section.data.get("sampling_algorithm")
+    if isinstance(algorithm, dict):
+        algorithm = section.mapping("sampling_algorithm").text("type")
+    if algorithm is None:
+        section.wrong("", "states no sampling_algorithm.", "Write sampling_algorithm: random, grid or bayesian.")
+        algorithm = "random"
+    elif str(algorithm).lower() not in ("random", "grid", "bayesian"):
+        hint = did_you_mean(str(algorithm), ("random", "grid", "bayesian"), "algorithms")
+        section.wrong("sampling_algorithm", f"{shown(algorithm)} is no sampling algorithm.", hint)
+    limits = section.mapping("limits")
+    limits.known(schema.SWEEP_LIMITS, "a sweep's limits")
+    for key in limits:
+        limits.whole(key)
+    if "max_total_trials" not in limits:
+        limits.wrong("", "states no max_total_trials.", "Write limits: {max_total_trials: 8}.")
+    early = section.mapping("early_termination").data
+    return Sweep(
+        str(algorithm).lower(),
+        MappingProxyType(_space(section.mapping("search_space"))),
+        _objective(section),
+        MappingProxyType(limits.data),
+        MappingProxyType(early) if early else None,
+    )
+
+
+def _objective(section: Section) -> tuple[str, str]:
+    inner = section.mapping("objective")
+    inner.known(schema.OBJECTIVE, "an objective")
+    goal, metric = inner.text("goal").lower(), inner.text("primary_metric")
+    if goal not in ("minimize", "maximize"):
+        message = f"'{goal}' is neither minimize nor maximize." if goal else "states no goal: minimize or maximize."
+        inner.wrong(
+            "goal" if goal else "", message, did_you_mean(goal, ("minimize", "maximize"), "goals") if goal else ""
+        )
+    if not metric:
+        inner.wrong("", "states no primary_metric.", "Write the name of a metric that the trial logs.")
+    return goal or "minimize", metric
+
+
+def _space(section: Section) -> dict[str, MappingProxyType[str, object]]:
+    found = {}
+    for name in section:
+        inner = section.mapping(name)
+        type_ = inner.text("type").lower()
+        if type_ not in schema.SEARCHES:
+            hint = did_you_mean(type_, schema.SEARCHES, "types")
+            inner.wrong("type" if type_ else "", f"'{type_}' is no type of a search space.", hint)
+            continue
+        for key in schema.SEARCHES[type_]:
+            if key not in inner:
+                inner.wrong("", f"a search of type {type_} needs '{key}'.")
+        if type_ == "choice" and not inner.items("values"):
+            inner.wrong("", "offers no values.", "Write values: [a, b].")
+        found[name] = MappingProxyType({**inner.data, "type": type_})
+    return found
+
+
+def relative(path: Path) -> str:
+    """Write a path for a message: from the working directory where that is shorter."""
+    short = os.path.relpath(path)
+    return short if len(short) < len(str(path)) else str(path)

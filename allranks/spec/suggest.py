@@ -1,0 +1,54 @@
+"""Nearest names, for the hint of an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+# How people coming from Python, other schemas and older versions of Azure ML call these types and keys.
+ALIASES = {
+    "int": "integer",
+    "long": "integer",
+    "float": "number",
+    "double": "number",
+    "str": "string",
+    "text": "string",
+    "bool": "boolean",
+    "file": "uri_file",
+    "folder": "uri_folder",
+    "directory": "uri_folder",
+    "anydirectory": "uri_folder",
+    "anyfile": "uri_file",
+    "model": "custom_model",
+    "steps": "jobs",
+    "env": "environment",
+    "process_count_per_node": "process_count_per_instance",
+    "processes_per_node": "process_count_per_instance",
+    "node_count": "instance_count",
+    "nodes": "instance_count",
+    "instances": "instance_count",
+}
+
+
+def nearest(word: str, choices: Iterable[str]) -> str | None:
+    """Return the choice that was probably meant by ``word``, or None."""
+    by_folded = {choice.lower().replace("-", "_"): choice for choice in choices}
+    folded = word.lower().replace("-", "_")
+    if folded in by_folded:
+        return by_folded[folded]
+    if ALIASES.get(folded) in by_folded:
+        return by_folded[ALIASES[folded]]
+    close = get_close_matches(folded, by_folded, n=1, cutoff=0.6)
+    return by_folded[close[0]] if close else None
+
+
+def did_you_mean(word: str, choices: Iterable[str], plural: str) -> str:
+    """Write the hint for an unknown ``word``: the nearest choice, else all the choices (at most twelve)."""
+    known = sorted(choices)
+    near = nearest(word, known)
+    if near is not None:
+        return f"Did you mean '{near}'?"
+    if not known:
+        return f"There are no {plural}."
+    shown = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
+    return f"The {plural} are: {shown}."

@@ -1,0 +1,143 @@
+"""One literal or path against the input that takes it: type, range, choices, and the quotes of the command."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from allranks.errors import Problem
+from allranks.spec.expressions import literal_text, single_quoted_inputs
+from allranks.spec.model import Component, Data, Input, Literal
+from allranks.spec.section import noun, shown
+
+
+def check_value(declared: Input, value: Literal | Data, where: str = "") -> Literal | Data | Problem:
+    """Type and check one value, whether it comes from YAML or from NAME=VALUE.
+
+    Texts that are a number or a boolean count as one, as they do for Azure ML.
+
+    Args:
+        declared: the input; its type, ``min`` and ``max`` (inclusive) and ``enum`` are the rules.
+        value: a literal, or the path of data; bindings have to be resolved before.
+        where: the place that a Problem names.
+
+    Returns:
+        The value in the input's type (``Data`` for a path, as it was given), or a Problem that says the rule.
+    """
+    if declared.is_data:
+        return _path(declared, value, where)
+    if isinstance(value, Data):
+        return Problem(f"'{value.path}' is a path, and the input takes {noun(declared.type)}.", where)
+    typed = _typed(declared.type, value)
+    if typed is None:
+        return Problem(f"{shown(value)} is not {noun(declared.type)}{_rule(declared)}.", where)
+    if isinstance(typed, (int, float)) and declared.type in ("integer", "number"):
+        if declared.min is not None and typed < declared.min:
+            return Problem(f"{shown(typed)} is below the minimum of {_number(declared.min)}{_rule(declared)}.", where)
+        if declared.max is not None and typed > declared.max:
+            return Problem(f"{shown(typed)} is above the maximum of {_number(declared.max)}{_rule(declared)}.", where)
+    if declared.enum and literal_text(typed) not in {str(choice) for choice in declared.enum}:
+        return _no_choice(declared, value, where)
+    return typed
+
+
+def _path(declared: Input, value: Literal | Data, where: str) -> Data | Problem:
+    if isinstance(value, Data):
+        return value
+    if not isinstance(value, str) or not value.strip():
+        return Problem(f"{shown(value)} is not a path, and the input takes {noun(declared.type)}.", where)
+    return Data(value)
+
+
+def _typed(type_: str, value: Literal) -> Literal | None:
+    if type_ == "string":
+        return literal_text(value)
+    if type_ == "boolean":
+        text = literal_text(value).strip().lower()
+        return text == "true" if text in ("true", "false") else None
+    if isinstance(value, bool):
+        return None
+    return _integer(value) if type_ == "integer" else _finite(value)
+
+
+def _integer(value: float | str) -> int | None:
+    if isinstance(value, str):
+        return int(value) if re.fullmatch(r"\s*[+-]?\d+\s*", value, re.ASCII) else _integral(_finite(value))
+    return value if isinstance(value, int) else _integral(value)
+
+
+def _integral(value: float | None) -> int | None:
+    """Azure ML itself writes integers as 10.0 at times, so whole floats count."""
+    return int(value) if value is not None and math.isfinite(value) and value == int(value) else None
+
+
+def _finite(value: float | str) -> float | None:
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str) and ("_" in value or not value.isascii()):  # Python reads 1_000, Azure ML does not
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _rule(declared: Input) -> str:
+    """Write the range or the choices in brackets, where there are any."""
+    if declared.enum:
+        return f" (one of {_choices(declared)})"
+    low, high = declared.min, declared.max
+    if low is not None and high is not None:
+        return f" ({_number(low)} to {_number(high)})"
+    if low is not None:
+        return f" (at least {_number(low)})"
+    return f" (at most {_number(high)})" if high is not None else ""
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else str(value)
+
+
+def _choices(declared: Input) -> str:
+    return ", ".join(f"'{choice}'" for choice in declared.enum)
+
+
+def _no_choice(declared: Input, value: Literal, where: str) -> Problem:
+    choices = {str(choice) for choice in declared.enum}
+    hint = ""
+    if isinstance(value, bool) and str(value).lower() in choices:
+        hint = f"Azure ML passes an unquoted {str(value).lower()} as '{value}'; write '{str(value).lower()}' in quotes."
+    elif str(value).strip().lower() in {choice.lower() for choice in choices}:
+        hint = "Upper and lower case count."
+    text = literal_text(value)
+    return Problem(f"'{text}' is not one of {_choices(declared)}.", where, hint=hint)
+
+
+def check_command_values(component: Component, values: Mapping[str, Literal | Data | None]) -> list[Problem]:
+    """Find values that would end the single quotes in which the component's command puts them.
+
+    Args:
+        component: its command is what counts.
+        values: input name to value; inputs that are absent or None are passed over.
+
+    Returns:
+        A problem at ``inputs.NAME`` for each value with a single quote in it.
+    """
+    if not any("'" in _text(value) for value in values.values()):
+        return []
+    quoted = single_quoted_inputs(component.command)
+    return [
+        Problem(
+            f"{shown(_text(value))} has a single quote in it, which would end the quoting in the command.",
+            f"inputs.{name}",
+            hint="Choose a value without single quotes.",
+        )
+        for name, value in values.items()
+        if name in quoted and "'" in _text(value)
+    ]
+
+
+def _text(value: Literal | Data | None) -> str:
+    return "" if value is None else value.path if isinstance(value, Data) else literal_text(value)

@@ -1,0 +1,56 @@
+"""The key lists are those of the SDK that is installed."""
+
+from __future__ import annotations
+
+import pytest
+
+from allranks.spec import schema
+
+pytest.importorskip("azure.ai.ml")
+pytestmark = pytest.mark.filterwarnings("ignore")  # of marshmallow, about the SDK
+
+COMMAND_COMPONENT = "azure.ai.ml._schema.component.command_component.CommandComponentSchema"
+PIPELINE_COMPONENT = "azure.ai.ml._schema.pipeline.pipeline_component.PipelineComponentSchema"
+STEP = "azure.ai.ml._schema.pipeline.component_job"
+IO = "azure.ai.ml._schema.component.input_output"
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        (COMMAND_COMPONENT, schema.COMMAND_COMPONENT),
+        (PIPELINE_COMPONENT, schema.PIPELINE),
+        ("azure.ai.ml._schema.pipeline.pipeline_job.PipelineJobSchema", schema.PIPELINE),
+        (f"{STEP}.CommandSchema", schema.COMPONENT_STEP),
+        (f"{STEP}.SweepSchema", schema.SWEEP_STEP),
+        ("azure.ai.ml._schema.pipeline.pipeline_component.PipelineSchema", schema.PIPELINE_STEP),
+        ("azure.ai.ml._schema.pipeline.pipeline_command_job.PipelineCommandJobSchema", schema.INLINE_STEP),
+        ("azure.ai.ml._schema.job.command_job.CommandJobSchema", schema.COMMAND_JOB),
+        (f"{IO}.ParameterSchema", schema.INPUT),
+        (f"{IO}.InputPortSchema", schema.INPUT),
+        (f"{IO}.OutputPortSchema", schema.OUTPUT),
+        ("azure.ai.ml._schema.job.input_output_entry.DataInputSchema", schema.VALUE),
+        ("azure.ai.ml._schema.job.input_output_entry.OutputSchema", schema.OUTPUT | {"$schema"}),
+        ("azure.ai.ml._schema.component.resource.ComponentResourceSchema", schema.RESOURCES),
+        ("azure.ai.ml._schema.job.distribution.PyTorchDistributionSchema", schema.DISTRIBUTIONS["pytorch"]),
+        ("azure.ai.ml._schema.job.distribution.MPIDistributionSchema", schema.DISTRIBUTIONS["mpi"]),
+        ("azure.ai.ml._schema.job.distribution.TensorFlowDistributionSchema", schema.DISTRIBUTIONS["tensorflow"]),
+        ("azure.ai.ml._schema.job.job_limits.SweepJobLimitsSchema", schema.SWEEP_LIMITS),
+        ("azure.ai.ml._schema.pipeline.settings.PipelineJobSettingsSchema", schema.SETTINGS),
+        ("azure.ai.ml._schema.assets.environment.AnonymousEnvironmentSchema", schema.ENVIRONMENT),
+    ],
+)
+def test_no_key_of_the_sdk_is_unknown_here(name, keys):
+    module, _, class_ = name.rpartition(".")
+    found = getattr(__import__(module, fromlist=[class_]), class_)(context={"base_path": "."})
+    assert {field.data_key or key for key, field in found.fields.items()} - {"intellectual_property"} <= keys
+
+
+def test_modes_and_types():
+    from azure.ai.ml._schema.component import input_output
+
+    from allranks.spec.model import DATA_TYPES, LITERAL_TYPES
+
+    assert set(input_output.SUPPORTED_INPUT_OUTPUT_MODES) == schema.MODES
+    assert set(input_output.SUPPORTED_PORT_TYPES) == set(DATA_TYPES)
+    assert set(input_output.SUPPORTED_PARAM_TYPES) == set(LITERAL_TYPES)
