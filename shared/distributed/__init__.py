@@ -1,0 +1,29 @@
+"""One module for every launcher: who am I, are all here, agree, and fail together.
+
+    from shared.distributed import init
+
+    with init("torch") as world:
+        model = DistributedDataParallel(build().to(world.device))
+        ...
+
+The same three lines run under plain ``python``, torchrun, Azure ML's PyTorch, MPI and TensorFlow jobs, mpirun and
+Slurm. ``init()`` without a framework needs the standard library alone: the ranks then still share ``world.once``,
+``world.barrier``, ``world.gather`` and ``world.sum``.
+"""
+
+from shared.distributed.errors import ControlError, LaunchError, OnceError, PeerError, Refusal, WaitTimeoutError
+from shared.distributed.launch import Launch, detect
+from shared.distributed.world import World, init
+
+__all__ = [
+    "ControlError",
+    "Launch",
+    "LaunchError",
+    "OnceError",
+    "PeerError",
+    "Refusal",
+    "WaitTimeoutError",
+    "World",
+    "detect",
+    "init",
+]

@@ -1,0 +1,83 @@
+"""Where rank 0 is: the main address and port, the same on every rank, chosen once and never drawn."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+
+from shared.distributed.errors import LaunchError
+from shared.distributed.families import Environ, whole_number
+
+LOOPBACK = "127.0.0.1"
+DEFAULT_PORT = 6105  # what Azure ML gives to PyTorch jobs
+
+
+def is_loopback(address: str) -> bool:
+    """Whether the text itself names this machine only: ``localhost``, 127.0.0.0/8 or ``::1``; nothing is resolved."""
+    try:
+        return ipaddress.ip_address(address.strip("[]")).is_loopback
+    except ValueError:
+        return address.lower() == "localhost"
+
+
+def main_address(environ: Environ, num_nodes: int) -> str:
+    """The host of rank 0, as far as the environment names it; loopback when there is one node.
+
+    Raises:
+        LaunchError: there are several nodes and nothing names the first.
+    """
+    found = (
+        environ.get("MASTER_ADDR", "").strip()
+        or _unless_localhost(environ.get("AZ_BATCHAI_MPI_MASTER_NODE", "").strip())
+        or host_of(environ.get("AZ_BATCH_MASTER_NODE", "").strip())
+        or re.split(r"[;,]", environ.get("AZ_BATCH_NODE_LIST", ""))[0].strip()
+        or (LOOPBACK if num_nodes == 1 else "")
+        or (first_host(environ.get("SLURM_STEP_NODELIST", "")) if "SLURM_STEP_ID" in environ else "")
+    )
+    if not found:
+        raise LaunchError(
+            f"There are {num_nodes} nodes and none of MASTER_ADDR, AZ_BATCHAI_MPI_MASTER_NODE, AZ_BATCH_MASTER_NODE, "
+            "AZ_BATCH_NODE_LIST and SLURM_STEP_NODELIST says which one is the first. "
+            "Set MASTER_ADDR to the address of rank 0's node, on every rank."
+        )
+    return found
+
+
+def main_port(environ: Environ, taken: frozenset[int] = frozenset()) -> int:
+    """The port of rank 0; the next one is the control plane's, so neither may be in ``taken``.
+
+    Without MASTER_PORT it is 20000 + sha256(AZUREML_RUN_ID) mod 10000, so that two steps on one machine do not meet.
+
+    Raises:
+        LaunchError: MASTER_PORT is not a whole number between 1 and 65534.
+    """
+    port = whole_number("MASTER_PORT", environ)
+    if port is not None:
+        if not 1 <= port <= 65534:
+            raise LaunchError(f"MASTER_PORT={port} has to lie between 1 and 65534: the port after it is used too.")
+        return port
+    run = environ.get("AZUREML_RUN_ID", "")
+    port = 20000 + int(hashlib.sha256(run.encode()).hexdigest(), 16) % 10000 if run else DEFAULT_PORT
+    while port in taken or port + 1 in taken:
+        port += 2
+    return port
+
+
+def host_of(address: str) -> str:
+    """The host of ``host``, ``host:port``, ``[v6]`` or ``[v6]:port``."""
+    bracketed = re.fullmatch(r"\[(.*)\](?::\d+)?", address)
+    if bracketed:
+        return bracketed[1]
+    host, colon, port = address.rpartition(":")
+    return host if colon and port.isdecimal() and ":" not in host else address
+
+
+def first_host(nodes: str) -> str:
+    """The first host of a Slurm node list: ``gpu[03-05,9],x1`` is ``gpu03``."""
+    first = re.match(r"(?:[^\[,]|\[[^\]]*\])*", nodes.strip())
+    return re.sub(r"\[([^\],-]*)[^\]]*\]", r"\1", first[0]) if first else ""
+
+
+def _unless_localhost(address: str) -> str:
+    return "" if address.lower() == "localhost" else address

@@ -1,0 +1,335 @@
+"""Who is here and at which meeting: the rules of the control plane, without a socket.
+
+Everything that ranks do together is a *meeting*: each brings a value, and when all that are needed have come, each gets
+the outcome. A member that is lost without a goodbye is dead; that, a failure and a time-out break the world: whoever
+waits is told at once, and whoever asks later too.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from shared.distributed.launch import Launch
+from shared.distributed.wire import Message
+
+RANKS_SHOWN = 16
+
+Member = tuple[str, int]
+"""Role and rank."""
+
+
+@dataclass(eq=False, slots=True)
+class Guest:
+    """Somebody who is connected; a stranger until the greeting was accepted.
+
+    Attributes:
+        where: host and process, for messages.
+        waiting: key of the meeting or value it waits for; empty while it works.
+        deadline: when the wait ends, by the monotonic clock; None for as long as it takes.
+        outbox: messages to send.
+        closing: whether the connection ends once they are sent.
+    """
+
+    member: Member | None = None
+    node: int = 0
+    local_rank: int = 0
+    where: str = ""
+    waiting: str = ""
+    deadline: float | None = None
+    outbox: list[Message] = field(default_factory=list)
+    closing: bool = False
+
+    def __str__(self) -> str:
+        """Format as ``rank 3 (node 1)``."""
+        return f"{_title(self.member)} (node {self.node})" if self.member else "a stranger"
+
+    def send(self, message: Message) -> None:
+        """Answer; whoever was answered waits no longer."""
+        self.waiting = ""
+        self.outbox.append(message)
+
+
+@dataclass(eq=False, slots=True)
+class Meeting:
+    """Workers (by rank) and parameter servers (from -1 downwards) that bring a value each."""
+
+    kind: str
+    label: str
+    values: dict[int, Any] = field(default_factory=dict)
+    outcome: Any = None
+    over: bool = False
+    served: int = 0
+
+
+class Assembly:
+    """One world, seen from its main rank.
+
+    Attributes:
+        world_id: drawn anew for each start, so that names in a store that outlives a restart never clash.
+    """
+
+    def __init__(self, launch: Launch, token: str) -> None:
+        self.world_id = secrets.token_hex(8)
+        self._launch = launch
+        self._token = token
+        self._members: dict[Member, Guest] = {}
+        self._left: set[Member] = set()
+        self._meetings: dict[str, Meeting] = {}
+        self._values: dict[str, Any] = {}
+        self._complete = False
+        self._broken: Message | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether everybody has left; after a failed start, others may still come who should hear why."""
+        return not self._members and (self._complete or self._broken is None)
+
+    def handle(self, guest: Guest, message: Message) -> None:
+        """Act on one message; the answers go to the outboxes.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is not one of ours.
+        """
+        operation = message["op"]
+        if guest.member is None:
+            self._greet(guest, message)
+        elif operation in ("bye", "fail", "refuse"):
+            self._part(guest, guest.member, message)
+        elif self._broken is not None:
+            guest.send(self._broken)
+        elif operation == "meet":
+            self._meet(guest, message)
+        elif operation == "set":
+            self._values[message["key"]] = message["value"]
+            guest.send({"ok": None})
+            self._check_gets(message["key"])
+        elif operation == "get":
+            self._wait(guest, message["key"], message["timeout"])
+            self._check_gets(message["key"])
+
+    def lose(self, guest: Guest) -> None:
+        """The connection has closed; a member that has not said goodbye is dead."""
+        if guest.member is None or self._members.get(guest.member) is not guest:
+            return
+        del self._members[guest.member]
+        if guest.member not in self._left:
+            self._break("peer", f"{guest} has died: its process ended without a word. Its own log says why.")
+
+    def next_deadline(self) -> float | None:
+        """When ``expire`` has something to do, by the monotonic clock."""
+        deadlines = [guest.deadline for guest in self._members.values() if guest.waiting and guest.deadline is not None]
+        return min(deadlines, default=None)
+
+    def expire(self, now: float) -> None:
+        """End the waits that have reached their limit."""
+        for guest in list(self._members.values()):
+            if not guest.waiting or guest.deadline is None or guest.deadline > now:
+                continue
+            meeting = self._meetings.get(guest.waiting)
+            if meeting is None:
+                guest.send(_error("timeout", f"{guest} waited in vain for {guest.waiting!r}."))
+            else:
+                missing = sorted(self._needed(meeting) - set(meeting.values))
+                self._break("timeout", f"{meeting.label}: timed out waiting for {self._describe(missing)}.")
+
+    # ---- coming and going
+
+    def _greet(self, guest: Guest, message: Message) -> None:
+        """Let a member in, or say why not: another job, another world, or a place that is taken."""
+        if message["op"] != "hello" or not hmac.compare_digest(str(message["token"]), self._token):
+            _turn_away(guest, "stranger", "the control plane of another job answers there")
+            return
+        member = (str(message["role"]), int(message["rank"]))
+        guest.node, guest.local_rank, guest.where = message["node"], message["local_rank"], str(message["where"])
+        problem = self._difference(member, guest, message["world"])
+        kind = "world" if problem else "stale"  # a member that comes twice may be meeting an earlier attempt's server
+        problem = problem or self._collision(member, guest)
+        if problem and not self._complete:
+            self._break("world", problem)
+        if self._broken is not None:
+            fatal = self._broken["error"] in ("world", "refused")
+            _turn_away(guest, self._broken["error"] if fatal else "stale", self._broken["message"])
+        elif problem:
+            _turn_away(guest, kind, problem)
+        else:
+            guest.member = member
+            self._members[member] = guest
+            guest.send({"ok": self.world_id})
+
+    def _difference(self, member: Member, guest: Guest, theirs: Message) -> str:
+        ours = world_of(self._launch)
+        names = [name for name in ours if theirs.get(name) != ours[name]]
+        if not names:
+            return ""
+        there = ", ".join(f"{name}={theirs.get(name)}" for name in names)
+        here = ", ".join(f"{name}={ours[name]}" for name in names)
+        return f"The ranks see different worlds: {there} on {_title(member)} ({guest.where}), {here} on rank 0."
+
+    def _collision(self, member: Member, guest: Guest) -> str:
+        holder = self._members.get(member)
+        if holder is not None:
+            return f"{_title(member)} is there twice: {holder.where} and {guest.where}."
+        return f"{_title(member)} has left this world already." if member in self._left else ""
+
+    def _part(self, guest: Guest, member: Member, message: Message) -> None:
+        """A member leaves: because it is done, because it failed, or because what was asked for cannot be."""
+        self._left.add(member)
+        if message["op"] == "bye":
+            guest.closing = True
+            for key, meeting in list(self._meetings.items()):
+                self._check(key, meeting)
+            return
+        cause = self._broken["message"] if self._broken is not None else None
+        if message["op"] == "fail":
+            self._break("peer", f"{guest} failed with {message['type']}: {message['message']}")
+        elif self._broken is None or self._broken["error"] != "refused":
+            self._broken = None  # a refusal explains whatever else has happened
+            print(f"error: {message['message']}", file=sys.stderr, flush=True)
+            self._break("refused", message["message"])
+        guest.send({"ok": cause})
+
+    def _break(self, kind: str, text: str) -> None:
+        """Tell everyone who waits, now, and everyone who asks, from now on; the first cause stays."""
+        if self._broken is None:
+            self._broken = _error(kind, text)
+            for guest in self._members.values():
+                if guest.waiting:
+                    guest.send(self._broken)
+
+    # ---- meetings
+
+    def _meet(self, guest: Guest, message: Message) -> None:
+        key, member = message["key"], guest.member
+        meeting = self._meetings.setdefault(key, Meeting(message["kind"], message["label"]))
+        self._wait(guest, key, message["timeout"])
+        if member is not None and message["brings"]:
+            meeting.values[member[1] if member[0] == "worker" else -1 - member[1]] = message["value"]
+        self._check(key, meeting)
+        self._check_standstill()
+
+    def _wait(self, guest: Guest, key: str, timeout: float | None) -> None:
+        guest.waiting = key
+        guest.deadline = None if timeout is None else time.monotonic() + timeout
+
+    def _needed(self, meeting: Meeting) -> set[int]:
+        """Those without whom the meeting is not over."""
+        workers = set(range(self._launch.world_size))
+        if meeting.kind == "join":
+            return workers | {-1 - rank for rank in range(self._launch.num_ps)}
+        if meeting.kind == "once job":
+            return {0}
+        if meeting.kind == "once node":
+            guests = self._members.items()
+            return {rank for (role, rank), guest in guests if role == "worker" and guest.local_rank == 0}
+        return workers
+
+    def _check(self, key: str, meeting: Meeting) -> None:
+        """End the meeting if all have come, and answer those who wait; find out if somebody never will."""
+        if not meeting.over:
+            missing = self._needed(meeting) - set(meeting.values)
+            gone = sorted(place for place in missing if ("worker", place) in self._left)
+            if gone:
+                self._break("peer", f"{meeting.label}: {self._describe(gone)} has left the world already.")
+            if missing and not _failures(meeting):
+                return
+            try:
+                meeting.outcome = _outcome(meeting)
+            except ValueError as error:
+                self._break("usage", str(error))
+                return
+            meeting.over = True
+            self._complete = self._complete or meeting.kind == "join"
+        for guest in [guest for guest in self._members.values() if guest.waiting == key]:
+            meeting.served += 1
+            guest.send({"ok": _share(meeting, guest)})
+        if meeting.served == self._launch.world_size + (self._launch.num_ps if meeting.kind == "join" else 0):
+            del self._meetings[key]
+
+    def _check_gets(self, key: str) -> None:
+        if key in self._values:
+            for guest in [guest for guest in self._members.values() if guest.waiting == key]:
+                guest.send({"ok": self._values[key]})
+
+    def _check_standstill(self) -> None:
+        """If every worker waits in a meeting, none of these can end any more: say so now, not at the time-out."""
+        waiting = sum(guest.waiting in self._meetings for (role, _), guest in self._members.items() if role == "worker")
+        if self._complete and waiting == self._launch.world_size > 1:
+            places = self._describe(range(self._launch.world_size))
+            self._break("usage", f"The ranks wait for each other in different places: {places}.")
+
+    def _describe(self, places: Iterable[int]) -> str:
+        """Name ranks, and where those that are here wait instead."""
+        texts = []
+        for place in places:
+            member: Member = ("worker", place) if place >= 0 else ("ps", -1 - place)
+            guest = self._members.get(member)
+            instead = self._meetings.get(guest.waiting) if guest else None
+            texts.append(_title(member) + (f" (in {instead.label})" if instead else ""))
+        more = f" and {len(texts) - RANKS_SHOWN} more" if len(texts) > RANKS_SHOWN else ""
+        return ", ".join(texts[:RANKS_SHOWN]) + more
+
+
+def world_of(launch: Launch) -> Message:
+    """What all members have to agree on."""
+    names = ("world_size", "num_nodes", "num_ps", "launcher")
+    return {name: getattr(launch, name) for name in names}
+
+
+def add_in_order(label: str, rows: list[list[float]]) -> list[float]:
+    """Column sums in float64, added in the order of the ranks.
+
+    Raises:
+        ValueError: the ranks gave different numbers of values.
+    """
+    lengths = [len(row) for row in rows]
+    if len(set(lengths)) > 1:
+        odd = next(rank for rank, length in enumerate(lengths) if length != lengths[0])
+        raise ValueError(f"{label}: rank {odd} gave {lengths[odd]} number(s), and rank 0 gave {lengths[0]}.")
+    totals = [0.0] * lengths[0]
+    for row in rows:
+        totals = [total + value for total, value in zip(totals, row, strict=True)]
+    return totals
+
+
+def _outcome(meeting: Meeting) -> Any:
+    """What these values result in: computed once, so that every rank gets the same bits."""
+    in_order = [meeting.values[place] for place in sorted(meeting.values)]
+    if meeting.kind == "sum":
+        return add_in_order(meeting.label, in_order)
+    return in_order if meeting.kind == "gather" else None
+
+
+def _failures(meeting: Meeting) -> list[Message]:
+    """What the leaders of a ``once`` have raised, by rank."""
+    if not meeting.kind.startswith("once"):
+        return []
+    return [value for _, value in sorted(meeting.values.items()) if "error_type" in value]
+
+
+def _share(meeting: Meeting, guest: Guest) -> Any:
+    """What this guest gets: of a ``once`` the first failure of any leader, else what its own leader returned."""
+    if not meeting.kind.startswith("once"):
+        return meeting.outcome
+    leaders: list[Message] = _failures(meeting) or [
+        value for value in meeting.values.values() if meeting.kind == "once job" or value["node"] == guest.node
+    ]
+    return leaders[0]
+
+
+def _turn_away(guest: Guest, kind: str, text: str) -> None:
+    guest.closing = True
+    guest.send(_error(kind, text))
+
+
+def _title(member: Member) -> str:
+    return f"{'rank' if member[0] == 'worker' else member[0]} {member[1]}"
+
+
+def _error(kind: str, text: str) -> Message:
+    return {"error": kind, "message": text}

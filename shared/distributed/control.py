@@ -1,0 +1,312 @@
+"""The control plane: how the ranks of a step find each other, agree, and learn at once when one of them dies.
+
+Rank 0 serves it, with the standard library alone, on the port after the main one; messages are JSON. It works before
+and without any framework, whose own groups carry tensors only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import socket
+import threading
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections import Counter
+from contextlib import ExitStack
+from typing import Any
+
+from shared.distributed.assembly import Assembly, Guest, world_of
+from shared.distributed.errors import ControlError, PeerError, Refusal, WaitTimeoutError
+from shared.distributed.families import Environ
+from shared.distributed.launch import Launch
+from shared.distributed.server import ControlServer
+from shared.distributed.wire import Decoder, Message, encode, listen, tune
+
+PATIENCE = 5.0  # seconds in which what is left of an earlier attempt may still end
+ANSWER_SECONDS = 10.0  # the server answers within its own time-out; this much later it hangs
+JOB_IDS = {
+    "torchrun": ("TORCHELASTIC_RUN_ID",),
+    "openmpi": ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
+    "slurm": ("SLURM_JOB_ID", "SLURM_STEP_ID"),
+}
+
+ERRORS: dict[str, type[Exception]] = {"timeout": WaitTimeoutError, "peer": PeerError, "refused": Refusal}
+
+
+class Control(ABC):
+    """What a rank asks of the others. Times are in seconds; None waits as long as all are alive.
+
+    Every method may raise ``PeerError`` (a rank died, failed or left), ``WaitTimeoutError``, ``Refusal`` (another rank
+    refused), or ``ControlError``.
+
+    Attributes:
+        world_id: the same on every rank, and another one for each start.
+    """
+
+    def __init__(self, world_id: str) -> None:
+        self.world_id = world_id
+        self._uses: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._out_of_step = False  # a question went out whose answer was not waited for
+
+    def set(self, key: str, value: Any) -> None:
+        """Store a JSON value under a key."""
+        self._ask({"op": "set", "key": _key("value", key), "value": value}, ANSWER_SECONDS)
+
+    def get(self, key: str, timeout: float | None = None) -> Any:
+        """The value under a key, as soon as somebody has stored it."""
+        return self._ask({"op": "get", "key": _key("value", key), "timeout": timeout}, timeout)
+
+    def join(self, timeout: float) -> None:
+        """Wait until every member of the world is there."""
+        self.meet("join", "start", timeout)
+
+    def meet(self, kind: str, name: str, timeout: float | None, value: Any = None, *, brings: bool = True) -> Any:
+        """Meet all other ranks under a name, which may be used again: the n-th use here meets the n-th use there.
+
+        Args:
+            kind: ``join``, ``barrier``, ``gather``, ``sum``, ``once node`` or ``once job``.
+            name: the meeting's name.
+            timeout: seconds.
+            value: the JSON value that this rank brings.
+            brings: False for a rank that only waits for the outcome.
+        """
+        label = "start" if kind == "join" else f"{kind.partition(' ')[0]} {name!r}"
+        self._uses[kind + name] += 1
+        key = _key(kind, f"{self._uses[kind + name]} {name}")
+        message = {"op": "meet", "kind": kind, "key": key, "label": label, "value": value, "brings": brings}
+        return self._ask({**message, "timeout": timeout}, timeout)
+
+    def fail(self, error: BaseException) -> str | None:
+        """Tell the others that this rank fails, and with what; what went wrong before, if anything; never raises."""
+        return self._tell({"op": "fail", "type": type(error).__name__, "message": str(error)[:2000]})
+
+    def refuse(self, text: str) -> None:
+        """Have rank 0 print the reason, once, and return when it has; never raises."""
+        self._tell({"op": "refuse", "message": text})
+
+    @abstractmethod
+    def leave(self, grace: float) -> None:
+        """Say goodbye; rank 0 waits up to ``grace`` seconds until all others have done so."""
+
+    def _ask(self, message: Message, timeout: float | None) -> Any:
+        data = encode(message)
+        limit = None if timeout is None else timeout + ANSWER_SECONDS
+        if not self._lock.acquire(timeout=-1 if limit is None else limit):
+            raise WaitTimeoutError("Another thread of this rank still waits for the others.")
+        try:
+            if self._out_of_step:
+                raise ControlError("An earlier call was interrupted, so this rank cannot go on with the others.")
+            self._out_of_step = True
+            answer = self._exchange(data, limit)
+            self._out_of_step = False
+        finally:
+            self._lock.release()
+        if "ok" in answer:
+            return answer["ok"]
+        raise ERRORS.get(answer["error"], ControlError)(answer["message"])
+
+    def _tell(self, message: Message) -> str | None:
+        """Ask without raising, since this rank ends anyway; what went wrong before, if anything."""
+        self._out_of_step = False
+        try:
+            cause: str | None = self._ask(message, 1.0)
+        except PeerError as gone:
+            return str(gone)
+        except (Refusal, ControlError, OSError):
+            return None
+        return cause
+
+    @abstractmethod
+    def _exchange(self, data: bytes, timeout: float | None) -> Message:
+        """Send one message and return the answer to it."""
+
+
+class AloneControl(Control):
+    """The control plane of a world of one: the same rules, and no socket."""
+
+    def __init__(self, launch: Launch) -> None:
+        assembly, guest = Assembly(launch, token=""), Guest()
+        super().__init__(assembly.world_id)
+        self._assembly, self._guest = assembly, guest
+        self._exchange(encode(_hello(launch, token="")), None)
+
+    def leave(self, grace: float) -> None:
+        """There is nobody to say goodbye to."""
+
+    def _exchange(self, data: bytes, timeout: float | None) -> Message:  # noqa: ARG002
+        for message in Decoder().feed(data):
+            self._assembly.handle(self._guest, message)
+        if not self._guest.outbox:
+            self._guest.send({"error": "timeout", "message": f"Nobody can set {self._guest.waiting!r} any more."})
+        return self._guest.outbox.pop()
+
+
+class SocketControl(Control):
+    """A connection to the server in rank 0; in rank 0 it owns the server too."""
+
+    def __init__(self, connection: socket.socket, world_id: str, server: ControlServer | None = None) -> None:
+        super().__init__(world_id)
+        self._socket = connection
+        self._decoder = Decoder()
+        self._server = server
+        _OPEN.add(self)
+
+    def leave(self, grace: float) -> None:
+        """Say goodbye; rank 0 waits up to ``grace`` seconds until all others have done so."""
+        with contextlib.suppress(OSError):
+            self._socket.sendall(encode({"op": "bye"}))
+        self._socket.close()
+        if self._server is not None:
+            self._server.stop(grace)
+
+    def close_sockets(self) -> None:
+        """Close everything without a word."""
+        self._socket.close()
+        if self._server is not None:
+            self._server.close_sockets()
+
+    def _exchange(self, data: bytes, timeout: float | None) -> Message:
+        try:
+            return _exchange(self._socket, self._decoder, data, timeout)
+        except TimeoutError:
+            raise WaitTimeoutError("Rank 0 (node 0) does not answer: its process is stopped or hangs.") from None
+        except (OSError, ValueError) as error:
+            self._out_of_step = False  # there is nothing to be out of step with: the next call says the same
+            raise PeerError(f"Rank 0 (node 0) is gone ({error}). Its own log says why.") from None
+
+
+def connect(launch: Launch, environ: Environ, timeout: float) -> Control:
+    """Join the world: rank 0 serves, every rank connects, and all wait until all are there and agree.
+
+    Raises:
+        ControlError: the port is taken, nobody answers, the ranks see different worlds, or a rank is there twice.
+        WaitTimeoutError: after ``timeout`` seconds ranks are missing; the message names them.
+        PeerError: a rank died meanwhile.
+    """
+    if launch.alone:
+        return AloneControl(launch)
+    token = job_token(launch, environ)
+    until = time.monotonic() + timeout
+    server = None
+    if launch.role == "worker" and launch.rank == 0:
+        patience = min(PATIENCE, timeout)
+        listener = listen(launch.main_address, launch.control_port, launch.num_nodes, patience)
+        server = ControlServer(listener, launch, token)
+        server.start()
+    control = None
+    try:
+        connection, world_id = _find_server(launch, token, until)
+        control = SocketControl(connection, world_id, server)
+        control.join(max(1.0, until - time.monotonic()))
+    except BaseException:
+        if control is not None:
+            control.leave(grace=3.0)
+        elif server is not None:
+            server.stop(grace=3.0)
+        raise
+    return control
+
+
+def job_token(launch: Launch, environ: Environ) -> str:
+    """What the processes of one job have in common: a hash of the run's id, else of the launcher's and the address."""
+    run = environ.get("AZUREML_RUN_ID")
+    ids = [environ.get(name, "") for name in JOB_IDS.get(launch.launcher, ())]
+    # Not the world's size: ranks that disagree about that should hear so, and not meet a stranger.
+    known = [run] if run else [launch.main_address, str(launch.main_port), *ids]
+    return hashlib.sha256("\n".join(known).encode()).hexdigest()
+
+
+def _find_server(launch: Launch, token: str, until: float) -> tuple[socket.socket, str]:
+    """Try to connect and to be let in until the time is up; return the connection and the world's id."""
+    where = f"{launch.main_address}:{launch.control_port}"
+    stale_until: float | None = None
+    for attempt in itertools.count():
+        try:
+            return _enter(launch, token, max(0.1, min(until - time.monotonic(), ANSWER_SECONDS)))
+        except _TurnedAwayError as turned_away:
+            reason = str(turned_away)
+            stale_until = stale_until or time.monotonic() + PATIENCE
+            if turned_away.kind in ("world", "refused"):
+                raise ERRORS.get(turned_away.kind, ControlError)(reason) from None
+            if turned_away.kind == "stale" and time.monotonic() > stale_until:
+                raise ControlError(f"{reason} (the control plane at {where})") from None
+        except (OSError, ValueError) as error:
+            reason = str(error) or type(error).__name__
+        if time.monotonic() >= until:
+            raise WaitTimeoutError(
+                f"Rank {launch.rank} (node {launch.node_rank}) cannot reach rank 0 at {where}: {reason}. "
+                "Check that rank 0 has started, that MASTER_ADDR and MASTER_PORT are the same on all ranks, and that "
+                "the nodes reach each other on that port."
+            )
+        time.sleep(min(0.5, 0.02 * 1.5 ** min(attempt, 10), max(0.0, until - time.monotonic())))
+    raise AssertionError  # the loop above has no end
+
+
+class _TurnedAwayError(Exception):
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+def _enter(launch: Launch, token: str, timeout: float) -> tuple[socket.socket, str]:
+    connection = socket.create_connection((launch.main_address.strip("[]"), launch.control_port), timeout)
+    with ExitStack() as on_error:
+        on_error.enter_context(connection)
+        # Linux may connect a socket to itself on a free local port.
+        if connection.getsockname() == connection.getpeername():
+            raise OSError("nobody listens there")
+        tune(connection)
+        answer = _exchange(connection, Decoder(), encode(_hello(launch, token)), timeout)
+        if "ok" not in answer:
+            raise _TurnedAwayError(str(answer.get("error")), str(answer.get("message")))
+        on_error.pop_all()
+    return connection, str(answer["ok"])
+
+
+def _hello(launch: Launch, token: str) -> Message:
+    return {
+        "op": "hello",
+        "token": token,
+        "role": launch.role,
+        "rank": launch.rank,
+        "node": launch.node_rank,
+        "local_rank": launch.local_rank,
+        "where": f"process {os.getpid()} on {socket.gethostname()}",
+        "world": world_of(launch),
+    }
+
+
+def _exchange(connection: socket.socket, decoder: Decoder, data: bytes, timeout: float | None) -> Message:
+    """Send a message and wait for one answer."""
+    connection.settimeout(timeout)
+    connection.sendall(data)
+    until = None if timeout is None else time.monotonic() + timeout
+    while True:
+        received = connection.recv(1 << 16)
+        if not received:
+            raise ConnectionError("connection closed")
+        for answer in decoder.feed(received):
+            return answer
+        if until is not None:
+            connection.settimeout(max(0.001, until - time.monotonic()))
+
+
+def _key(kind: str, name: str) -> str:
+    return f"{kind}/{name}"
+
+
+_OPEN: weakref.WeakSet[SocketControl] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    """A forked child has no part in the world, and must not keep a dead parent's connection open."""
+    for control in list(_OPEN):
+        control.close_sockets()
+
+
+os.register_at_fork(after_in_child=_close_in_child)

@@ -1,0 +1,42 @@
+"""What can go wrong between the ranks of a step, each as one exception."""
+
+from __future__ import annotations
+
+
+class Refusal(Exception):  # noqa: N818  (it is a decision, not a fault)
+    """What the user asked for cannot be: printed once, by rank 0, without a traceback; every rank exits with 2.
+
+    Raise it with one or two sentences that hold the value, the rule and the next step.
+    """
+
+
+class LaunchError(ValueError):
+    """The environment does not say, or contradicts itself about, who this process is among the ranks."""
+
+
+class ControlError(RuntimeError):
+    """The ranks could not agree: nobody answered, the port was taken, or two ranks see different worlds."""
+
+
+class WaitTimeoutError(ControlError, TimeoutError):
+    """A wait reached its limit; the message names the ranks that were missing."""
+
+
+class PeerError(ControlError):
+    """Another rank has died, failed or left, so that this one cannot go on; the message names it."""
+
+
+class OnceError(ControlError):
+    """The function given to ``World.once`` failed in its leader; every rank raises this.
+
+    Attributes:
+        rank: the leader's rank.
+        error_type: the class name of what the leader raised.
+        error_message: its text.
+    """
+
+    def __init__(self, name: str, rank: int, node: int, error_type: str, error_message: str) -> None:
+        super().__init__(f"once {name!r}: rank {rank} (node {node}) raised {error_type}: {error_message}")
+        self.rank = rank
+        self.error_type = error_type
+        self.error_message = error_message

@@ -1,0 +1,159 @@
+"""The control plane's server: one thread of rank 0 that carries messages between sockets and the assembly."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from shared.distributed.assembly import Assembly, Guest
+from shared.distributed.errors import ControlError
+from shared.distributed.launch import Launch
+from shared.distributed.wire import GREETING_LIMIT, MESSAGE_LIMIT, Decoder, Message, encode, tune
+
+GREETING_SECONDS = 30.0  # for a connection to say who it is
+
+
+@dataclass(eq=False, slots=True)
+class Connection:
+    """A socket, and the guest at its other end."""
+
+    socket: socket.socket
+    guest: Guest = field(default_factory=Guest)
+    decoder: Decoder = field(default_factory=lambda: Decoder(GREETING_LIMIT))
+    unsent: bytearray = field(default_factory=bytearray)
+    greet_by: float = field(default_factory=lambda: time.monotonic() + GREETING_SECONDS)
+
+
+class ControlServer(threading.Thread):
+    """Serves one world until ``stop``."""
+
+    def __init__(self, listener: socket.socket, launch: Launch, token: str) -> None:
+        super().__init__(name="allranks-control", daemon=True)
+        self._assembly = Assembly(launch, token)
+        self._connections: set[Connection] = set()
+        self._stop_at: float | None = None
+        self._listener = listener
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._selector = selectors.DefaultSelector()
+        for each in (listener, self._wake_read):
+            each.setblocking(False)
+            self._selector.register(each, selectors.EVENT_READ)
+
+    def stop(self, grace: float) -> None:
+        """End the thread when all members have left, or after ``grace`` seconds."""
+        self._stop_at = time.monotonic() + grace
+        with suppress(OSError):  # it has ended already, or this is a forked child
+            self._wake_write.send(b"x")
+        self.join(grace + 5)
+
+    def close_sockets(self) -> None:
+        """Close everything; in a forked child too, which would else keep the connections of a dead parent open."""
+        for each in (self._listener, self._wake_read, self._wake_write, *(link.socket for link in self._connections)):
+            each.close()
+
+    def run(self) -> None:
+        """Serve until stopped."""
+        try:
+            while not self._may_stop():
+                for key, _ in self._selector.select(self._patience()):
+                    self._serve(key)
+                self._expire()
+                self._deliver()
+        finally:
+            self._selector.close()
+            self.close_sockets()
+
+    def _may_stop(self) -> bool:
+        if self._stop_at is None:
+            return False
+        finished = self._assembly.done and not any(link.unsent for link in self._connections)
+        return finished or time.monotonic() >= self._stop_at
+
+    def _patience(self) -> float | None:
+        """Seconds until something has to be done even if nobody speaks."""
+        times = [link.greet_by for link in self._connections if link.guest.member is None]
+        times += [time for time in (self._stop_at, self._assembly.next_deadline()) if time is not None]
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for link in [link for link in self._connections if link.guest.member is None and link.greet_by <= now]:
+            self._drop(link)
+        self._assembly.expire(now)
+
+    def _serve(self, key: selectors.SelectorKey) -> None:
+        if key.fileobj is self._listener:
+            self._accept()
+        elif key.fileobj is self._wake_read:
+            self._wake_read.recv(64)
+        else:
+            self._receive(key.data)
+
+    def _accept(self) -> None:
+        try:
+            accepted, _ = self._listener.accept()
+        except OSError:
+            return  # gone again before it was taken
+        accepted.setblocking(False)
+        tune(accepted)
+        link = Connection(accepted)
+        self._connections.add(link)
+        self._selector.register(accepted, selectors.EVENT_READ, link)
+
+    def _receive(self, link: Connection) -> None:
+        """Take what has come; whoever sends something that is not ours is dropped."""
+        try:
+            data = link.socket.recv(1 << 16)
+            for message in link.decoder.feed(data):
+                self._assembly.handle(link.guest, message)
+                if link.guest.member is not None:
+                    link.decoder.limit = MESSAGE_LIMIT
+        except BlockingIOError:
+            return
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            data = b""
+        if not data:
+            self._drop(link)
+
+    def _deliver(self) -> None:
+        """Send what waits in the outboxes, as far as the sockets take it."""
+        while any(link.guest.outbox for link in self._connections):
+            for link in list(self._connections):
+                link.unsent += b"".join(map(_encode, link.guest.outbox))
+                link.guest.outbox.clear()
+                self._flush(link)  # a failure here may fill other outboxes
+        for link in [link for link in self._connections if link.unsent or link.guest.closing]:
+            self._flush(link)
+
+    def _flush(self, link: Connection) -> None:
+        try:
+            while link.unsent:
+                del link.unsent[: link.socket.send(link.unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._drop(link)
+            return
+        if link.guest.closing and not link.unsent:
+            self._drop(link)
+            return
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.unsent else 0)
+        self._selector.modify(link.socket, events, link)
+
+    def _drop(self, link: Connection) -> None:
+        if link in self._connections:
+            self._connections.remove(link)
+            self._selector.unregister(link.socket)
+            link.socket.close()
+            self._assembly.lose(link.guest)
+
+
+def _encode(message: Message) -> bytes:
+    try:
+        return encode(message)
+    except ControlError as error:  # together the ranks gave more than one message holds
+        return encode({"error": "usage", "message": str(error)})

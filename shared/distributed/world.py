@@ -1,0 +1,291 @@
+"""``init`` and ``World``: all ranks start, agree, finish or fail together, whatever launched them."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any, Literal, TypeAlias
+
+from shared.distributed.address import is_loopback
+from shared.distributed.control import Control, connect
+from shared.distributed.ending import end_badly
+from shared.distributed.errors import OnceError, Refusal
+from shared.distributed.frameworks import Group, starter
+from shared.distributed.launch import Launch, detect
+
+Timeout: TypeAlias = timedelta | float | None
+"""How long to wait: a timedelta, or seconds; None is said at each use."""
+
+
+class World:
+    """All ranks of a step, as one of them sees it. Made by ``init``.
+
+    Methods with a ``name`` are called by every rank, in the same order; a name may be used again. They raise
+    ``PeerError`` at once when another rank has died or failed, and ``WaitTimeoutError``, naming those that were
+    missing, after ``timeout`` (None: the timeout given to ``init``).
+
+    Attributes:
+        launch: this process's place, and who started it.
+    """
+
+    def __init__(self, launch: Launch, control: Control, group: Group | None, timeout: float) -> None:
+        self.launch = launch
+        self._control = control
+        self._group = group
+        self._timeout = timeout
+
+    @property
+    def rank(self) -> int:
+        """This process among all ranks, from 0."""
+        return self.launch.rank
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return self.launch.world_size
+
+    @property
+    def local_rank(self) -> int:
+        """This process among those of its node, from 0."""
+        return self.launch.local_rank
+
+    @property
+    def local_world_size(self) -> int:
+        """Number of processes on this node."""
+        return self.launch.local_world_size
+
+    @property
+    def node_rank(self) -> int:
+        """This node among the nodes, from 0."""
+        return self.launch.node_rank
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes."""
+        return self.launch.num_nodes
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is rank 0."""
+        return self.launch.rank == 0 and self.launch.role == "worker"
+
+    @property
+    def device(self) -> Any:
+        """The ``torch.device`` of this rank.
+
+        Raises:
+            RuntimeError: ``init`` was called without a framework.
+        """
+        if self._group is None:
+            raise RuntimeError('There is no device without a framework: call init("torch").')
+        return self._group.device
+
+    def once(
+        self,
+        function: Callable[[], Any],
+        *,
+        name: str,
+        scope: Literal["node", "job"] = "node",
+        timeout: Timeout = None,
+    ) -> Any:
+        """Call the function on one rank and return its JSON value on all of them.
+
+        Args:
+            function: what to do; only the leader calls it.
+            name: the same on every rank.
+            scope: ``node``: local rank 0 of each node leads its node; ``job``: rank 0 leads all.
+            timeout: longest wait for the leaders; None waits as long as all ranks are alive, because preparing data may
+                take hours.
+
+        Raises:
+            OnceError: on every rank of the job, if any leader's function raised or returned what JSON cannot hold.
+            Refusal: on every rank, if a leader raised one.
+        """
+        if scope not in ("node", "job"):
+            raise ValueError(f"scope={scope!r}: it has to be 'node' or 'job'.")
+        seconds = None if timeout is None else _seconds(timeout, self._timeout)
+        leads = self.is_main if scope == "job" else self.local_rank == 0
+        if not leads:
+            outcome = self._control.meet(f"once {scope}", name, seconds, brings=False)
+            return _value_of(outcome, name)
+        brought, error = _attempt(function, name, self.launch)
+        if isinstance(error, Refusal):
+            raise error
+        outcome = self._control.meet(f"once {scope}", name, seconds, brought)
+        if error is not None and not isinstance(error, Exception):
+            raise error  # the user pressed Ctrl-C, or the function called sys.exit
+        try:
+            return _value_of(outcome, name)
+        except OnceError as once_error:
+            raise once_error from error
+
+    def barrier(self, name: str, timeout: Timeout = None) -> None:
+        """Wait until every rank is here."""
+        self._control.meet("barrier", name, _seconds(timeout, self._timeout))
+
+    def gather(self, value: Any, name: str, timeout: Timeout = None) -> list[Any]:
+        """The JSON value of every rank, in rank order, on every rank.
+
+        Raises:
+            TypeError: JSON cannot hold the value.
+        """
+        _check_json(value, f"The value for gather {name!r}")
+        gathered: list[Any] = self._control.meet("gather", name, _seconds(timeout, self._timeout), value)
+        return gathered
+
+    def any(self, flag: bool, name: str, timeout: Timeout = None) -> bool:  # noqa: FBT001  (a flag is its whole point)
+        """Whether the flag is true on at least one rank; the same answer on every rank."""
+        return any(self.gather(bool(flag), f"any {name}", timeout))
+
+    def sum(self, values: Sequence[float], name: str, timeout: Timeout = None) -> list[float]:
+        """Element-wise sums over the ranks, in float64, added once and in rank order: the same bits on every rank.
+
+        Raises:
+            ControlError: the ranks give different numbers of values.
+        """
+        numbers = [float(value) for value in values]
+        totals: list[float] = self._control.meet("sum", name, _seconds(timeout, self._timeout), numbers)
+        return totals
+
+    def note(self, text: str) -> None:
+        """Print a line, on rank 0 only."""
+        if self.is_main:
+            print(text, flush=True)
+
+
+@contextmanager
+def init(
+    framework: str | None = None,
+    *,
+    backend: str | None = None,
+    timeout: timedelta = timedelta(minutes=10),
+) -> Iterator[World]:
+    """Join the world: find out who this is, meet all other ranks, and start the framework's group.
+
+    Leaving the block, all ranks wait for each other and the group ends. A ``Refusal`` in it is printed once, by rank 0,
+    without a traceback, and every rank exits with 2. Any other exception ends this rank without a collective: the
+    others are told, ``logs/error_rank_<rank>.json`` is written, and the exception goes on.
+
+    Args:
+        framework: ``"torch"``, or None for the control plane alone (nothing but the standard library).
+        backend: the framework's; None is ``nccl`` on GPUs, else ``gloo``.
+        timeout: for the start, for each wait that names none, and for the framework's collectives.
+
+    Raises:
+        LaunchError: the environment contradicts itself, or says half; see ``detect``.
+        ControlError: the ranks did not find each other or do not agree.
+    """
+    seconds = _seconds(timeout, 0.0)
+    start = starter(framework) if framework is not None else None
+    launch = detect()
+    _dump_stacks_on_signal()
+    control: Control | None = None
+    exit_request: SystemExit | None = None
+    try:
+        control = connect(launch, os.environ, seconds)
+        with _variables(launch):
+            group = start(launch, control, backend, timeout) if start is not None else None
+            if launch.local_rank == 0:
+                print(introduction(launch, group), file=sys.stderr, flush=True)
+            try:
+                yield World(launch, control, group, seconds)
+            except SystemExit as request:
+                if request.code:
+                    raise
+                exit_request = request
+            if launch.role == "worker":
+                # No time-out: rank 0 may have a large model to save, and a rank that dies ends the wait.
+                control.meet("barrier", "end of init", None)
+            if group is not None:
+                group.close()
+    except BaseException as error:
+        end_badly(error, launch, control)
+        raise
+    control.leave(grace=30.0)
+    if exit_request is not None:
+        raise exit_request
+
+
+def introduction(launch: Launch, group: Group | None = None) -> str:
+    """One line that says who this node is among all of them."""
+    suffix = f", {group.description}" if group is not None else ""
+    if launch.launcher == "single":
+        return f"distributed: one process, no launcher{suffix}"
+    if launch.role != "worker":
+        who = f"{launch.role} {launch.rank} beside {launch.world_size} workers"
+    else:
+        last = launch.rank + launch.local_world_size - 1
+        ranks = f"rank {launch.rank}" if last == launch.rank else f"ranks {launch.rank}-{last}"
+        who = f"{ranks} of {launch.world_size}"
+    return (
+        f"distributed: node {launch.node_rank} of {launch.num_nodes}, {who}, launched by {launch.launcher}, "
+        f"main {launch.main_address}:{launch.main_port}{suffix}"
+    )
+
+
+def _attempt(function: Callable[[], Any], name: str, launch: Launch) -> tuple[dict[str, Any], BaseException | None]:
+    """What the leader of a ``once`` brings: the function's value, or what it raised."""
+    try:
+        value = function()
+        _check_json(value, f"The value of once {name!r}")
+    except BaseException as error:  # noqa: BLE001  (whatever it is, the others must not wait for it)
+        failure = {"error_type": type(error).__name__, "error_message": str(error)}
+        return {"rank": launch.rank, "node": launch.node_rank, **failure}, error
+    return {"rank": launch.rank, "node": launch.node_rank, "value": value}, None
+
+
+def _value_of(outcome: dict[str, Any], name: str) -> Any:
+    if "error_type" in outcome:
+        raise OnceError(name, outcome["rank"], outcome["node"], outcome["error_type"], outcome["error_message"])
+    return outcome["value"]
+
+
+def _check_json(value: Any, what: str) -> None:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{what} has to be one that JSON can hold, and it is {value!r:.200} ({error}).") from None
+
+
+def _seconds(timeout: Timeout, default: float) -> float:
+    if timeout is None:
+        return default
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    if seconds <= 0:
+        raise ValueError(f"timeout={timeout!r}: it has to be above 0.")
+    return seconds
+
+
+@contextmanager
+def _variables(launch: Launch) -> Iterator[None]:
+    """Set what frameworks read and the launcher has not set; never overwrite; take it back afterwards."""
+    wanted = {
+        "RANK": launch.rank,
+        "WORLD_SIZE": launch.world_size,
+        "LOCAL_RANK": launch.local_rank,
+        "LOCAL_WORLD_SIZE": launch.local_world_size,
+        "NODE_RANK": launch.node_rank,
+        "MASTER_ADDR": launch.main_address,
+        "MASTER_PORT": launch.main_port,
+    }
+    if is_loopback(launch.main_address):
+        wanted["GLOO_SOCKET_IFNAME"] = "lo"  # gloo would take the interface that the host's name leads to
+    added = {} if launch.role != "worker" else {name: str(v) for name, v in wanted.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+def _dump_stacks_on_signal() -> None:
+    """SIGUSR1 prints the stack of every thread: what does a rank do that seems to hang?"""
+    with suppress(OSError, RuntimeError, ValueError):  # stderr may be closed, or be no file
+        faulthandler.register(signal.SIGUSR1, file=sys.__stderr__ or 2, all_threads=True)

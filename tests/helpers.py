@@ -1,0 +1,210 @@
+"""Starts real ranks: real processes with the variables that Azure ML sets, on free ports."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+LAUNCHER_PREFIXES = (
+    "ALLRANKS_",
+    "AZUREML_",
+    "AZ_BATCH",
+    "GROUP_",
+    "HOROVOD_",
+    "LOCAL_",
+    "MASTER_",
+    "MPI_",
+    "MV2_",
+    "OMPI_",
+    "PMI",
+    "SLURM_",
+    "TORCHELASTIC_",
+)
+LAUNCHER_NAMES = ("RANK", "WORLD_SIZE", "NODE_RANK", "TF_CONFIG", "GLOO_SOCKET_IFNAME")
+
+
+@dataclass(frozen=True, slots=True)
+class RankResult:
+    """How one rank ended, and what it printed. ``returncode`` is negative for a signal, as with subprocess."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunningRank:
+    """A rank that was started; its output goes to files, so that no pipe fills up."""
+
+    rank: int
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+    @property
+    def stdout(self) -> str:
+        return (self.folder / f"out_{self.rank}.txt").read_text(errors="replace")
+
+    @property
+    def stderr(self) -> str:
+        return (self.folder / f"err_{self.rank}.txt").read_text(errors="replace")
+
+    def wait_for(self, text: str, timeout: float = 20) -> None:
+        """Until the rank has printed the text on standard output."""
+        until = time.monotonic() + timeout
+        while text not in self.stdout:
+            assert self.process.poll() is None, f"rank {self.rank} ended: {self.stderr}"
+            assert time.monotonic() < until, f"rank {self.rank} never printed {text!r}: {self.stdout}{self.stderr}"
+            time.sleep(0.01)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        self.process.send_signal(number)
+
+
+def run_ranks(
+    code: str,
+    nodes: int = 1,
+    processes: int = 2,
+    env: Mapping[str, str | None] | None = None,
+    timeout: float = 60,
+    cwd: Path | str | None = None,
+) -> list[RankResult]:
+    """Run the Python source as every rank of an Azure ML PyTorch job, all nodes here; results in rank order.
+
+    Args:
+        code: the source of the script; it is dedented.
+        nodes: number of emulated nodes.
+        processes: processes per node.
+        env: variables to set on all ranks; None as a value takes one away.
+        timeout: seconds; whoever still runs then is killed, and the test fails with everybody's output.
+        cwd: the working folder of all ranks; None is a new temporary one.
+    """
+    port = free_port()
+    environments = [
+        {**azure_variables(rank, nodes, processes, port), **(env or {})} for rank in range(nodes * processes)
+    ]
+    with started(code, environments, cwd) as ranks:
+        return finish(ranks, timeout)
+
+
+def azure_variables(rank: int, nodes: int, processes: int, port: int) -> dict[str, str | None]:
+    """What Azure ML sets for a rank of a PyTorch job; the run's id follows from the port."""
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(nodes * processes),
+        "LOCAL_RANK": str(rank % processes),
+        "NODE_RANK": str(rank // processes),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "AZUREML_NODE_COUNT": str(nodes),
+        "AZUREML_RUN_ID": f"test_{port}_{os.getpid()}",
+        "AZUREML_PROCESS_NAME": f"rank_{rank}",
+    }
+
+
+@contextmanager
+def started(
+    code: str,
+    environments: Sequence[Mapping[str, str | None]],
+    cwd: Path | str | None = None,
+    launcher: Sequence[str] = (),
+) -> Iterator[list[RunningRank]]:
+    """Processes that run the source, one for each environment; killed with all their children at the end.
+
+    Args:
+        code: the source of the script; it is dedented.
+        environments: what to set on top of this process's variables without any launcher's; None takes one away.
+        cwd: the working folder.
+        launcher: a command in front of the script, such as torchrun's; Python alone if empty.
+    """
+    with tempfile.TemporaryDirectory(prefix="allranks-test-", ignore_cleanup_errors=True) as scratch:
+        folder = Path(scratch)
+        script = folder / "script.py"
+        script.write_text(textwrap.dedent(code), encoding="utf-8")
+        ranks: list[RunningRank] = []
+        try:
+            for number, environment in enumerate(environments):
+                command = [*(launcher or [sys.executable]), str(script)]
+                process = _start(command, clean_environment(environment), Path(cwd or folder), folder, number)
+                ranks.append(RunningRank(number, process, folder))
+            yield ranks
+        finally:
+            for rank in ranks:
+                with suppress(ProcessLookupError):
+                    os.killpg(rank.process.pid, signal.SIGKILL)
+                rank.process.wait()
+
+
+def finish(ranks: Sequence[RunningRank], timeout: float = 60) -> list[RankResult]:
+    """Wait until all have ended.
+
+    Raises:
+        AssertionError: some had not after ``timeout`` seconds; with everybody's output.
+    """
+    until = time.monotonic() + timeout
+    for rank in ranks:
+        with suppress(subprocess.TimeoutExpired):
+            rank.process.wait(max(0.01, until - time.monotonic()))
+    late = [rank.rank for rank in ranks if rank.process.poll() is None]
+    if late:
+        output = "\n".join(f"--- {rank.rank}\n{rank.stdout}{rank.stderr}" for rank in ranks)
+        raise AssertionError(f"after {timeout} s still running: {late}\n{output}")
+    return [RankResult(rank.process.returncode, rank.stdout, rank.stderr, rank.rank) for rank in ranks]
+
+
+def clean_environment(extra: Mapping[str, str | None] | None = None) -> dict[str, str]:
+    """This process's variables without any launcher's, one thread per process, and ``extra`` on top."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(LAUNCHER_PREFIXES) and name not in LAUNCHER_NAMES
+    }
+    merged = {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **(extra or {})}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def free_port() -> int:
+    """A port that is free on 127.0.0.1 together with the one after it; below the range that connections draw from."""
+    low, high = 12000, 32000
+    start = low + uuid.uuid4().int % (high - low)
+    for port in range(start - start % 2, start + 2000, 2):
+        if all(map(_is_free, (port, port + 1))):
+            return port
+    raise AssertionError("no two free ports in a row")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def _start(
+    command: Sequence[str], environment: Mapping[str, str], cwd: Path, folder: Path, number: int
+) -> subprocess.Popen[bytes]:
+    with (folder / f"out_{number}.txt").open("wb") as out, (folder / f"err_{number}.txt").open("wb") as err:
+        return subprocess.Popen(
+            command,
+            env=dict(environment),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )

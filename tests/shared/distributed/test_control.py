@@ -1,0 +1,445 @@
+"""The control plane between real processes: who is missing, who died, who is there twice, and who must not come in."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from shared.distributed import ControlError, Launch, PeerError, WaitTimeoutError
+from shared.distributed.assembly import add_in_order
+from shared.distributed.control import Control, connect
+from shared.distributed.wire import Decoder, encode, listen
+from tests.helpers import azure_variables, finish, free_port, run_ranks, started
+
+START = "from shared.distributed import init\nwith init() as world:\n"
+
+
+def launch_of(rank: int, world_size: int, port: int, num_ps: int = 0, role: str = "worker") -> Launch:
+    return Launch(rank, world_size, rank, world_size, 0, 1, "test", "127.0.0.1", port, role, num_ps)
+
+
+def on_every_rank(
+    world_size: int, function: Callable[[Control, int], object], num_ps: int = 0, timeout: float = 10
+) -> list[object]:
+    """Run the function in one thread for each member of a world, over real sockets; its value or what it raised."""
+    port = free_port()
+    launches = [launch_of(rank, world_size, port, num_ps) for rank in range(world_size)]
+    launches += [launch_of(rank, world_size, port, num_ps, "ps") for rank in range(num_ps)]
+    results: list[object] = [None] * len(launches)
+
+    def member(place: int) -> None:
+        try:
+            control = connect(launches[place], {}, timeout)
+            try:
+                results[place] = function(control, place)
+            finally:
+                control.leave(grace=5)
+        except Exception as error:  # noqa: BLE001
+            results[place] = error
+
+    threads = [threading.Thread(target=member, args=(place,)) for place in range(len(launches))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    return results
+
+
+# ---- what it is for
+
+
+def test_values_meet_in_rank_order() -> None:
+    gathered = on_every_rank(3, lambda control, rank: control.meet("gather", "g", 5, {"rank": rank, "text": "ß"}))
+    assert gathered == [[{"rank": rank, "text": "ß"} for rank in range(3)]] * 3
+
+
+def test_a_name_can_be_used_again() -> None:
+    def three_times(control: Control, rank: int) -> object:
+        return [control.meet("gather", "g", 5, (rank, turn)) for turn in range(3)]
+
+    assert on_every_rank(2, three_times) == [[[[0, turn], [1, turn]] for turn in range(3)]] * 2
+
+
+def test_a_value_is_waited_for() -> None:
+    def late(control: Control, rank: int) -> object:
+        if rank == 1:
+            time.sleep(0.2)
+            control.set("port", 4242)
+        return control.get("port", 5)
+
+    assert on_every_rank(3, late) == [4242] * 3
+
+
+def test_a_value_that_nobody_sets() -> None:
+    results = on_every_rank(2, lambda control, rank: control.get("port", 0.2) if rank else None)
+    assert isinstance(results[1], WaitTimeoutError)
+
+
+def test_large_values_pass() -> None:
+    numbers = [float(number) for number in range(200_000)]
+    results = on_every_rank(2, lambda control, _: control.meet("sum", "s", 20, numbers))
+    assert results[0] == results[1] == [2 * number for number in numbers]
+
+
+def test_a_sum_has_the_same_bits_on_every_rank() -> None:
+    values = [0.1, 1e16, -1e16, 0.3]
+    results = on_every_rank(4, lambda control, rank: control.meet("sum", "s", 5, [values[rank]]))
+    assert results == [[((0.1 + 1e16) - 1e16) + 0.3]] * 4
+
+
+def test_a_sum_of_different_lengths_is_an_error_on_every_rank() -> None:
+    results = on_every_rank(3, lambda control, rank: control.meet("sum", "s", 5, [0.0] * (2 if rank == 2 else 1)))
+    assert all("rank 2 gave 2 number(s)" in str(result) for result in results), results
+
+
+def test_parameter_servers_join_and_wait_for_the_end() -> None:
+    def train(control: Control, place: int) -> object:
+        if place == 2:  # the server
+            return control.get("end", 5)
+        total = control.meet("sum", "s", 5, [1.0])
+        if place == 0:
+            control.set("end", "done")
+        return total
+
+    assert on_every_rank(2, train, num_ps=1) == [[2.0], [2.0], "done"]
+
+
+# ---- who is missing
+
+
+def test_a_start_without_all_ranks_names_the_missing() -> None:
+    environments = [azure_variables(rank, 2, 2, port=free_port()) for rank in (0, 2)]
+    port = environments[0]["MASTER_PORT"]
+    environments = [{**each, "MASTER_PORT": port, "AZUREML_RUN_ID": "r"} for each in environments]
+    code = "from datetime import timedelta\nfrom shared.distributed import init\nwith init(timeout=timedelta(seconds=1.5)): pass"
+    with started(code, environments) as ranks:
+        results = finish(ranks, 20)
+    assert [result.returncode for result in results] == [1, 1]
+    assert "start: timed out waiting for rank 1, rank 3." in results[0].stderr
+    assert "rank 1, rank 3" in results[1].stderr
+
+
+def test_nobody_answers() -> None:
+    port = free_port()
+    started_at = time.monotonic()
+    with pytest.raises(WaitTimeoutError, match=rf"127\.0\.0\.1:{port + 1}.*Check that rank 0 has started"):
+        connect(launch_of(1, 2, port), {}, timeout=0.5)
+    assert time.monotonic() - started_at < 5
+
+
+def test_a_barrier_names_the_missing_ranks() -> None:
+    code = (
+        START
+        + """
+    import time
+    if world.rank in (1, 2):
+        time.sleep(30)
+    world.barrier("epoch", timeout=0.5)
+    """
+    )
+    results = on_first_failure(code, processes=4)
+    assert "barrier 'epoch': timed out waiting for rank 1, rank 2." in results
+
+
+def test_ranks_that_wait_in_different_places_are_told_at_once() -> None:
+    code = (
+        START
+        + """
+    world.barrier("a" if world.rank else "b")
+    """
+    )
+    results = run_ranks(code, processes=2, timeout=20)
+    for result in results:
+        assert "rank 0 (in barrier 'b'), rank 1 (in barrier 'a')" in result.stderr
+
+
+def test_a_barrier_that_a_rank_has_already_left_behind() -> None:
+    results = on_every_rank(2, lambda control, rank: control.meet("barrier", "b", 20) if rank == 0 else None)
+    assert "rank 1 has left the world already" in str(results[0])
+
+
+def test_a_call_that_was_interrupted_is_not_answered_by_another() -> None:
+    def interrupted(control: Control, rank: int) -> object:
+        if rank == 1:
+
+            def give_up(*_: object) -> None:
+                raise KeyboardInterrupt
+
+            original, control._exchange = control._exchange, give_up  # type: ignore[method-assign]
+            with pytest.raises(KeyboardInterrupt):
+                control.meet("barrier", "a", 5)
+            control._exchange = original  # type: ignore[method-assign]
+            control.meet("barrier", "a", 5)
+        return control.meet("barrier", "a", 5)
+
+    results = on_every_rank(2, interrupted)
+    assert "An earlier call was interrupted" in str(results[1])
+    assert "rank 1 has left" in str(results[0])
+
+
+# ---- who died
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_killed_while_the_others_wait(victim: int) -> None:
+    code = (
+        START
+        + f"""
+    import time
+    print("in", flush=True)
+    if world.rank == {victim}:
+        time.sleep(60)
+    world.barrier("b")
+    """
+    )
+    port = free_port()
+    with started(code, [azure_variables(rank, 2, 2, port) for rank in range(4)]) as ranks:
+        for rank in ranks:
+            rank.wait_for("in")
+        time.sleep(0.2)
+        ranks[victim].kill()
+        killed_at = time.monotonic()
+        results = finish(ranks, 15)
+        assert time.monotonic() - killed_at < 5
+    expected = "rank 1 (node 0) has died" if victim else "Rank 0 (node 0) is gone"
+    for result in results:
+        if result.rank == victim:
+            assert result.returncode == -signal.SIGKILL
+        else:
+            assert result.returncode == 1
+            assert expected in result.stderr
+
+
+def test_a_rank_that_is_stopped_is_named_after_the_time_out() -> None:
+    code = (
+        START
+        + """
+    print("in", flush=True)
+    import time
+    while True:
+        time.sleep(0.05)
+        world.barrier("b", timeout=1)
+    """
+    )
+    port = free_port()
+    with started(code, [azure_variables(rank, 1, 3, port) for rank in range(3)]) as ranks:
+        for rank in ranks:
+            rank.wait_for("in")
+        ranks[1].kill(signal.SIGSTOP)
+        results = finish([ranks[0], ranks[2]], 15)
+    for result in results:
+        assert "barrier 'b': timed out waiting for rank 1" in result.stderr
+
+
+def test_a_child_of_a_killed_rank_does_not_hide_its_death() -> None:
+    code = (
+        START
+        + """
+    import os, sys, time
+    if world.rank == 1 and os.fork() == 0:
+        time.sleep(60)
+    print("in", flush=True)
+    time.sleep(60 if world.rank == 1 else 0)
+    world.barrier("b")
+    """
+    )
+    port = free_port()
+    with started(code, [azure_variables(rank, 1, 2, port) for rank in range(2)]) as ranks:
+        for rank in ranks:
+            rank.wait_for("in")
+        ranks[1].kill()
+        assert "rank 1 (node 0) has died" in finish(ranks[:1], 10)[0].stderr
+
+
+# ---- who must not come in
+
+
+def test_ranks_that_see_different_worlds() -> None:
+    port = free_port()
+    environments = [azure_variables(0, 1, 2, port), azure_variables(1, 1, 3, port)]
+    with started(START + "    pass", environments) as ranks:
+        results = finish(ranks, 20)
+    for result in results:
+        assert result.returncode == 1
+        assert "world_size=3 on rank 1" in result.stderr
+        assert "world_size=2 on rank 0" in result.stderr
+
+
+def test_a_rank_that_is_there_twice() -> None:
+    port = free_port()
+    environments = [azure_variables(rank, 1, 3, port) for rank in (0, 1, 1)]
+    with started(START + "    pass", environments) as ranks:
+        results = finish(ranks, 20)
+    for result in results:
+        assert result.returncode == 1
+        assert "rank 1 is there twice: process" in result.stderr
+
+
+def test_rank_0_twice_is_a_port_that_is_taken() -> None:
+    with socket.socket() as holder:
+        port = free_port()
+        holder.bind(("127.0.0.1", port + 1))
+        holder.listen()
+        with pytest.raises(ControlError, match=f"cannot listen on port {port + 1} of 127.0.0.1.*Set MASTER_PORT"):
+            connect(launch_of(0, 2, port), {}, timeout=0.3)
+
+
+def test_a_port_that_an_earlier_attempt_lets_go() -> None:
+    port = free_port()
+    holder = socket.socket()
+    holder.bind(("127.0.0.1", port))
+    holder.listen()
+    threading.Timer(0.4, holder.close).start()
+    with listen("127.0.0.1", port, 1, patience=5) as listener:
+        assert listener.getsockname() == ("127.0.0.1", port)
+
+
+def test_the_same_port_at_once_again() -> None:
+    code = "from shared.distributed import init\n" + 3 * "with init() as world:\n    world.barrier('b')\n"
+    assert [result.returncode for result in run_ranks(code, processes=3, timeout=20)] == [0, 0, 0]
+
+
+def test_ranks_of_another_job_wait_for_their_own() -> None:
+    port = free_port()
+    answers: list[object] = []
+
+    def join(run: str, rank: int, timeout: float) -> None:
+        try:
+            control = connect(launch_of(rank, 2, port), {"AZUREML_RUN_ID": run}, timeout)
+            answers.append(control.meet("gather", "g", 5, rank))
+            control.leave(grace=2)
+        except ControlError as error:
+            answers.append(error)
+
+    ranks = [("ours", 0, 10.0), ("theirs", 1, 0.8), ("ours", 1, 10.0)]
+    threads = [threading.Thread(target=join, args=rank) for rank in ranks]
+    for thread in threads[:2]:
+        thread.start()
+    threads[1].join()
+    threads[2].start()
+    for thread in threads:
+        thread.join(20)
+    assert "the control plane of another job answers there" in str(answers[0])
+    assert answers[1:] == [[0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\xff" * 64,
+        struct.pack(">I", 2**31),
+        struct.pack(">I", 4) + b"[[[[",
+        struct.pack(">I", 2) + b"[]",
+        struct.pack(">I", 2) + b"{}",
+        struct.pack(">I", 4000) + b"[" * 4000,
+        encode({"op": "hello", "token": "x"}),
+        encode({"op": "meet", "kind": "sum"}),
+        b"",
+    ],
+)
+def test_strangers_do_no_harm(noise: bytes) -> None:
+    def disturbed(control: Control, rank: int) -> object:
+        control.meet("barrier", "a", 5)
+        if rank == 1:
+            with socket.create_connection(address(control), 5) as stranger:
+                stranger.sendall(noise)
+                stranger.shutdown(socket.SHUT_WR)
+                stranger.settimeout(5)
+                try:
+                    while stranger.recv(4096):
+                        pass
+                except ConnectionResetError:
+                    pass
+        return control.meet("gather", "b", 5, rank)
+
+    assert on_every_rank(2, disturbed) == [[0, 1]] * 2
+
+
+def address(control: Control) -> tuple[str, int]:
+    peer: tuple[str, int] = control._socket.getpeername()  # type: ignore[attr-defined]
+    return peer
+
+
+# ---- where it listens
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.3", "localhost"])
+def test_a_main_address_on_loopback_is_listened_to_on_loopback(address: str) -> None:
+    with listen(address, free_port(), num_nodes=2, patience=0) as listener:
+        assert listener.getsockname()[0] in (address, "127.0.0.1", "::1")
+
+
+def test_an_address_of_this_machine_is_listened_to_alone() -> None:
+    own = [a.address for each in psutil.net_if_addrs().values() for a in each if a.family == socket.AF_INET]
+    outside = [address for address in own if not address.startswith("127.")]
+    if not outside:
+        pytest.skip("this machine has no address but loopback")
+    with listen(outside[0], free_port(), num_nodes=2, patience=0) as listener:
+        assert listener.getsockname()[0] == outside[0]
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "no-such-host.invalid"])
+def test_an_address_that_is_translated_on_the_way_is_listened_to_on_every_interface(address: str) -> None:
+    with listen(address, free_port(), num_nodes=2, patience=0) as listener:
+        assert listener.getsockname()[0] == "0.0.0.0"  # noqa: S104
+
+
+def test_a_host_name_that_means_loopback_here_is_not_loopback_to_other_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def debian(*_: object, **__: object) -> list[tuple[int, int, int, str, tuple[str, int]]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.1.1", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", debian)
+    with listen("head", free_port(), num_nodes=2, patience=0) as listener:
+        assert listener.getsockname()[0] == "0.0.0.0"  # noqa: S104
+    with listen("head", free_port(), num_nodes=1, patience=0) as listener:
+        assert listener.getsockname()[0] == "127.0.1.1"
+
+
+# ---- messages
+
+
+def test_messages_arrive_whole_however_they_are_cut() -> None:
+    messages = [{"a": 1}, {"b": "x" * 1000}, {"c": [1.5, None, True]}]
+    stream = b"".join(map(encode, messages))
+    for size in (1, 3, 7, len(stream)):
+        decoder = Decoder()
+        received = [m for start in range(0, len(stream), size) for m in decoder.feed(stream[start : start + size])]
+        assert received == messages
+
+
+def test_numbers_keep_their_bits() -> None:
+    numbers = [0.1, 1e-310, float("inf"), 2**53 + 1]
+    (message,) = Decoder().feed(encode({"n": numbers}))
+    assert message["n"] == numbers
+    assert json.dumps(message["n"]) == json.dumps(numbers)
+
+
+def test_a_value_that_is_too_large_says_so() -> None:
+    with pytest.raises(ControlError, match="Write it to a file"):
+        encode({"x": "y" * (64 * 2**20)})
+
+
+def test_sums_of_no_columns() -> None:
+    assert add_in_order("s", [[], []]) == []
+
+
+def test_peer_errors_are_control_errors() -> None:
+    assert issubclass(PeerError, ControlError)
+    assert issubclass(WaitTimeoutError, TimeoutError)
+
+
+def on_first_failure(code: str, processes: int) -> str:
+    """What the first rank that fails prints; the others are killed, as Azure ML does on a node."""
+    port = free_port()
+    with started(code, [azure_variables(rank, 1, processes, port) for rank in range(processes)]) as ranks:
+        return finish(ranks[:1], 20)[0].stderr

@@ -1,0 +1,524 @@
+"""Every launcher's variables, whole, half and contradicting: the right place in the world, or an error that names them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.distributed import Launch, LaunchError, detect
+
+Variables = dict[str, str]
+
+
+def mpi(rank: int, world: int, local: int, *, node_rank_trap: str = "0") -> Variables:
+    return {
+        "OMPI_COMM_WORLD_RANK": str(rank),
+        "OMPI_COMM_WORLD_SIZE": str(world),
+        "OMPI_COMM_WORLD_LOCAL_RANK": str(rank % local),
+        "OMPI_COMM_WORLD_LOCAL_SIZE": str(local),
+        "OMPI_COMM_WORLD_NODE_RANK": node_rank_trap,
+    }
+
+
+def azure_pytorch(rank: int, nodes: int, processes: int) -> Variables:
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(nodes * processes),
+        "LOCAL_RANK": str(rank % processes),
+        "NODE_RANK": str(rank // processes),
+        "MASTER_ADDR": "10.0.0.4",
+        "MASTER_PORT": "6105",
+        "AZUREML_NODE_COUNT": str(nodes),
+        "AZUREML_RUN_ID": "run",
+    }
+
+
+def torchrun(rank: int, nodes: int, processes: int) -> Variables:
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(nodes * processes),
+        "LOCAL_RANK": str(rank % processes),
+        "LOCAL_WORLD_SIZE": str(processes),
+        "GROUP_RANK": str(rank // processes),
+        "GROUP_WORLD_SIZE": str(nodes),
+        "MASTER_ADDR": "10.0.0.4",
+        "MASTER_PORT": "6105",
+        "TORCHELASTIC_RUN_ID": "none",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+    }
+
+
+def horovodrun(rank: int, nodes: int, processes: int) -> Variables:
+    return {
+        "HOROVOD_RANK": str(rank),
+        "HOROVOD_SIZE": str(nodes * processes),
+        "HOROVOD_LOCAL_RANK": str(rank % processes),
+        "HOROVOD_LOCAL_SIZE": str(processes),
+        "HOROVOD_CROSS_RANK": str(rank // processes),
+        "HOROVOD_CROSS_SIZE": str(nodes),
+    }
+
+
+def slurm(rank: int, nodes: int, processes: int) -> Variables:
+    return {
+        "SLURM_STEP_ID": "0",
+        "SLURM_PROCID": str(rank),
+        "SLURM_NTASKS": str(nodes * processes),
+        "SLURM_LOCALID": str(rank % processes),
+        "SLURM_NODEID": str(rank // processes),
+        "SLURM_STEP_NUM_NODES": str(nodes),
+        "SLURM_STEP_NODELIST": "gpu[03-05,9],x1",
+        "SLURM_STEP_TASKS_PER_NODE": f"{processes}(x{nodes})",
+    }
+
+
+def pmi(rank: int, nodes: int, processes: int) -> Variables:
+    return {
+        "PMI_RANK": str(rank),
+        "PMI_SIZE": str(nodes * processes),
+        "MPI_LOCALRANKID": str(rank % processes),
+        "MPI_LOCALNRANKS": str(processes),
+    }
+
+
+def mvapich(rank: int, nodes: int, processes: int) -> Variables:
+    return {
+        "MV2_COMM_WORLD_RANK": str(rank),
+        "MV2_COMM_WORLD_SIZE": str(nodes * processes),
+        "MV2_COMM_WORLD_LOCAL_RANK": str(rank % processes),
+        "MV2_COMM_WORLD_LOCAL_SIZE": str(processes),
+    }
+
+
+def override(rank: int, nodes: int, processes: int) -> Variables:
+    return {
+        "ALLRANKS_RANK": str(rank),
+        "ALLRANKS_WORLD_SIZE": str(nodes * processes),
+        "ALLRANKS_LOCAL_RANK": str(rank % processes),
+        "ALLRANKS_LOCAL_WORLD_SIZE": str(processes),
+    }
+
+
+def open_mpi(rank: int, nodes: int, processes: int) -> Variables:
+    return mpi(rank, nodes * processes, processes)
+
+
+FAMILIES = {
+    "override": override,
+    "torchrun": torchrun,
+    "horovodrun": horovodrun,
+    "pytorch": azure_pytorch,
+    "openmpi": open_mpi,
+    "pmi": pmi,
+    "mvapich": mvapich,
+    "slurm": slurm,
+}
+RANK_NAMES = {
+    "override": "ALLRANKS_RANK",
+    "torchrun": "RANK",
+    "horovodrun": "HOROVOD_RANK",
+    "pytorch": "RANK",
+    "openmpi": "OMPI_COMM_WORLD_RANK",
+    "pmi": "PMI_RANK",
+    "mvapich": "MV2_COMM_WORLD_RANK",
+    "slurm": "SLURM_PROCID",
+}
+
+
+def tf_config(workers: list[str], task: str = "worker", index: int = 0, **others: list[str]) -> Variables:
+    cluster = {"worker": workers, **others}
+    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": task, "index": index}})}
+
+
+def numbers(launch: Launch) -> tuple[int, ...]:
+    return (
+        launch.rank,
+        launch.world_size,
+        launch.local_rank,
+        launch.local_world_size,
+        launch.node_rank,
+        launch.num_nodes,
+    )
+
+
+def place(rank: int, nodes: int, processes: int) -> tuple[int, ...]:
+    return (rank, nodes * processes, rank % processes, processes, rank // processes, nodes)
+
+
+def run_port(run: str) -> int:
+    return 20000 + int(hashlib.sha256(run.encode()).hexdigest(), 16) % 10000
+
+
+# ---- the six environments that were seen
+
+
+def test_real_1_mpi_on_two_nodes_with_one_process_each() -> None:
+    launch = detect(
+        {
+            **mpi(1, 2, 1),
+            "AZ_BATCH_MASTER_NODE": "10.0.0.4:6000",
+            "AZ_BATCHAI_MPI_MASTER_NODE": "10.0.0.4",
+            "AZUREML_NODE_COUNT": "2",
+            "AZUREML_RUN_ID": "run",
+        }
+    )
+    assert launch == Launch(1, 2, 0, 1, 1, 2, "azureml-mpi", "10.0.0.4", run_port("run"))
+
+
+def test_real_2_mpi_on_one_node_with_four_processes() -> None:
+    launch = detect({**mpi(3, 4, 4), "AZ_BATCHAI_MPI_MASTER_NODE": "localhost", "AZUREML_NODE_COUNT": "1"})
+    assert launch == Launch(3, 4, 3, 4, 0, 1, "azureml-mpi", "127.0.0.1", 6105)
+
+
+def test_real_3_pytorch_on_two_nodes_with_four_processes_each() -> None:
+    launch = detect(azure_pytorch(5, 2, 4))
+    assert launch == Launch(5, 8, 1, 4, 1, 2, "azureml-pytorch", "10.0.0.4", 6105)
+    assert launch.control_port == 6106
+
+
+def test_real_4_torchrun_inside_a_per_node_pytorch_launch() -> None:
+    outer = azure_pytorch(1, 2, 1)
+    launch = detect({**outer, **torchrun(5, 2, 4)})
+    assert launch == Launch(5, 8, 1, 4, 1, 2, "torchrun", "10.0.0.4", 6105)
+
+
+@pytest.mark.parametrize("family", ["pmi", "mvapich", "slurm"])
+def test_real_5_mpirun_and_srun_by_hand(family: str) -> None:
+    launch = detect({**FAMILIES[family](3, 2, 2), "MASTER_ADDR": "head"})
+    assert numbers(launch) == place(3, 2, 2)
+    assert launch.launcher == family
+
+
+def test_real_5_an_interactive_allocation_with_a_bare_python_is_no_launch() -> None:
+    assert detect({"SLURM_NTASKS": "4", "SLURM_JOB_ID": "7", "SLURM_NNODES": "2"}).launcher == "single"
+
+
+def test_real_6_horovodrun() -> None:
+    launch = detect({**horovodrun(3, 2, 2), "MASTER_ADDR": "head"})
+    assert numbers(launch) == place(3, 2, 2)
+    assert launch.launcher == "horovodrun"
+
+
+# ---- the mistakes of others that can be seen in the variables; the others are in test_world.py and test_control.py
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_mistake_1_half_a_family_is_never_a_silent_single_process(family: str) -> None:
+    variables = FAMILIES[family](1, 2, 2)
+    missing = RANK_NAMES[family]
+    with pytest.raises(LaunchError, match=missing):
+        detect({name: value for name, value in variables.items() if name != missing})
+
+
+def test_mistake_1_several_nodes_and_no_launcher() -> None:
+    with pytest.raises(LaunchError, match="AZUREML_NODE_COUNT=2"):
+        detect({"AZUREML_NODE_COUNT": "2"})
+
+
+def test_mistake_2_rank_and_size_come_from_one_launcher() -> None:
+    with pytest.raises(LaunchError, match=r"disagree: RANK=1, WORLD_SIZE=8.*OMPI_COMM_WORLD_SIZE=4"):
+        detect({**azure_pytorch(1, 1, 8), **mpi(1, 4, 4)})
+
+
+def test_mistake_3_every_rank_finds_the_same_port() -> None:
+    ports = {detect({**mpi(rank, 4, 4), "AZUREML_RUN_ID": "a"}).main_port for rank in range(4)}
+    assert ports == {run_port("a")}
+    assert detect({"AZUREML_RUN_ID": "b"}).main_port == run_port("b") != run_port("a")
+
+
+def test_mistake_4_local_rank_is_never_guessed_from_host_names() -> None:
+    variables = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.4", "HOSTNAME": "node1"}
+    with pytest.raises(LaunchError, match="nothing says how many of the 2 ranks are on this node"):
+        detect(variables)
+
+
+def test_mistake_7_nothing_is_written() -> None:
+    variables = azure_pytorch(1, 2, 2)
+    before = dict(variables)
+    detect(variables)
+    assert variables == before
+
+
+def test_mistake_8_ompi_comm_world_node_rank_is_not_the_node() -> None:
+    launch = detect({**mpi(5, 8, 4, node_rank_trap="3"), "AZ_BATCH_MASTER_NODE": "10.0.0.4:6000"})
+    assert (launch.node_rank, launch.num_nodes) == (1, 2)
+
+
+def test_mistake_9_local_world_size_is_missing_on_azure() -> None:
+    assert detect(azure_pytorch(7, 2, 4)).local_world_size == 4
+
+
+# ---- each family, whole
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("nodes", "processes"), [(1, 1), (1, 4), (2, 1), (3, 2)])
+def test_family_complete(family: str, nodes: int, processes: int) -> None:
+    for rank in range(nodes * processes):
+        launch = detect({**FAMILIES[family](rank, nodes, processes), "MASTER_ADDR": "head"})
+        assert numbers(launch) == place(rank, nodes, processes)
+
+
+def test_a_process_without_any_launcher_is_alone() -> None:
+    launch = detect({})
+    assert launch == Launch(0, 1, 0, 1, 0, 1, "single", "127.0.0.1", 6105)
+    assert launch.alone
+
+
+def test_plain_variables_on_one_machine() -> None:
+    assert numbers(detect({"RANK": "1", "WORLD_SIZE": "2"})) == (1, 2, 1, 2, 0, 1)
+    assert numbers(detect({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"})) == (1, 2, 1, 2, 0, 1)
+
+
+def test_the_node_is_also_read_from_azureml_cr_node_rank() -> None:
+    variables = azure_pytorch(5, 2, 4)
+    variables["AZUREML_CR_NODE_RANK"] = variables.pop("NODE_RANK")
+    assert detect(variables).node_rank == 1
+
+
+# ---- contradictions
+
+
+@pytest.mark.parametrize("family", ["openmpi", "pmi", "mvapich"])
+def test_families_that_disagree(family: str) -> None:
+    with pytest.raises(LaunchError, match="Two launchers disagree"):
+        detect({**azure_pytorch(1, 1, 4), **FAMILIES[family](2, 1, 4)})
+
+
+@pytest.mark.parametrize("family", ["openmpi", "pmi", "mvapich"])
+def test_families_that_agree(family: str) -> None:
+    launch = detect({**azure_pytorch(1, 2, 2), **FAMILIES[family](1, 2, 2)})
+    assert launch.launcher == "azureml-pytorch"
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ("torchrun", "horovodrun", "slurm")])
+@pytest.mark.parametrize("number", ["x", "", "1.0", "0x1", "٣", "-1", "9"])
+def test_numbers_that_are_none_or_out_of_range(family: str, number: str) -> None:
+    name = RANK_NAMES[family]
+    with pytest.raises(LaunchError, match=name):
+        detect({**FAMILIES[family](1, 2, 2), name: number})
+
+
+@pytest.mark.parametrize("family", ["torchrun", "horovodrun", "openmpi", "slurm", "override", "mvapich"])
+def test_ranks_that_are_not_numbered_node_by_node(family: str) -> None:
+    variables = FAMILIES[family](1, 2, 2)
+    local = next(name for name in variables if "LOCAL_RANK" in name or "LOCALID" in name)
+    with pytest.raises(LaunchError, match="node by node"):
+        detect({**variables, local: "0"})
+
+
+def test_node_rank_that_does_not_fit() -> None:
+    with pytest.raises(LaunchError, match="node by node"):
+        detect({**azure_pytorch(5, 2, 4), "NODE_RANK": "0"})
+
+
+def test_world_that_is_no_multiple_of_the_nodes() -> None:
+    with pytest.raises(LaunchError, match=r"WORLD_SIZE=7.*AZUREML_NODE_COUNT=2"):
+        detect({**azure_pytorch(1, 2, 4), "WORLD_SIZE": "7"})
+
+
+def test_launcher_that_covers_some_of_the_nodes() -> None:
+    with pytest.raises(LaunchError, match="AZUREML_NODE_COUNT=2"):
+        detect({**torchrun(1, 1, 2), "AZUREML_NODE_COUNT": "2"})
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "two", ""])
+def test_node_count_that_is_none(count: str) -> None:
+    with pytest.raises(LaunchError, match="AZUREML_NODE_COUNT"):
+        detect({"AZUREML_NODE_COUNT": count})
+
+
+def test_uneven_slurm_step() -> None:
+    with pytest.raises(LaunchError, match="SLURM_STEP_TASKS_PER_NODE=3,1"):
+        detect({**slurm(0, 2, 2), "SLURM_STEP_TASKS_PER_NODE": "3,1"})
+
+
+# ---- launchers inside launchers
+
+
+@pytest.mark.parametrize("inner", ["torchrun", "horovodrun", "override"])
+def test_the_outer_launcher_is_ignored_even_when_it_is_half(inner: str) -> None:
+    outer = {"OMPI_COMM_WORLD_RANK": "7", "SLURM_STEP_ID": "0", "PMI_SIZE": "x", "TF_CONFIG": "{"}
+    launch = detect({**outer, **FAMILIES[inner](3, 2, 2), "MASTER_ADDR": "head"})
+    assert numbers(launch) == place(3, 2, 2)
+
+
+@pytest.mark.parametrize("inner", ["pytorch", "openmpi", "pmi", "mvapich"])
+def test_a_slurm_step_is_the_outer_launcher(inner: str) -> None:
+    launch = detect({**slurm(1, 2, 1), **FAMILIES[inner](3, 2, 2), "MASTER_ADDR": "head"})
+    assert numbers(launch) == place(3, 2, 2)
+
+
+def test_slurms_own_pmi_is_a_slurm_step() -> None:
+    launch = detect({**slurm(3, 2, 2), "PMI_RANK": "3", "PMI_SIZE": "4"})
+    assert (launch.launcher, numbers(launch)) == ("slurm", place(3, 2, 2))
+
+
+def test_plain_variables_inside_a_per_node_mpi_launch() -> None:
+    launch = detect({**azure_pytorch(5, 2, 4), **mpi(1, 2, 1)})
+    assert numbers(launch) == place(5, 2, 4)
+
+
+def test_plain_variables_inside_the_mpi_launch_of_another_node() -> None:
+    with pytest.raises(LaunchError, match="disagree"):
+        detect({**azure_pytorch(5, 2, 4), **mpi(0, 2, 1)})
+
+
+# ---- TF_CONFIG
+
+
+def test_tf_config_on_two_hosts() -> None:
+    launch = detect({**tf_config(["h0:2222", "h1:2222"], index=1), "AZUREML_NODE_COUNT": "2"})
+    assert launch == Launch(1, 2, 0, 1, 1, 2, "azureml-tensorflow", "h0", 6105)
+
+
+def test_tf_config_with_two_workers_on_one_host() -> None:
+    launch = detect(tf_config(["h0:2222", "h0:2223"], index=1))
+    assert numbers(launch) == (1, 2, 1, 2, 0, 1)
+
+
+def test_tf_config_with_a_chief() -> None:
+    workers = ["h1:2222", "h2:2222"]
+    assert numbers(detect(tf_config(workers, "worker", 0, chief=["h0:2222"]))) == (1, 3, 0, 1, 1, 3)
+    chief = detect(tf_config(workers, "chief", 0, chief=["h0:2222"]))
+    assert (chief.rank, chief.main_address) == (0, "h0")
+
+
+def test_tf_config_with_parameter_servers() -> None:
+    workers, servers = ["10.0.0.4:2223", "10.0.0.5:2223", "10.0.0.6:2222"], ["10.0.0.4:2222", "10.0.0.5:2222"]
+    server = detect(tf_config(workers, "ps", 1, ps=servers))
+    assert (server.role, server.rank, server.world_size, server.num_ps) == ("ps", 1, 3, 2)
+    assert (server.local_rank, server.node_rank, server.main_address) == (0, 1, "10.0.0.4")
+    worker = detect(tf_config(workers, "worker", 0, ps=servers))
+    assert (worker.role, worker.rank, worker.num_ps, worker.alone) == ("worker", 0, 2, False)
+
+
+def test_tf_configs_ports_are_left_alone() -> None:
+    workers = ["h:6105", "h:6108"]
+    assert detect(tf_config(workers)).main_port == 6109
+    assert detect(tf_config(["h:6106"])).main_port == 6107
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"cluster": {}, "task": {"type": "worker", "index": 0}}',
+        '{"cluster": {"worker": []}, "task": {"type": "worker", "index": 0}}',
+        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}',
+        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": -1}}',
+        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": true}}',
+        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "evaluator", "index": 0}}',
+        '{"cluster": {"worker": ["a:1"]}}',
+        '{"cluster": {"worker": "a:1"}, "task": {"type": "worker", "index": 0}}',
+    ],
+)
+def test_tf_config_that_says_too_little(text: str) -> None:
+    with pytest.raises(LaunchError, match="TF_CONFIG="):
+        detect({"TF_CONFIG": text})
+
+
+def test_tf_config_for_fewer_hosts_than_nodes() -> None:
+    with pytest.raises(LaunchError, match="AZUREML_NODE_COUNT=2"):
+        detect({**tf_config(["h0:2222"]), "AZUREML_NODE_COUNT": "2"})
+
+
+# ---- address and port
+
+
+@pytest.mark.parametrize(
+    ("variables", "address"),
+    [
+        ({"MASTER_ADDR": "a", "AZ_BATCHAI_MPI_MASTER_NODE": "b"}, "a"),
+        ({"AZ_BATCHAI_MPI_MASTER_NODE": "b", "AZ_BATCH_MASTER_NODE": "c:6000"}, "b"),
+        ({"AZ_BATCHAI_MPI_MASTER_NODE": "localhost", "AZ_BATCH_MASTER_NODE": "c:6000"}, "c"),
+        ({"AZ_BATCH_MASTER_NODE": "c"}, "c"),
+        ({"AZ_BATCH_MASTER_NODE": "[fd00::1]:6000"}, "fd00::1"),
+        ({"AZ_BATCH_NODE_LIST": "10.0.0.4;10.0.0.5"}, "10.0.0.4"),
+    ],
+)
+def test_address_on_several_nodes(variables: Variables, address: str) -> None:
+    assert detect({**mpi(1, 2, 1), **variables}).main_address == address
+
+
+def test_address_that_nothing_names() -> None:
+    with pytest.raises(LaunchError, match="MASTER_ADDR"):
+        detect(mpi(1, 2, 1))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [("gpu[03-05,9],x1", "gpu03"), ("a,b", "a"), ("r[1-2]n[3,5]", "r1n3"), ("one", "one"), ("n[7,9]", "n7")],
+)
+def test_address_from_slurms_node_list(nodes: str, first: str) -> None:
+    assert detect({**slurm(1, 2, 1), "SLURM_STEP_NODELIST": nodes}).main_address == first
+
+
+@pytest.mark.parametrize("port", ["0", "65535", "70000", "http", ""])
+def test_port_that_is_none(port: str) -> None:
+    with pytest.raises(LaunchError, match="MASTER_PORT"):
+        detect({"MASTER_PORT": port})
+
+
+# ---- whatever the environment: the right place, or an error
+
+
+worlds = st.tuples(st.integers(1, 4), st.integers(1, 4)).flatmap(
+    lambda shape: st.tuples(st.integers(0, shape[0] * shape[1] - 1), st.just(shape[0]), st.just(shape[1]))
+)
+
+
+@given(world=worlds, family=st.sampled_from(sorted(FAMILIES)), data=st.data())
+def test_some_of_a_familys_variables_give_the_right_place_or_an_error(
+    world: tuple[int, int, int], family: str, data: st.DataObject
+) -> None:
+    rank, nodes, processes = world
+    whole = {**FAMILIES[family](rank, nodes, processes), "AZUREML_NODE_COUNT": str(nodes)}
+    kept = data.draw(st.sets(st.sampled_from(sorted(whole))))
+    variables = {name: whole[name] for name in kept}
+    try:
+        launch = detect(variables)
+    except LaunchError:
+        return
+    if launch.launcher == "single":
+        assert nodes == 1 or "AZUREML_NODE_COUNT" not in kept
+        assert not kept & {RANK_NAMES[family]} or (family == "slurm" and "SLURM_STEP_ID" not in kept)
+    else:
+        assert (launch.rank, launch.world_size) == (rank, nodes * processes)
+
+
+@given(world=worlds, first=st.sampled_from(sorted(FAMILIES)), second=st.sampled_from(sorted(FAMILIES)), other=worlds)
+def test_two_families_give_the_place_of_one_or_an_error(
+    world: tuple[int, int, int], first: str, second: str, other: tuple[int, int, int]
+) -> None:
+    variables = {**FAMILIES[second](*other), **FAMILIES[first](*world), "MASTER_ADDR": "head"}
+    variables.pop("AZUREML_NODE_COUNT", None)
+    try:
+        launch = detect(variables)
+    except LaunchError:
+        return
+    assert numbers(launch) in (place(*world), place(*other))
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            sorted({name for family in FAMILIES.values() for name in family(0, 1, 1)} | {"TF_CONFIG", "MASTER_PORT"})
+        ),
+        st.one_of(st.integers(-2, 9).map(str), st.sampled_from(["", "x", "{}", "none"])),
+    )
+)
+def test_any_environment_gives_a_launch_that_holds_together_or_an_error(variables: Variables) -> None:
+    try:
+        launch = detect(variables)
+    except LaunchError as error:
+        assert any(name in str(error) for name in (*variables, "MASTER_ADDR"))  # noqa: PT017
+        return
+    assert launch.rank == launch.node_rank * launch.local_world_size + launch.local_rank
+    assert launch.num_nodes * launch.local_world_size == launch.world_size

@@ -1,0 +1,513 @@
+"""``init`` and ``World`` in real processes: under every launcher, through every kind of end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+
+from shared.distributed import ControlError, OnceError, Refusal, detect, init
+from tests.helpers import (
+    RankResult,
+    RunningRank,
+    azure_variables,
+    clean_environment,
+    finish,
+    free_port,
+    run_ranks,
+    started,
+)
+
+START = "from shared.distributed import init, Refusal, OnceError\nwith init() as world:\n"
+TORCH = "from shared.distributed import init, Refusal\nwith init('torch') as world:\n    import torch, torch.distributed as dist\n"
+ALL_REDUCE = """
+    value = torch.tensor([world.rank + 1.0], device=world.device)
+    dist.all_reduce(value)
+    print(f"rank {world.rank} of {world.world_size} got {value.item()}")
+"""
+ON_GPU = shutil.which("nvidia-smi") is not None
+
+
+@pytest.fixture(autouse=True)
+def _no_launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The world of one in this process is started by nobody, and leaves its files elsewhere."""
+    for name in set(os.environ) - set(clean_environment()):
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def outputs(results: list[RankResult]) -> list[str]:
+    assert [result.returncode for result in results] == [0] * len(results), results
+    return [result.stdout.strip() for result in results]
+
+
+# ---- under every launcher
+
+
+def test_plain_python_is_a_world_of_one_without_a_socket() -> None:
+    with init() as world:
+        assert (world.rank, world.world_size, world.local_rank, world.node_rank, world.is_main) == (0, 1, 0, 0, True)
+        assert world.once(lambda: (1, 2), name="o") == [1, 2]
+        assert world.gather("x", "g") == ["x"]
+        assert world.sum([1, 2.5], "s") == [1.0, 2.5]
+        assert world.any(True, "a")
+        world.barrier("b")
+        assert not [c for c in psutil.Process().net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+        with pytest.raises(RuntimeError, match=r'init\("torch"\)'):
+            _ = world.device
+
+
+def test_no_framework_is_imported_unless_it_is_asked_for() -> None:
+    code = (
+        START
+        + """
+    import sys
+    print([name for name in sys.modules if name.partition(".")[0] in ("torch", "numpy", "tensorflow", "horovod")])
+    """
+    )
+    assert outputs(run_ranks(code, timeout=20)) == ["[]", "[]"]
+
+
+def test_azure_pytorch_on_two_nodes() -> None:
+    code = (
+        START
+        + """
+    print(world.rank, world.node_rank, world.local_rank, world.once(lambda: world.rank, name="leader"),
+          world.once(lambda: world.rank, name="main", scope="job"))
+    world.note("only once")
+    """
+    )
+    results = run_ranks(code, nodes=2, processes=2, timeout=20)
+    assert outputs(results) == ["0 0 0 0 0\nonly once", "1 0 1 0 0", "2 1 0 2 0", "3 1 1 2 0"]
+    assert [result.stderr.count("distributed: ") for result in results] == [1, 0, 1, 0]
+    assert "distributed: node 1 of 2, ranks 2-3 of 4, launched by azureml-pytorch, main 127.0.0.1:" in results[2].stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("nodes", "processes"), [(1, 2), (2, 1), (2, 2)])
+def test_torch_all_reduce_with_azure_variables(nodes: int, processes: int) -> None:
+    results = run_ranks(TORCH + ALL_REDUCE, nodes, processes, timeout=60)
+    world_size = nodes * processes
+    total = world_size * (world_size + 1) / 2
+    assert outputs(results) == [f"rank {rank} of {world_size} got {total}" for rank in range(world_size)]
+    assert ON_GPU or results[0].stderr.strip().endswith(", gloo on cpu")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("nodes", "processes"), [(1, 2), (2, 1)])
+def test_torchrun(nodes: int, processes: int) -> None:
+    port = free_port()
+    options = ["--nnodes", str(nodes), "--nproc_per_node", str(processes), "--master_port", str(port)]
+    launcher = [*torchrun_command(), *options, "--master_addr", "127.0.0.1", "--node_rank"]
+    with started_nodes(TORCH + ALL_REDUCE, nodes, port, launcher) as ranks:
+        results = finish(ranks, 90)
+    lines = sorted(line for result in results for line in result.stdout.splitlines())
+    assert lines == ["rank 0 of 2 got 3.0", "rank 1 of 2 got 3.0"], results
+    assert "launched by torchrun" in results[0].stderr
+
+
+@pytest.mark.slow
+def test_torchrun_starts_the_ranks_again() -> None:
+    code = (
+        TORCH
+        + ALL_REDUCE
+        + """
+    import os, signal
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and world.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    world.barrier("after")
+    """
+    )
+    options = ["--nproc_per_node", "2", "--max_restarts", "1", "--master_port", str(free_port()), "--monitor_interval"]
+    with started(code, [{}], launcher=[*torchrun_command(), *options, "0.1"]) as ranks:
+        (result,) = finish(ranks, 90)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("rank 0 of 2 got 3.0") == 2
+
+
+def test_missing_variables_are_set_inside_the_block_and_none_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_PORT", "7000")
+    with init():
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+        assert [os.environ[name] for name in names] == ["0", "1", "0", "1", "127.0.0.1", "7000"]
+        assert os.environ["GLOO_SOCKET_IFNAME"] == "lo"
+    assert "RANK" not in os.environ
+    assert os.environ["MASTER_PORT"] == "7000"
+
+
+def test_a_framework_that_there_is_not() -> None:
+    with pytest.raises(ValueError, match="framework='jax': it has to be None or one of 'torch'"), init("jax"):
+        pass
+
+
+def test_torch_in_a_world_of_one() -> None:
+    with init("torch", timeout=timedelta(seconds=30)) as world:
+        import torch
+        import torch.distributed as dist
+
+        value = torch.ones(2, device=world.device)
+        dist.all_reduce(value)
+        assert value.tolist() == [1.0, 1.0]
+    assert not dist.is_initialized()
+
+
+@pytest.mark.slow
+def test_every_socket_listens_on_loopback() -> None:
+    code = (
+        TORCH
+        + """
+    dist.barrier()
+    print("ready", flush=True)
+    import time
+    time.sleep(60)
+    """
+    )
+    port = free_port()
+    with started(code, [azure_variables(rank, 2, 1, port) for rank in range(2)]) as ranks:
+        for rank in ranks:
+            rank.wait_for("ready", 60)
+        listening = [address for rank in ranks for address in listening_addresses(rank)]
+    assert {("127.0.0.1", port), ("127.0.0.1", port + 1)} <= set(listening)
+    assert {host for host, _ in listening} == {"127.0.0.1"}
+
+
+def test_the_control_plane_listens_on_loopback() -> None:
+    port = free_port()
+    code = START + "    print('ready', flush=True)\n    import time\n    time.sleep(60)\n"
+    environments = [{**azure_variables(rank, 2, 1, port), "MASTER_ADDR": "127.0.0.2"} for rank in range(2)]
+    with started(code, environments) as ranks:
+        ranks[0].wait_for("ready")
+        assert [listening_addresses(rank) for rank in ranks] == [[("127.0.0.2", port + 1)], []]
+
+
+def test_more_processes_than_gpus_are_refused_with_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    from shared.distributed.torch_group import _device
+
+    launch = detect({"RANK": "3", "WORLD_SIZE": "4"})
+    with pytest.raises(Refusal, match=r"4 processes on node 0, but 2 GPU\(s\)"):
+        _device(launch)
+    assert str(_device(detect({"RANK": "1", "WORLD_SIZE": "2"}))) == "cuda:1"
+
+
+def test_tf_config_with_a_parameter_server() -> None:
+    port = free_port()
+    cluster = {"worker": ["127.0.0.1:7001", "127.0.0.2:7001"], "ps": ["127.0.0.1:7002"]}
+    tasks = [("worker", 0), ("worker", 1), ("ps", 0)]
+    environments = [
+        {
+            "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}}),
+            "MASTER_PORT": str(port),
+            "AZUREML_NODE_COUNT": "2",
+        }
+        for kind, index in tasks
+    ]
+    code = (
+        START
+        + """
+    print(world.launch.role, world.rank, world.world_size, world.is_main)
+    if world.launch.role == "worker":
+        print(world.gather(world.rank, "g"))
+    """
+    )
+    with started(code, environments) as ranks:
+        results = finish(ranks, 20)
+    assert outputs(results) == ["worker 0 2 True\n[0, 1]", "worker 1 2 False\n[0, 1]", "ps 0 2 False"]
+    assert "ps 0 beside 2 workers, launched by azureml-tensorflow" in results[2].stderr
+
+
+# ---- once
+
+
+def test_once_that_raises_raises_on_every_rank() -> None:
+    code = (
+        START
+        + """
+    def work():
+        raise ValueError("no such file: x")
+    try:
+        world.once(work, name="prepare")
+    except OnceError as error:
+        print(error.rank, error.error_type, error.error_message, "|", error)
+    print(world.gather(world.rank, "still here"))
+    """
+    )
+    for text in outputs(run_ranks(code, nodes=2, processes=2, timeout=20)):
+        first, second = text.splitlines()
+        assert first.startswith(("0 ValueError no such file: x |", "2 ValueError no such file: x |"))
+        assert "once 'prepare': rank" in first
+        assert second == "[0, 1, 2, 3]"
+
+
+def test_once_on_one_node_that_raises_raises_on_the_others_too() -> None:
+    code = (
+        START
+        + """
+    import time
+    def work():
+        if world.node_rank == 1:
+            raise OSError("disk full")
+        return "fine"
+    try:
+        print(world.once(work, name="prepare"))
+    except OnceError as error:
+        print(error)
+    """
+    )
+    expected = "once 'prepare': rank 2 (node 1) raised OSError: disk full"
+    assert outputs(run_ranks(code, nodes=2, processes=2, timeout=20)) == [expected] * 4
+
+
+def test_once_that_returns_what_json_cannot_hold() -> None:
+    code = (
+        START
+        + """
+    try:
+        world.once(lambda: {1, 2}, name="set")
+    except OnceError as error:
+        print(error)
+    """
+    )
+    for text in outputs(run_ranks(code, timeout=20)):
+        assert "raised TypeError: The value of once 'set' has to be one that JSON can hold" in text
+
+
+def test_once_whose_leader_is_killed_ends_the_others() -> None:
+    code = (
+        START
+        + """
+    import time
+    def work():
+        print("working", flush=True)
+        time.sleep(60)
+    world.once(work, name="prepare")
+    """
+    )
+    port = free_port()
+    with started(code, [azure_variables(rank, 2, 2, port) for rank in range(4)]) as ranks:
+        ranks[2].wait_for("working")
+        ranks[2].kill()
+        killed_at = time.monotonic()
+        results = finish([ranks[1], ranks[3]], 10)
+        assert time.monotonic() - killed_at < 5
+    for result in results:
+        assert "rank 2 (node 1) has died" in result.stderr
+
+
+def test_once_that_takes_too_long() -> None:
+    code = START + "    import time\n    world.once(lambda: time.sleep(30), name='slow', timeout=0.5)\n"
+    port = free_port()
+    with started(code, [azure_variables(rank, 1, 2, port) for rank in range(2)]) as ranks:
+        (result,) = finish(ranks[1:], 15)
+    assert "once 'slow': timed out waiting for rank 0" in result.stderr
+
+
+def test_once_in_a_world_of_one() -> None:
+    def fail() -> None:
+        raise KeyError("x")
+
+    with init() as world, pytest.raises(OnceError, match="KeyError") as caught:
+        world.once(fail, name="o")
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+# ---- together
+
+
+def test_sum_and_any_and_gather() -> None:
+    code = (
+        START
+        + """
+    print(world.sum([0.1 * (world.rank + 1), world.rank], "s"), world.any(world.rank == 2, "a"), world.any(False, "b"))
+    """
+    )
+    expected = f"[{(0.1 + 0.2) + 0.1 * 3}, 3.0] True False"
+    assert outputs(run_ranks(code, processes=3, timeout=20)) == [expected] * 3
+
+
+def test_a_value_that_json_cannot_hold() -> None:
+    with init() as world, pytest.raises(TypeError, match="The value for gather 'g'"):
+        world.gather(object(), "g")
+
+
+def test_a_sum_of_different_lengths() -> None:
+    code = START + "    world.sum([1.0] * (1 + world.rank), 'totals')\n"
+    for result in run_ranks(code, timeout=20):
+        assert result.returncode == 1
+        assert "sum 'totals': rank 1 gave 2 number(s), and rank 0 gave 1." in result.stderr
+
+
+@pytest.mark.parametrize("timeout", [0, -1, timedelta(0)])
+def test_a_time_out_has_to_be_above_0(timeout: float | timedelta) -> None:
+    with init() as world, pytest.raises(ValueError, match="above 0"):
+        world.barrier("b", timeout)
+
+
+# ---- the end
+
+
+def test_a_refusal_is_printed_once_and_every_rank_exits_with_2() -> None:
+    code = START + "    raise Refusal('batch_size=7 is no multiple of 4 ranks.')\n"
+    results = run_ranks(code, nodes=2, processes=2, timeout=20)
+    assert [result.returncode for result in results] == [2, 2, 2, 2]
+    printed = "".join(result.stderr for result in results)
+    assert printed.count("error: batch_size=7 is no multiple of 4 ranks.") == 1
+    assert "error: batch_size=7" in results[0].stderr
+    assert "Traceback" not in printed
+
+
+@pytest.mark.parametrize("where", ["world.rank == 2", "world.rank == 0"])
+def test_a_refusal_of_one_rank_is_a_refusal_of_all(where: str) -> None:
+    code = (
+        START
+        + f"""
+    if {where}:
+        raise Refusal("no")
+    world.barrier("b")
+    """
+    )
+    results = run_ranks(code, nodes=2, processes=2, timeout=20)
+    assert [result.returncode for result in results] == [2, 2, 2, 2]
+    assert [result.stderr.count("error: no") for result in results] == [1, 0, 0, 0]
+
+
+def test_a_refusal_of_the_leader_of_once() -> None:
+    code = (
+        START
+        + """
+    def work():
+        raise Refusal("the folder is empty")
+    world.once(work, name="prepare")
+    """
+    )
+    results = run_ranks(code, timeout=20)
+    assert [result.returncode for result in results] == [2, 2]
+    assert [result.stderr.count("error: the folder is empty") for result in results] == [1, 0]
+
+
+def test_a_refusal_in_a_world_of_one(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught, init():
+        raise Refusal("no")
+    assert caught.value.code == 2
+    assert "error: no\n" in capfd.readouterr().err
+
+
+def test_an_exception_leaves_a_file_and_tells_the_others(tmp_path: Path) -> None:
+    code = (
+        START
+        + """
+    if world.rank == 3:
+        raise ValueError("bad row")
+    world.barrier("b")
+    """
+    )
+    results = run_ranks(code, nodes=2, processes=2, timeout=20, cwd=tmp_path)
+    assert [result.returncode for result in results] == [1, 1, 1, 1]
+    assert "rank 3 (node 1) failed with ValueError: bad row" in results[0].stderr
+    content = json.loads((tmp_path / "logs" / "error_rank_3.json").read_text())
+    assert (content["rank"], content["node"], content["type"], content["message"]) == (3, 1, "ValueError", "bad row")
+    assert "raise ValueError" in content["traceback"]
+    assert abs(content["time"] - time.time()) < 60
+    assert json.loads((tmp_path / "logs" / "error_rank_0.json").read_text())["type"] == "PeerError"
+
+
+@pytest.mark.slow
+def test_an_exception_beside_a_torch_collective_ends_all_ranks() -> None:
+    code = (
+        TORCH
+        + """
+    dist.all_reduce(torch.ones(1))
+    if world.rank == 1:
+        raise ValueError("bad row")
+    dist.all_reduce(torch.ones(1))
+    """
+    )
+    started_at = time.monotonic()
+    results = run_ranks(code, processes=2, timeout=45)
+    assert [result.returncode for result in results] == [1, 1]
+    assert time.monotonic() - started_at < 40
+    assert "distributed: before this, rank 1 (node 0) failed with ValueError: bad row" in results[0].stderr
+
+
+def test_sys_exit_with_0_is_a_success_and_with_3_a_failure() -> None:
+    results = run_ranks(START + "    raise SystemExit(0)\n", timeout=20)
+    assert [result.returncode for result in results] == [0, 0]
+    code = START + "    if world.rank == 1: raise SystemExit(3)\n    world.barrier('b')\n"
+    results = run_ranks(code, timeout=20)
+    assert [result.returncode for result in results] == [1, 3]
+
+
+def test_the_others_wait_for_a_rank_that_is_late_at_the_end() -> None:
+    code = START + "    import time\n    time.sleep(1.0 if world.rank == 1 else 0)\nprint('left')\n"
+    began = time.monotonic()
+    assert outputs(run_ranks(code, timeout=20)) == ["left", "left"]
+    assert time.monotonic() - began >= 1.0
+
+
+def test_sigterm_ends_a_rank_at_once() -> None:
+    code = START + "    print('in', flush=True)\n    import time\n    time.sleep(60)\n"
+    port = free_port()
+    with started(code, [azure_variables(rank, 1, 2, port) for rank in range(2)]) as ranks:
+        ranks[0].wait_for("in")
+        ranks[0].kill(signal.SIGTERM)
+        assert finish(ranks[:1], 5)[0].returncode == -signal.SIGTERM
+
+
+def test_sigusr1_shows_the_stacks() -> None:
+    code = START + "    print('in', flush=True)\n    import time\n    def stuck(): time.sleep(60)\n    stuck()\n"
+    port = free_port()
+    with started(code, [azure_variables(rank, 1, 2, port) for rank in range(2)]) as ranks:
+        ranks[0].wait_for("in")
+        time.sleep(0.2)
+        ranks[0].kill(signal.SIGUSR1)
+        until = time.monotonic() + 5
+        while "in stuck" not in ranks[0].stderr:
+            assert time.monotonic() < until, ranks[0].stderr
+            time.sleep(0.02)
+        assert ranks[0].process.poll() is None
+
+
+def test_a_control_error_is_what_disagreement_raises() -> None:
+    assert issubclass(OnceError, ControlError)
+
+
+def torchrun_command() -> list[str]:
+    return [sys.executable, "-m", "torch.distributed.run"]
+
+
+def started_nodes(code: str, nodes: int, port: int, launcher: list[str]):
+    """One launcher for each node, each with its index behind the command."""
+    script = f"""
+import os, subprocess, sys
+path = os.path.abspath("ranks.py")
+mine = path + os.environ["NODE_RANK"]
+open(mine, "w").write({code!r})
+os.replace(mine, path)
+sys.exit(subprocess.call({launcher!r} + [os.environ["NODE_RANK"], path]))
+"""
+    return started(script, [azure_variables(node, nodes, 1, port) for node in range(nodes)])
+
+
+def listening_addresses(rank: RunningRank) -> list[tuple[str, int]]:
+    connections = psutil.Process(rank.process.pid).net_connections("inet")
+    return [(c.laddr.ip, c.laddr.port) for c in connections if c.status == psutil.CONN_LISTEN]
+
+
+def test_the_helper_kills_what_it_started() -> None:
+    with started("import time\ntime.sleep(60)", [{}]) as ranks:
+        process = ranks[0].process
+    assert process.poll() == -signal.SIGKILL
+    with pytest.raises(subprocess.TimeoutExpired), started("import time\ntime.sleep(60)", [{}]) as ranks:
+        ranks[0].process.wait(0.1)
