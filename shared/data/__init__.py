@@ -1,0 +1,33 @@
+"""Prepared datasets: `.npy` shards with an index, read by every trainer, written by prepare_data. NumPy alone.
+
+A dataset is a folder::
+
+    index.json                  what is in it: arrays, classes, statistics, the shards and their sha256
+    train/x-00000.npy           rows of one array, in the source's dtype; images are channels-last (H, W, C)
+    train/y-00000.npy
+    validation/...  test/...
+
+Reading: ``Dataset.open(folder).split("train").take(rows)``. The order of rows comes from (seed, epoch) alone, so it
+does not depend on the number of ranks, and a run can go on from any batch at no cost.
+"""
+
+from shared.data.index import Array, File, Index, Shard, Statistics
+from shared.data.order import batches, epoch_order, rank_slice
+from shared.data.reader import Dataset, Split
+from shared.data.writer import remove_leftovers, write_index, write_shard
+
+__all__ = [
+    "Array",
+    "Dataset",
+    "File",
+    "Index",
+    "Shard",
+    "Split",
+    "Statistics",
+    "batches",
+    "epoch_order",
+    "rank_slice",
+    "remove_leftovers",
+    "write_index",
+    "write_shard",
+]

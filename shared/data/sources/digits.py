@@ -1,0 +1,67 @@
+"""Handwritten digits: 1,797 real images of 8x8, which come with scikit-learn. Needs no files and no network."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shared.data.index import Array
+from shared.data.order import Rows
+from shared.data.sources.source import Request
+from shared.distributed import Refusal
+
+CLASSES = tuple("0123456789")
+ARRAY = Array((8, 8, 1), "uint8")
+
+
+@dataclass(frozen=True)
+class Digits:
+    """The UCI test set of handwritten digits; values 0 to 16."""
+
+    images: npt.NDArray[np.uint8]
+    labels: npt.NDArray[np.int64]
+    classes: tuple[str, ...] = CLASSES
+    array: Array = ARRAY
+    decodes: bool = False
+
+    @classmethod
+    def open(cls, request: Request) -> Digits:
+        """Load all of it.
+
+        Raises:
+            Refusal: if a folder or an image size was given, or if scikit-learn is not installed.
+        """
+        request.refuse_image_size()
+        if request.folder is not None:
+            raise Refusal(
+                f"dataset digits is built in and would ignore {request.folder}: "
+                "leave data empty, or choose the dataset that your folder holds."
+            )
+        table = _table()
+        return cls(table[:, :64].reshape(-1, 8, 8, 1).astype(np.uint8), table[:, 64].astype(np.int64))
+
+    def read(self, items: Rows) -> npt.NDArray[Any]:
+        """Images by number."""
+        return self.images[items]
+
+
+def _table() -> npt.NDArray[np.float64]:
+    """The 64 pixels and the digit of each image, as ``sklearn.datasets.load_digits`` has them.
+
+    Its file is read without importing scikit-learn, which takes 2 s; where the file has moved, it is asked.
+    """
+    spec = importlib.util.find_spec("sklearn")
+    if spec is None or spec.origin is None:
+        raise Refusal("dataset digits comes with scikit-learn, which is not installed: pip install scikit-learn")
+    file = Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    if file.is_file():
+        return np.loadtxt(file, delimiter=",")
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    return np.column_stack([digits.data, digits.target])

@@ -1,0 +1,110 @@
+"""Writing a prepared dataset: each file under a temporary name, then renamed; the index last."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from shared.data.index import FILE_NAME, SPLITS, Array, File, Index, Shard
+
+PART = ".part"
+OURS = re.compile(r"\w+-\d{5,}\.npy(\.part)?")
+
+Chunk = Mapping[str, npt.NDArray[Any]]
+"""Some rows: name of each array to its rows."""
+
+
+def write_shard(
+    folder: Path, split: str, number: int, *, rows: int, arrays: Mapping[str, Array], chunks: Iterable[Chunk]
+) -> Shard:
+    """Write the rows of a shard chunk by chunk, so that memory holds one chunk, and return its record.
+
+    Args:
+        folder: the dataset's folder; it may be shared by nodes that write other shards at the same time.
+        split: train, validation or test.
+        number: the shard's place in the split, from 0.
+        rows: number of rows that the chunks hold together.
+        arrays: the dataset's arrays; the chunks' rows have these shapes and can be cast to these dtypes.
+        chunks: the rows, in order.
+    """
+    (folder / split).mkdir(parents=True, exist_ok=True)
+    paths = {name: f"{split}/{name}-{number:05d}.npy" for name in arrays}
+    writers = {name: _NpyWriter(folder / path, rows, arrays[name]) for name, path in paths.items()}
+    try:
+        for chunk in chunks:
+            for name, writer in writers.items():
+                writer.add(chunk[name])
+        files = {name: File(paths[name], writer.finish()) for name, writer in writers.items()}
+    finally:
+        for writer in writers.values():
+            writer.discard()
+    return Shard(rows, files)
+
+
+def write_index(folder: Path, index: Index) -> None:
+    """Write `index.json`: last of all, because it is what makes the folder a dataset."""
+    part = folder / (FILE_NAME + PART)
+    part.write_text(index.to_json(), encoding="utf-8")
+    part.replace(folder / FILE_NAME)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what an interrupted attempt left in a dataset's folder: its index first, then its shards.
+
+    Only files with names that we give are touched.
+    """
+    for name in (FILE_NAME, FILE_NAME + PART):
+        (folder / name).unlink(missing_ok=True)
+    for path in (path for split in SPLITS for path in (folder / split).glob("*")):
+        if OURS.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+
+
+class _NpyWriter:
+    """One `.npy` file, written front to back (a mounted blob takes nothing else well) and hashed on the way."""
+
+    def __init__(self, path: Path, rows: int, array: Array) -> None:
+        self._path, self._rows, self._array = path, rows, array
+        self._part = path.with_name(path.name + PART)
+        self._file = self._part.open("wb")
+        self._hash = hashlib.sha256()
+        self._written = 0
+        descr = np.lib.format.dtype_to_descr(np.dtype(array.dtype))
+        header = {"descr": descr, "fortran_order": False, "shape": (rows, *array.shape)}
+        np.lib.format.write_array_header_1_0(_Both(self._file, self._hash), header)
+
+    def add(self, rows: npt.NDArray[Any]) -> None:
+        """Append rows."""
+        assert rows.shape[1:] == self._array.shape, (rows.shape, self._array.shape)  # noqa: S101  # ours to keep
+        data = np.ascontiguousarray(rows, self._array.dtype).data
+        _Both(self._file, self._hash).write(data)
+        self._written += len(rows)
+
+    def finish(self) -> str:
+        """Close, rename to the final name, and return the sha256."""
+        assert self._written == self._rows, (self._written, self._rows)  # noqa: S101  # ours to keep
+        self._file.close()
+        self._part.replace(self._path)
+        return self._hash.hexdigest()
+
+    def discard(self) -> None:
+        """Remove the temporary file, if it is still there."""
+        self._file.close()
+        self._part.unlink(missing_ok=True)
+
+
+class _Both:
+    """A file and the hash of all that goes into it."""
+
+    def __init__(self, file: BinaryIO, digest: Any) -> None:
+        self._file, self._digest = file, digest
+
+    def write(self, data: Any) -> int:
+        self._digest.update(data)
+        return self._file.write(data)

@@ -1,0 +1,108 @@
+"""The pictures: confusion matrix, ROC curves, calibration. Drawn without a display and without pyplot's state.
+
+Backgrounds are transparent and lettering is a grey that reads on white and on black, so one picture serves both.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from shared.metrics import Calibration, Integers, Roc
+
+INK = "#7d8590"
+ACCENT = "#3b82f6"
+SECOND = "#f59e0b"
+SHADES = LinearSegmentedColormap.from_list("shades", [(*(0.23, 0.51, 0.96), 0.0), (*(0.23, 0.51, 0.96), 1.0)])
+
+MOST_NUMBERS = 30  # classes, above which numbers in the cells could not be read
+MOST_CURVES = 10  # classes, above which curves have no names
+MOST_POINTS = 500  # of a curve: more cannot be seen
+
+
+def confusion_matrix(confusion: Integers, classes: Sequence[str]) -> bytes:
+    """PNG of the confusion matrix: numbers are rows, shades are the share of the label's rows."""
+    count = len(classes)
+    side = float(np.clip(0.45 * count + 2, 4.5, 12))
+    figure, axes = _figure(side, side)
+    share = confusion / np.maximum(confusion.sum(1, keepdims=True), 1)
+    axes.imshow(share, cmap=SHADES, vmin=0, vmax=1)
+    axes.set_xlabel("prediction")
+    axes.set_ylabel("label")
+    if count <= MOST_NUMBERS:
+        names = [_short(name) for name in classes]
+        slanted = 90 if max(map(len, names)) > 3 else 0
+        axes.set_xticks(range(count), names, rotation=slanted)
+        axes.set_yticks(range(count), names)
+        for row, column in np.argwhere(confusion > 0):
+            color = "white" if share[row, column] > 0.55 else INK
+            axes.text(column, row, str(confusion[row, column]), ha="center", va="center", color=color, fontsize=8)
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    return _png(figure)
+
+
+def roc(rocs: Mapping[int, Roc], classes: Sequence[str]) -> bytes:
+    """PNG of the ROC curves, each class against all others."""
+    figure, axes = _figure(5.2, 4.6)
+    axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
+    named = len(rocs) <= MOST_CURVES
+    for number, curve in rocs.items():
+        points = np.unique(np.linspace(0, len(curve.false_positive_rate) - 1, MOST_POINTS).astype(int))
+        label = f"{_short(classes[number])}  {curve.auc:.3f}" if named else None
+        style = {"linewidth": 1.4} if named else {"linewidth": 0.6, "alpha": 0.4, "color": ACCENT}
+        axes.plot(curve.false_positive_rate[points], curve.true_positive_rate[points], label=label, **style)
+    axes.set_xlabel("false positive rate")
+    axes.set_ylabel("true positive rate")
+    if named and rocs:
+        legend = axes.legend(title="class, area", frameon=False, fontsize=8, title_fontsize=8, labelcolor=INK)
+        legend.get_title().set_color(INK)
+    return _png(figure)
+
+
+def calibration(found: Calibration) -> bytes:
+    """PNG of accuracy over confidence; on the diagonal a model is as often right as it says."""
+    figure, axes = _figure(5.2, 4.6)
+    width = 1 / len(found.rows)
+    used = found.rows > 0
+    left = np.arange(len(found.rows))[used] * width
+    axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
+    axes.bar(left, found.accuracy[used], width, align="edge", color=ACCENT, alpha=0.75, label="accuracy")
+    axes.plot(found.confidence[used], found.accuracy[used], "o", color=SECOND, markersize=4, label="mean confidence")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel("confidence")
+    axes.set_ylabel("accuracy")
+    axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="upper left")
+    return _png(figure)
+
+
+def _figure(width: float, height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_facecolor("none")
+    axes.tick_params(colors=INK, labelsize=8)
+    for label in (axes.xaxis.label, axes.yaxis.label):
+        label.set_color(INK)
+    for spine in axes.spines.values():
+        spine.set_color(INK)
+        spine.set_linewidth(0.6)
+    return figure, axes
+
+
+def _png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    # No software or date in the file: the same numbers give the same bytes.
+    figure.savefig(buffer, format="png", dpi=140, transparent=True, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 18 else name[:17] + "…"

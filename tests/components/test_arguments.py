@@ -1,0 +1,114 @@
+"""Each component's script takes exactly the arguments that its YAML gives it: the two are compared, not trusted."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+FLAG = re.compile(r"--([a-z0-9-]+) '\$\{\{(inputs|outputs)\.(\w+)\}\}'")
+WRONG = {"integer": ("abc", "1.5"), "number": ("abc",)}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A component's YAML, the part of its command after the script, and the script's arguments by flag."""
+
+    document: dict[str, Any]
+    arguments: str
+    actions: dict[str, argparse.Action]
+
+    @property
+    def flags(self) -> list[tuple[str, str, str]]:
+        """Flag, ``inputs`` or ``outputs``, port."""
+        return FLAG.findall(self.arguments)
+
+
+def scripts() -> dict[str, tuple[Path, Path]]:
+    """Component name to its YAML and to the script that its command runs, which may be another component's."""
+    found = {}
+    for path in sorted(ROOT.glob("components/*/component.yaml")):
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        name = re.search(r"\w+\.py", document["command"])
+        included = [path.parent / other for other in document.get("additional_includes", [])]
+        for script in (path.parent / name[0] if name else path, *included):
+            if name and script.name == name[0] and script.is_file():
+                found[path.parent.name] = (path, script.resolve())
+    return found
+
+
+@pytest.fixture(scope="module", params=sorted(scripts()))
+def component(request: pytest.FixtureRequest) -> Compared:
+    path, script = scripts()[request.param]
+    spec = importlib.util.spec_from_file_location(f"script_of_{request.param}", script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    actions = module.parser()._actions
+    by_flag = {option[2:]: action for action in actions for option in action.option_strings if option[:2] == "--"}
+    del by_flag["help"]
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return Compared(document, document["command"].split(script.name, 1)[1], by_flag)
+
+
+def test_the_command_gives_every_argument_and_no_other(component: Compared) -> None:
+    assert sorted(flag for flag, _, _ in component.flags) == sorted(component.actions)
+
+
+def test_every_port_is_in_the_command(component: Compared) -> None:
+    for side in ("inputs", "outputs"):
+        for port in component.document[side]:
+            assert f"'${{{{{side}.{port}}}}}'" in component.document["command"], port
+
+
+def test_an_input_and_its_argument_have_one_name(component: Compared) -> None:
+    for flag, side, port in component.flags:
+        if side == "inputs":
+            assert flag == port.replace("_", "-")
+
+
+def test_every_value_stands_in_single_quotes(component: Compared) -> None:
+    command = component.document["command"]
+    assert command.count("${{") == len(re.findall(r"'\$\{\{\w+\.\w+\}\}'", command))
+
+
+def test_optional_inputs_and_no_others_stand_in_brackets(component: Compared) -> None:
+    bracketed = re.findall(r"\$\[\[(.*?)\]\]", component.document["command"])
+    names = {port for part in bracketed for _, _, port in FLAG.findall(part)}
+    assert names == {name for name, given in component.document["inputs"].items() if given.get("optional")}
+
+
+def test_types_choices_defaults_and_required_agree(component: Compared) -> None:
+    for flag, side, port in component.flags:
+        action, given = component.actions[flag], component.document[side][port]
+        if side == "outputs":
+            assert action.required, flag
+            continue
+        default = given.get("default")
+        assert action.default == default, flag
+        assert action.required == (default is None and not given.get("optional", False)), flag
+        assert list(action.choices or []) == given.get("enum", []), flag
+        parse = action.type if callable(action.type) else str
+        if default is not None:
+            assert parse(str(default)) == default, flag
+        for text in WRONG.get(given["type"], ()):
+            with pytest.raises((ValueError, argparse.ArgumentTypeError)):
+                parse(text)
+
+
+def test_designer_users_are_told_about_everything(component: Compared) -> None:
+    for side in ("inputs", "outputs"):
+        for name, given in component.document[side].items():
+            assert given.get("description", "").strip().endswith("."), name
+            if side == "inputs" and given["type"] in ("integer", "number"):
+                assert "min" in given, name

@@ -1,0 +1,144 @@
+"""evaluate with real ranks and a trained model: the same predictions on any number of them, checked by scikit-learn."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics as reference
+
+from shared.data import Dataset, batches
+from shared.models import Card, Normalised, build, load_model, save_model
+from tests.components.support import Finished, run_component
+
+PICTURES = {"confusion_matrix.png", "roc.png", "calibration.png"}
+FILES = {"index.html", "metrics.json", "predictions.csv", "classes.csv"} | PICTURES
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    finished = run_component("prepare_data", "--output-data", folder, folder=folder)
+    assert finished.ok, finished.output
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An MLP that three epochs have made good, not perfect."""
+    folder = tmp_path_factory.mktemp("model")
+    dataset = Dataset.open(data)
+    module, card = fresh(dataset)
+    train, optimizer = dataset.split("train"), torch.optim.AdamW(module.parameters(), 3e-3)
+    for epoch in range(3):
+        for rows in batches(train.rows, batch_size=64, seed=0, epoch=epoch):
+            taken = train.take(rows)
+            loss = torch.nn.functional.cross_entropy(module(torch.from_numpy(taken["x"])), torch.from_numpy(taken["y"]))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    save_model(folder, module, card)
+    return folder
+
+
+def fresh(dataset: Dataset, classes: tuple[str, ...] | None = None) -> tuple[Normalised, Card]:
+    index = dataset.index
+    shape, statistics, classes = index.arrays["x"].shape, index.statistics, classes or index.classes
+    torch.manual_seed(0)
+    module = Normalised(statistics.mean, statistics.std, build("mlp", shape, len(classes)))
+    return module, Card("mlp", shape, "uint8", classes, statistics.mean, statistics.std)
+
+
+def evaluate(
+    folder: Path, data: Path, model: Path, *arguments: object, nodes: int = 1, processes: int = 1
+) -> tuple[Finished, Path]:
+    report = folder / f"report-{nodes}x{processes}"
+    ports = ("--data", data, "--model", model, "--report", report)
+    work = folder / f"work-{nodes}x{processes}"
+    work.mkdir()
+    return run_component("evaluate", *ports, *arguments, folder=work, nodes=nodes, processes=processes), report
+
+
+@pytest.mark.slow
+def test_the_report_is_the_same_on_any_number_of_ranks(tmp_path: Path, data: Path, model: Path) -> None:
+    reports = []
+    for nodes, processes in ((1, 1), (1, 2), (2, 2)):
+        finished, report = evaluate(tmp_path, data, model, "--batch-size", 50, nodes=nodes, processes=processes)
+        assert finished.ok, finished.output
+        assert len(re.findall(r"accuracy 0\.\d{4} on 360 rows of test", finished.output)) == 1
+        assert {path.name for path in report.iterdir()} == FILES
+        reports.append({name: (report / name).read_bytes() for name in FILES})
+    assert reports[0] == reports[1] == reports[2]
+
+
+def test_the_numbers_are_those_of_scikit_learn(tmp_path: Path, data: Path, model: Path) -> None:
+    finished, report = evaluate(tmp_path, data, model, processes=2)
+    assert finished.ok, finished.output
+    split = Dataset.open(data).split("test")
+    taken = split.take(np.arange(split.rows))
+    module, _ = load_model(model)
+    with torch.inference_mode():
+        probabilities = module(torch.from_numpy(taken["x"])).double().softmax(1).numpy()
+    labels, said = taken["y"], probabilities.argmax(1)
+    expected = {
+        "accuracy": reference.accuracy_score(labels, said),
+        "macro_f1": reference.f1_score(labels, said, average="macro"),
+        "loss": reference.log_loss(labels, probabilities),
+        "auc": reference.roc_auc_score(labels, probabilities, multi_class="ovr"),
+        "rows": 360,
+    }
+    numbers = json.loads((report / "metrics.json").read_text(encoding="utf-8"))
+    assert {name: numbers[name] for name in expected} == pytest.approx(expected, abs=1e-6)
+    assert 0.85 < numbers["accuracy"] < 1
+    line = json.loads((tmp_path / "work-1x2" / "outputs" / "metrics.jsonl").read_text(encoding="utf-8"))
+    assert line["metrics"] == numbers
+
+    with (report / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [int(line["row"]) for line in lines] == list(range(360))
+    assert [int(line["label"]) for line in lines] == labels.tolist()
+    assert [int(line["prediction"]) for line in lines] == said.tolist()
+    np.testing.assert_allclose([float(line["probability"]) for line in lines], probabilities.max(1), atol=2e-6)
+
+
+def test_the_page_needs_nothing_else_and_escapes_names(tmp_path: Path, data: Path) -> None:
+    index = json.loads((data / "index.json").read_text(encoding="utf-8"))
+    index["classes"][3] = "<script>alert(1)</script>"
+    odd = tmp_path / "odd"
+    odd.mkdir()
+    (odd / "index.json").write_text(json.dumps(index), encoding="utf-8")
+    for split in ("train", "validation", "test"):
+        (odd / split).symlink_to(data / split)
+    save_model(tmp_path / "model", *fresh(Dataset.open(odd)))
+    finished, report = evaluate(tmp_path, odd, tmp_path / "model", "--split", "validation")
+    assert finished.ok, finished.output
+    page = (report / "index.html").read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "://" not in page
+    assert set(re.findall(r'(?:src|href)="(.{22})', page)) == {"data:image/png;base64,"}
+    assert len(re.findall(r"<img ", page)) == 3
+
+
+def test_a_model_for_other_data_is_refused_once(tmp_path: Path, data: Path) -> None:
+    save_model(tmp_path / "model", *fresh(Dataset.open(data), classes=("cat", "dog")))
+    finished, report = evaluate(tmp_path, data, tmp_path / "model", processes=2)
+    assert finished.codes == (2, 2)
+    assert finished.output.count("the model knows 2 classes (cat, dog), the data has 10 classes") == 1
+    assert "Traceback" not in finished.output
+    assert not report.exists()
+
+
+def test_a_diverged_model_is_refused(tmp_path: Path, data: Path) -> None:
+    module, card = fresh(Dataset.open(data))
+    with torch.no_grad():
+        next(module.net.parameters()).fill_(float("nan"))
+    save_model(tmp_path / "model", module, card)
+    finished, _ = evaluate(tmp_path, data, tmp_path / "model")
+    assert finished.codes == (2,)
+    assert "its training diverged" in finished.output

@@ -1,0 +1,86 @@
+"""Metrics against scikit-learn, which is the reference, and against the corners that it leaves to the caller."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics as reference
+
+from shared.metrics import calibrate, classify, log_softmax, roc_curve
+
+
+@given(seed=st.integers(0, 10_000), rows=st.integers(1, 60), classes=st.integers(2, 5), coarse=st.booleans())
+@settings(max_examples=60, deadline=None)
+@pytest.mark.filterwarnings("ignore")
+def test_everything_equals_scikit_learn(seed: int, rows: int, classes: int, coarse: bool) -> None:
+    random = np.random.default_rng(seed)
+    logits = random.normal(size=(rows, classes)).round(0 if coarse else 6).astype("float32")  # coarse: many ties
+    labels = random.integers(0, classes, rows)
+    result = classify(logits, labels)
+    probabilities = np.exp(log_softmax(logits))
+    numbers, said, everything = result.numbers(), probabilities.argmax(1), list(range(classes))
+
+    np.testing.assert_array_equal(result.confusion, reference.confusion_matrix(labels, said, labels=everything))
+    assert numbers["accuracy"] == pytest.approx(reference.accuracy_score(labels, said))
+    precision, recall, f1, support = reference.precision_recall_fscore_support(
+        labels, said, labels=everything, zero_division=0
+    )
+    for found, expected in zip(
+        (result.scores.precision, result.scores.recall, result.scores.f1, result.scores.support),
+        (precision, recall, f1, support),
+        strict=True,
+    ):
+        np.testing.assert_allclose(found, expected)
+    assert numbers["macro_f1"] == pytest.approx(reference.f1_score(labels, said, average="macro", zero_division=0))
+    assert numbers["loss"] == pytest.approx(reference.log_loss(labels, probabilities, labels=everything), rel=1e-6)
+    areas = []
+    for number in everything:
+        positive = labels == number
+        if positive.all() or not positive.any():
+            assert number not in result.rocs
+            continue
+        fpr, tpr, _ = reference.roc_curve(positive, probabilities[:, number], drop_intermediate=False)
+        np.testing.assert_allclose(result.rocs[number].false_positive_rate, fpr)
+        np.testing.assert_allclose(result.rocs[number].true_positive_rate, tpr)
+        areas.append(reference.roc_auc_score(positive, probabilities[:, number]))
+        assert result.rocs[number].auc == pytest.approx(areas[-1])
+    assert numbers.get("auc") == (pytest.approx(np.mean(areas)) if areas else None)
+
+
+def test_perfect_predictions() -> None:
+    result = classify(np.eye(3)[[0, 1, 2, 2]] * 50, np.array([0, 1, 2, 2])).numbers()
+    assert (result["accuracy"], result["macro_f1"], result["auc"], result["rows"]) == (1, 1, 1, 4)
+    assert result["loss"] == pytest.approx(0, abs=1e-12)
+    assert result["ece"] == pytest.approx(0, abs=1e-12)
+
+
+def test_huge_logits_do_not_overflow() -> None:
+    np.testing.assert_allclose(log_softmax(np.array([[1e4, 0.0], [-1e4, -1e4]])), [[0, -1e4], np.log([0.5, 0.5])])
+
+
+def test_one_row_has_no_curve() -> None:
+    assert "auc" not in classify(np.array([[1.0, 0.0]]), np.array([0])).numbers()
+    assert roc_curve(np.array([True, True]), np.array([0.1, 0.2])) is None
+
+
+def test_equal_scores_give_half_the_area() -> None:
+    curve = roc_curve(np.array([True, False, True, False]), np.full(4, 0.3))
+    assert curve is not None
+    assert curve.auc == 0.5
+
+
+def test_calibration_by_hand() -> None:
+    # Ten rows at 0.75 of which six are right, ten at 0.55 of which six are right; bins of 0.1.
+    probability = np.repeat([0.75, 0.55], 10)
+    correct = np.tile(np.arange(10) < 6, 2)
+    found = calibrate(probability, correct, bins=10)
+    assert found.rows[7] == found.rows[5] == 10
+    assert found.accuracy[7] == pytest.approx(0.6)
+    assert found.confidence[5] == pytest.approx(0.55)
+    assert found.ece == pytest.approx((0.15 + 0.05) / 2)
+
+
+def test_the_edges_of_the_bins_belong_to_them() -> None:
+    assert calibrate(np.array([1.0, 0.5, 0.0]), np.array([True, True, False]), bins=2).rows.tolist() == [2, 1]
