@@ -1,0 +1,141 @@
+"""Train with PyTorch's DistributedDataParallel: one process for each GPU, the same model in all of them.
+
+The same seed and batch size end with the same weights on any number of ranks, and a run that was killed and is
+started again with the same checkpoints folder ends with the same bits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import nullcontext
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from shared.distributed import World, init
+from shared.training import BatchPlan, add_arguments, plan_batches
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from shared.models import Normalised
+    from shared.training.data import Batch
+    from shared.training.optimization import Precision
+    from shared.training.progress import Meter
+
+STOPPED = 143
+"""Exit code after SIGTERM: 128 + 15, as a shell would report it."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Arguments of this script; component.yaml says what they mean."""
+    made = argparse.ArgumentParser(description=__doc__)
+    add_arguments(made)
+    return made
+
+
+def main() -> None:
+    """Train, or go on training; exit with 143 if SIGTERM came before the end."""
+    args = parser().parse_args()
+    plan = plan_batches(args)  # refuses a batch that does not divide over the ranks, before torch is imported
+    with init("torch", timeout=timedelta(minutes=args.init_timeout)) as world:
+        finished = train(args, plan, world)
+    sys.exit(0 if finished else STOPPED)
+
+
+def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
+    """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
+    from shared.models import save_model
+    from shared.training.data import Feed, Reader
+    from shared.training.evaluation import Evaluation
+    from shared.training.optimization import Precision, Schedule, make_optimizer, set_learning_rate
+    from shared.training.run import Run
+    from shared.training.start import make_model, open_data, set_up
+    from shared.training.state import Saver
+
+    set_up(world, args.step_timeout)
+    data = open_data(args, plan)
+    precision = Precision(args.precision, world.device)
+    module, card = make_model(args, data, world, precision.dtype)
+    optimizer = make_optimizer(module, args)
+    saver = Saver(args, data, world, module, optimizer, precision.scaler)
+    at = saver.restore(args.resume_from)
+
+    feed = Feed(Reader(data.split("train"), world.device, args), plan, world.rank, args)
+    validation = Evaluation(data, "validation", world, precision, plan, args)
+    schedule = Schedule.over(args.epochs * feed.steps_per_epoch, args)
+    model = parallel(module, world, compiled=args.compile == "true")
+    settle_buckets(model, module, feed.one_pass(), precision)
+
+    with Run(args, world, saver, at, schedule) as run:
+        for epoch in range(at.epoch, args.epochs):
+            for batch in feed.epoch(epoch, at.batch):
+                set_learning_rate(optimizer, schedule(at.step))
+                add_gradients(model, batch, plan, precision, run.meter)
+                precision.step(optimizer, args.clip_norm)
+                if run.end_step():  # reports and saves where it is due; true after SIGTERM
+                    return False
+            run.end_epoch(validation.of(module))
+        run.finish()
+    world.once(lambda: save_model(args.model, module, card, args.model_code), name="save the model", scope="job")
+    return True
+
+
+def parallel(module: Normalised, world: World, *, compiled: bool) -> nn.Module:
+    """Wrap the model, then compile it: the compiler then splits its graph where DDP starts to send gradients."""
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    model: nn.Module = module
+    if world.world_size > 1:
+        # Statistics never change; left in, they would be sent before each forward pass.
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, ["mean", "std"])  # noqa: SLF001
+        model = DistributedDataParallel(
+            module,
+            device_ids=[world.device] if world.device.type == "cuda" else None,
+            gradient_as_bucket_view=True,
+        )
+    return torch.compile(model) if compiled else model
+
+
+def settle_buckets(model: nn.Module, module: nn.Module, rows: torch.Tensor, precision: Precision) -> None:
+    """Let DDP find its final gradient buckets before the first step, without changing anything else.
+
+    DDP sorts its buckets after its first backward pass. From 3 ranks on another order of summation is other bits, and a
+    run that goes on from a checkpoint would not end with the weights of one that was never interrupted.
+    """
+    import torch
+
+    if model is module:
+        return
+    buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    with torch.random.fork_rng([rows.device] if rows.device.type == "cuda" else []):
+        for _ in range(2):
+            with precision.autocast():
+                nothing = model(rows).sum() * 0
+            nothing.backward()
+    with torch.no_grad():
+        for buffer, before in buffers:
+            buffer.copy_(before)
+    module.zero_grad()
+
+
+def add_gradients(model: nn.Module, batch: Batch, plan: BatchPlan, precision: Precision, meter: Meter) -> None:
+    """Add up the gradients of the mean loss over the global batch, in passes; the ranks exchange them in the last."""
+    from torch.nn import functional
+
+    # DDP takes the mean over the ranks, so that the sum over our rows is divided by the rows of one rank.
+    share = plan.world_size / plan.batch_size
+    passes = zip(*(tensor.split(plan.rows_per_pass) for tensor in batch), strict=True)
+    for number, (rows, labels) in enumerate(passes, start=1):
+        alone = number < plan.accumulation_steps and plan.world_size > 1
+        with model.no_sync() if alone else nullcontext():  # type: ignore[operator]
+            with precision.autocast():
+                loss = functional.cross_entropy(model(rows), labels, reduction="sum") * share
+            precision.scaler.scale(loss).backward()
+        meter.add(loss)
+
+
+if __name__ == "__main__":
+    main()

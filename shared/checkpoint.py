@@ -1,0 +1,189 @@
+"""Checkpoints that survive a kill at any moment and a damaged disk: safetensors and JSON, no pickle.
+
+A folder of checkpoints::
+
+    step-00000120/tensors.safetensors   every tensor
+    step-00000120/state.json            everything else
+    step-00000120/manifest.json         sha256 and size of the two
+    latest.json                         which one is the newest, written last
+
+One is written under another name, synchronised to the disk and renamed when it is whole. A mounted blob store has no
+atomic rename and its listings lag, so nothing that is read is believed before its sha256 is right, and the one
+before is kept to fall back to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from shared.distributed import Refusal
+
+FORMAT: Final = "allranks-checkpoint/1"
+TENSORS: Final = "tensors.safetensors"
+STATE: Final = "state.json"
+MANIFEST: Final = "manifest.json"
+LATEST: Final = "latest.json"
+_STEP: Final = re.compile(r"step-(\d{8,})")
+_UNFINISHED: Final = ".writing-"
+
+
+def save(folder: str | Path, step: int, tensors: Mapping[str, Any], state: Any, keep: int = 2) -> Path:
+    """Write the checkpoint of a step and remove those that are too old; one process calls this.
+
+    Args:
+        folder: the folder of checkpoints; made if needed.
+        step: optimizer steps done, 0 or more.
+        tensors: torch tensors (on any device, none sharing memory with another) or NumPy arrays, not both.
+        state: whatever JSON holds.
+        keep: how many to keep, 1 or more. Those of later steps go too: they belong to a future that was given up.
+
+    Returns:
+        The checkpoint's folder.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    part, final = folder / f"{_UNFINISHED}{step:08d}", folder / f"step-{step:08d}"
+    part.mkdir()
+    _write_tensors(part / TENSORS, tensors)
+    (part / STATE).write_text(json.dumps(state, allow_nan=False), encoding="utf-8")
+    files = {name: _fingerprint(part / name) for name in (TENSORS, STATE)}
+    (part / MANIFEST).write_text(json.dumps({"format": FORMAT, "step": step, "files": files}), encoding="utf-8")
+    for name in (TENSORS, STATE, MANIFEST):
+        _synchronise(part / name)
+    _synchronise(part)
+    if final.exists():  # only a damaged one: a whole one would have been continued from
+        shutil.rmtree(final)
+    part.rename(final)
+    _synchronise(folder)
+    _point_to(folder, final.name)
+    _remove_old(folder, step, keep)
+    return final
+
+
+def load(path: str | Path) -> tuple[dict[str, Any], Any]:
+    """Read one checkpoint: its tensors (torch tensors on the CPU if torch is imported, else NumPy arrays), its state.
+
+    Raises:
+        Refusal: if it is damaged.
+    """
+    path = Path(path)
+    why = damage(path)
+    if why is not None:
+        raise Refusal(f"The checkpoint {path} is damaged: {why}.")
+    if "torch" in sys.modules:
+        from safetensors.torch import load_file
+    else:
+        from safetensors.numpy import load_file
+    return dict(load_file(path / TENSORS)), json.loads((path / STATE).read_text(encoding="utf-8"))
+
+
+def newest_valid(folder: str | Path) -> Path | None:
+    """Find the newest checkpoint that is whole, or None; a damaged one is passed over with a line on standard error.
+
+    `folder` may be a folder of checkpoints or one checkpoint.
+    """
+    folder = Path(folder)
+    for path in [folder] if (folder / MANIFEST).is_file() else _newest_first(folder):
+        why = damage(path)
+        if why is None:
+            return path
+        print(f"checkpoint {path} is passed over: {why}", file=sys.stderr, flush=True)
+    return None
+
+
+def damage(path: Path) -> str | None:
+    """Say what is wrong with a checkpoint by reading all of it, or None if it is whole."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        if manifest["format"] != FORMAT:
+            return f"its format is {manifest['format']!r}, not {FORMAT!r}"
+        for name in (TENSORS, STATE):
+            said, found = manifest["files"][name], _fingerprint(path / name)
+            if said["bytes"] != found["bytes"]:
+                return f"{name} has {found['bytes']} bytes instead of {said['bytes']}"
+            if said["sha256"] != found["sha256"]:
+                return f"the sha256 of {name} differs"
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).name} is missing"
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return f"it cannot be read ({type(error).__name__}: {error})"
+    return None
+
+
+def check_same(saved: Mapping[str, Any], now: Mapping[str, Any], source: str | Path) -> None:
+    """Compare the settings a checkpoint was made with to those of this run.
+
+    Raises:
+        Refusal: naming each setting that differs, with both values.
+    """
+    differing = [name for name in now if saved.get(name) != now[name]]
+    if differing:
+        pairs = "; ".join(f"{name} was {saved.get(name)!r} and is now {now[name]!r}" for name in differing)
+        raise Refusal(
+            f"The checkpoint {source} belongs to another training: {pairs}. "
+            "Use the same values, or give an empty checkpoints folder and no resume_from."
+        )
+
+
+def _newest_first(folder: Path) -> Iterator[Path]:
+    names = {path.name for path in folder.glob("step-*")} if folder.is_dir() else set()
+    try:  # the pointer is there even where a listing lags behind
+        names.add(str(json.loads((folder / LATEST).read_text(encoding="utf-8"))["checkpoint"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    steps = [(int(match[1]), match[0]) for match in map(_STEP.fullmatch, names) if match]
+    return (folder / name for _, name in sorted(steps, reverse=True))
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
+    if "torch" in sys.modules and any(hasattr(tensor, "detach") for tensor in tensors.values()):
+        from safetensors.torch import save_file
+
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
+    else:
+        import numpy as np
+        from safetensors.numpy import save_file
+
+        save_file({name: np.ascontiguousarray(array) for name, array in tensors.items()}, path)
+
+
+def _fingerprint(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return {"bytes": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def _synchronise(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk; a mount that cannot do it for folders may say so."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        if not path.is_dir():
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _point_to(folder: Path, name: str) -> None:
+    part = folder / f"{LATEST}.part"
+    part.write_text(json.dumps({"checkpoint": name}), encoding="utf-8")
+    _synchronise(part)
+    part.replace(folder / LATEST)
+
+
+def _remove_old(folder: Path, step: int, keep: int) -> None:
+    paths = list(_newest_first(folder))
+    kept = [path for path in paths if int(path.name.removeprefix("step-")) <= step][: max(1, keep)]
+    for path in paths:
+        if path not in kept:
+            shutil.rmtree(path, ignore_errors=True)

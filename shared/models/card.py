@@ -1,0 +1,67 @@
+"""What a saved model is, besides its weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .refuse import refusal
+
+FORMAT = "allranks-model/1"
+VERSION = "0.1.0"
+"""The library's version, written into each card."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Description of a model, kept beside its weights as JSON.
+
+    Attributes:
+        architecture: ``mlp``, ``resnet``, ``vit`` or ``FILE.py:FUNCTION``.
+        input_shape: shape of one raw row as the dataset holds it; images are (height, width, channels).
+        input_dtype: NumPy name of the raw rows' type, such as ``uint8``.
+        classes: names of the classes, in the order of the logits.
+        mean: of each channel (the last axis), in raw units.
+        std: standard deviation of each channel, in raw units.
+        task: what the outputs mean; ``classification``: one logit for each class.
+        library_version: version of the library that saved the model.
+    """
+
+    architecture: str
+    input_shape: tuple[int, ...]
+    input_dtype: str
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    task: str = "classification"
+    library_version: str = VERSION
+
+    def to_json(self) -> str:
+        """Text of `card.json`."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, source: str) -> Card:
+        """Read `card.json`; `source` names the file in errors.
+
+        Raises:
+            Refusal: if it is no card of this format.
+        """
+        try:
+            found: Mapping[str, Any] = json.loads(text)
+            if found["format"] != FORMAT:
+                raise refusal(f"{source} has the format {found['format']!r}; this library reads {FORMAT!r}.")
+            return cls(
+                architecture=str(found["architecture"]),
+                input_shape=tuple(map(int, found["input_shape"])),
+                input_dtype=str(found["input_dtype"]),
+                classes=tuple(map(str, found["classes"])),
+                mean=tuple(map(float, found["mean"])),
+                std=tuple(map(float, found["std"])),
+                task=str(found["task"]),
+                library_version=str(found["library_version"]),
+            )
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise refusal(f"{source} is damaged: {error!r}. Train and save the model again.") from error

@@ -1,0 +1,63 @@
+"""The small files that make a folder an MLflow model, as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from .card import Card
+
+OLDEST_MLFLOW = "2.13.0"
+"""The first one that loads models from code."""
+
+
+def mlmodel(card: Card, python: str, size: int) -> str:
+    """Text of `MLmodel`; its fields are those of MLflow 3's `save_model` for a script. `size` is in bytes."""
+    inputs = [_tensor(card.input_dtype, [-1, *card.input_shape])]
+    outputs = [_tensor("float32", [-1, len(card.classes)])]
+    return f"""\
+flavors:
+  python_function:
+    artifacts:
+      model:
+        path: artifacts/model
+        uri: artifacts/model
+    code: null
+    env:
+      conda: conda.yaml
+      virtualenv: python_env.yaml
+    loader_module: mlflow.pyfunc.loaders.code_model
+    model_code_path: serve.py
+    python_version: {python}
+    streamable: false
+mlflow_version: {OLDEST_MLFLOW}
+model_size_bytes: {size}
+signature:
+  inputs: '{json.dumps(inputs)}'
+  outputs: '{json.dumps(outputs)}'
+  params: null
+utc_time_created: '{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}'
+"""
+
+
+def environment_files(python: str, installed: Mapping[str, str]) -> dict[str, str]:
+    """Text of the three files from which MLflow and Azure ML make an environment, by name.
+
+    Args:
+        python: version of Python.
+        installed: each package that the model needs, to its version.
+    """
+    packages = [f"mlflow>={OLDEST_MLFLOW},<4", *(f"{name}=={version}" for name, version in installed.items())]
+    lines = "".join(f"  - {package}\n" for package in packages)
+    return {
+        "requirements.txt": "".join(f"{package}\n" for package in packages),
+        "python_env.yaml": f"python: {python}\nbuild_dependencies:\n- pip\n- setuptools\n- wheel\n"
+        "dependencies:\n- -r requirements.txt\n",
+        "conda.yaml": "name: mlflow-env\nchannels:\n- conda-forge\ndependencies:\n"
+        f"- python={python}\n- pip\n- pip:\n{lines}",
+    }
+
+
+def _tensor(dtype: str, shape: list[int]) -> dict[str, object]:
+    return {"type": "tensor", "tensor-spec": {"dtype": dtype, "shape": shape}}

@@ -1,0 +1,55 @@
+"""MLflow runs this script to load a saved model: ``mlflow.pyfunc.load_model(folder).predict(rows)``."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from mlflow.models import set_model
+from mlflow.pyfunc import PythonModel, PythonModelContext
+
+ROWS_AT_ONCE = 1024
+
+
+class Served(PythonModel):
+    """Takes raw rows as the dataset held them and returns one logit for each class."""
+
+    def load_context(self, context: PythonModelContext) -> None:
+        """Rebuild the network with the code that lies beside its weights."""
+        inside = Path(context.artifacts["model"])
+        self.module, self.card = _package(inside / "zoo").load_model(inside)
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.module.to(self.device)
+
+    # A bare np.ndarray, because MLflow warns about any other annotation of arrays, and about none.
+    def predict(
+        self,
+        context: PythonModelContext,
+        model_input: np.ndarray,  # type: ignore[type-arg]
+        params: dict[str, Any] | None = None,
+    ) -> np.ndarray[Any, Any]:
+        """Compute float32 logits (N, classes) of raw rows (N, *input_shape)."""
+        del context, params
+        rows = torch.from_numpy(np.array(model_input, dtype=self.card.input_dtype, ndmin=1 + len(self.card.input_shape)))
+        with torch.inference_mode():
+            parts = [self.module(part.to(self.device)).float().cpu() for part in rows.split(ROWS_AT_ONCE)]
+        return torch.cat(parts).numpy()
+
+
+def _package(folder: Path) -> ModuleType:
+    """Import the package under a name that belongs to this model: two models may be of two versions."""
+    name = f"zoo_of_model_{abs(hash(folder)):x}"
+    spec = importlib.util.spec_from_file_location(name, folder / "__init__.py", submodule_search_locations=[str(folder)])
+    assert spec is not None and spec.loader is not None  # noqa: S101, PT018  # it ends in .py
+    package = importlib.util.module_from_spec(spec)
+    sys.modules[name] = package
+    spec.loader.exec_module(package)
+    return package
+
+
+set_model(Served())

@@ -1,0 +1,187 @@
+"""Metrics of a run: a line of JSON for each report, and MLflow where there is one. Rank 0 alone writes.
+
+`outputs/metrics.jsonl` is uploaded by Azure ML and watched by the local engine. MLflow takes over a second to import
+and may be slow or away, so a thread talks to it and training never waits for it, nor fails because of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import queue
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from shared.distributed import World
+
+SECRET = re.compile(r"TOKEN|KEY|SECRET|SAS|PASSWORD", re.IGNORECASE)
+CLOSE_SECONDS = 30.0
+"""How long `close` waits for MLflow to take what is left."""
+
+Number = float | int
+
+
+class Tracker:
+    """Reports metrics; a context manager that flushes them at its end.
+
+    Args:
+        world: whose rank 0 writes; on the other ranks nothing happens.
+        total_steps: steps of the whole run, for a progress display; None if unknown.
+        folder: where `metrics.jsonl` is appended to.
+    """
+
+    def __init__(self, world: World, total_steps: int | None = None, folder: str | Path = "outputs") -> None:
+        self._total = total_steps
+        self._path: Path | None = Path(folder) / "metrics.jsonl" if world.is_main else None
+        self._mlflow: _MLflowThread | None = None
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            if os.environ.get("MLFLOW_TRACKING_URI"):
+                self._mlflow = _MLflowThread()
+
+    def log(self, metrics: Mapping[str, Number], step: int) -> None:
+        """Report named numbers at a step; numbers that are not finite are left out, because JSON has none."""
+        if self._path is None:
+            return
+        now = time.time()
+        finite = {name: value for name, value in metrics.items() if abs(value) < float("inf")}
+        line = json.dumps({"time": now, "step": step, "total": self._total, "metrics": finite}, allow_nan=False)
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+        if self._mlflow is not None:
+            self._mlflow.put(("metrics", finite, step, now))
+
+    def params(self, params: Mapping[str, object]) -> None:
+        """Report the run's settings to MLflow; values whose name speaks of a secret are left out."""
+        if self._mlflow is not None:
+            shown = {name: str(value) for name, value in params.items() if not SECRET.search(name)}
+            self._mlflow.put(("params", shown, 0, time.time()))
+
+    def close(self, *, failed: bool = False) -> None:
+        """Send what is left to MLflow, waiting for half a minute at most."""
+        if self._mlflow is not None:
+            self._mlflow.close(failed=failed)
+            self._mlflow = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close(failed=kind is not None)
+
+
+class _MLflowThread:
+    """Sends what is put into its queue to one MLflow run."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[tuple[str, Mapping[str, Any], int, float] | None] = queue.SimpleQueue()
+        self._failed = False
+        # A daemon: a tracking server that hangs must not keep a finished rank alive.
+        self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
+        self._thread.start()
+
+    def put(self, item: tuple[str, Mapping[str, Any], int, float]) -> None:
+        self._queue.put(item)
+
+    def close(self, *, failed: bool) -> None:
+        self._failed = failed
+        self._queue.put(None)
+        self._thread.join(CLOSE_SECONDS)
+        if self._thread.is_alive():
+            _warn(f"it did not take the last metrics within {CLOSE_SECONDS:.0f} s")
+
+    def _work(self) -> None:
+        try:
+            self._send_all()
+        except Exception as error:  # noqa: BLE001  # whatever MLflow does, training goes on
+            _warn(f"{type(error).__name__}: {error}")
+
+    def _send_all(self) -> None:
+        from mlflow.entities import Metric, Param
+        from mlflow.tracking import MlflowClient
+
+        with _initialising(os.environ["MLFLOW_TRACKING_URI"]):
+            client = MlflowClient()
+            run_id, ours = _run(client)
+        more = True
+        while more:
+            items, more = self._next_items()
+            metrics = [
+                Metric(name, float(value), int(when * 1000), step)
+                for kind, values, step, when in items if kind == "metrics"
+                for name, value in values.items()
+            ]  # fmt: skip
+            params = [Param(n, v) for kind, values, *_ in items if kind == "params" for n, v in values.items()]
+            for start in range(0, max(len(metrics), 1), 1000):  # MLflow takes a thousand at once
+                client.log_batch(run_id, metrics=metrics[start : start + 1000], params=params if start == 0 else ())
+        if ours:
+            client.set_terminated(run_id, "FAILED" if self._failed else "FINISHED")
+
+    def _next_items(self) -> tuple[list[tuple[str, Mapping[str, Any], int, float]], bool]:
+        """Wait for an item and take those that came with it; the flag says whether there will be more."""
+        items = []
+        item = self._queue.get()
+        while item is not None:
+            items.append(item)
+            try:
+                item = self._queue.get(timeout=0.5)
+            except queue.Empty:
+                return items, True
+        return items, False
+
+
+def _run(client: Any) -> tuple[str, bool]:
+    """Give the run to log to, and whether we started it: Azure ML has one for each job, elsewhere there is none yet."""
+    if os.environ.get("MLFLOW_RUN_ID"):
+        return os.environ["MLFLOW_RUN_ID"], False
+    name = os.environ.get("AZUREML_ARM_PROJECT_NAME", "Default")
+    experiment = client.get_experiment_by_name(name)
+    experiment_id = experiment.experiment_id if experiment is not None else client.create_experiment(name)
+    root = os.environ.get("AZUREML_ROOT_RUN_ID", "")
+    run = client.create_run(experiment_id, run_name=run_name(), tags={"allranks.run": root} if root else None)
+    return run.info.run_id, True
+
+
+def run_name() -> str | None:
+    """Name of the step: what follows the root run's id in AZUREML_RUN_ID, or its last part; None without it."""
+    run, root = os.environ.get("AZUREML_RUN_ID", ""), os.environ.get("AZUREML_ROOT_RUN_ID", "")
+    rest = run.removeprefix(root).lstrip("_-./:") if root and run != root else ""
+    return rest or re.split(r"[./:]", run)[-1] or None
+
+
+@contextmanager
+def _initialising(uri: str) -> Iterator[None]:
+    """Let one process at a time create the tables of a sqlite database: several steps start at once."""
+    if not uri.startswith("sqlite:///"):
+        yield
+        return
+    path = Path(uri.removeprefix("sqlite:///") + ".lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _warn(text: str) -> None:
+    print(f"MLflow is not used: {_without_credentials(text)}", file=sys.stderr, flush=True)
+
+
+def _without_credentials(text: str) -> str:
+    """Take user names, passwords and queries out of addresses, and tokens out of the text; one line."""
+    text = re.sub(r"(\w+://)[^/@\s]+@", r"\1", text)
+    text = re.sub(r"\?\S+", "", text)
+    for name, value in os.environ.items():
+        if SECRET.search(name) and len(value) >= 8:
+            text = text.replace(value, "***")
+    return " ".join(text.split())[:500]

@@ -1,0 +1,5 @@
+"""What the trainers share. This module and `arguments` need no torch: what cannot be is refused before it is imported."""
+
+from shared.training.arguments import BatchPlan, add_arguments, plan_batches
+
+__all__ = ["BatchPlan", "add_arguments", "plan_batches"]

@@ -1,0 +1,116 @@
+"""The trainers' common arguments, and the arithmetic of the global batch."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from shared.distributed import Refusal, detect, init
+
+Number = TypeVar("Number", int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """How one optimizer step's rows are split: over ranks, then over passes that a rank makes one after the other."""
+
+    batch_size: int
+    world_size: int
+    accumulation_steps: int
+
+    def __post_init__(self) -> None:
+        parts = self.world_size * self.accumulation_steps
+        if self.batch_size % parts:
+            below, above = self.batch_size // parts * parts, (self.batch_size // parts + 1) * parts
+            nearest = f"{below} or {above}" if below else f"{above}"
+            raise Refusal(
+                f"batch_size {self.batch_size} does not divide over {self.world_size} ranks x "
+                f"{self.accumulation_steps} accumulation steps = {parts}; nearest: {nearest}"
+            )
+
+    @property
+    def rows_per_rank(self) -> int:
+        """Rows of one rank in one optimizer step."""
+        return self.batch_size // self.world_size
+
+    @property
+    def rows_per_pass(self) -> int:
+        """Rows of one forward and backward pass."""
+        return self.rows_per_rank // self.accumulation_steps
+
+
+def plan_batches(args: argparse.Namespace) -> BatchPlan:
+    """Split `batch_size` over the ranks that the launcher started, before anything else is done.
+
+    Raises:
+        Refusal: inside the control plane, so that one rank speaks and all leave; if the parts are not whole.
+    """
+    try:
+        return BatchPlan(args.batch_size, detect().world_size, args.accumulation_steps)
+    except Refusal as refusal:
+        with init():
+            raise refusal from None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the inputs and outputs that all trainers have; their meaning stands in component.yaml."""
+    add = parser.add_argument
+    booleans = ("true", "false")
+    add("--data", required=True, help="folder of a prepared dataset")
+    add("--architecture", default="mlp", help="mlp, resnet, vit, or FILE.py:FUNCTION in --model-code")
+    add("--model-code", help="folder with your model's code")
+    add("--epochs", type=integer(1), default=15)
+    add("--batch-size", type=integer(1), default=64, help="rows of one optimizer step over all ranks together")
+    add("--accumulation-steps", type=integer(1), default=1)
+    add("--optimizer", choices=("sgd", "adam", "adamw"), default="adamw")
+    add("--learning-rate", type=number(0), default=0.006)
+    add("--momentum", type=number(0, 1), default=0.9, help="of sgd; the first beta of adam and adamw")
+    add("--weight-decay", type=number(0), default=0.1)
+    add("--clip-norm", type=number(0), default=1.0, help="0 turns clipping off")
+    add("--warmup-fraction", type=number(0, 1), default=0.05, help="part of all steps")
+    add("--schedule", choices=("constant", "cosine", "linear"), default="cosine")
+    add("--precision", choices=("fp32", "bf16", "fp16", "fp64"), default="fp32")
+    add("--gradient-checkpointing", choices=booleans, default="false")
+    add("--compile", choices=booleans, default="false")
+    add("--seed", type=integer(0), default=0)
+    add("--log-every", type=integer(1), default=10, help="steps")
+    add("--checkpoint-every", type=integer(0), default=0, help="steps; 0: at the end of each epoch")
+    add("--resume-from", help="folder of checkpoints of another run")
+    add("--loader-workers", type=integer(0, 64), default=1, help="threads that read ahead")
+    add("--pin-memory", choices=booleans, default="true")
+    add("--prefetch", type=integer(1, 1024), default=4, help="batches to be ahead")
+    add("--init-timeout", type=number(0.05), default=10.0, help="minutes")
+    add("--step-timeout", type=number(0.05), default=10.0, help="minutes")
+    add("--model", required=True, help="folder to write the model to")
+    add("--checkpoints", required=True, help="folder of checkpoints, continued from if there are any")
+    add("--metrics", required=True, help="folder to write metrics.json to")
+
+
+def integer(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Make the type of an argument: a whole number in a range, both ends included."""
+
+    def parse(text: str) -> int:
+        return _within(int(text), least, most)
+
+    parse.__name__ = "whole number"  # argparse names the type by it: invalid whole number value: 'abc'
+    return parse
+
+
+def number(least: float, most: float | None = None) -> Callable[[str], float]:
+    """Make the type of an argument: a number in a range, both ends included."""
+
+    def parse(text: str) -> float:
+        return _within(float(text), least, most)
+
+    parse.__name__ = "number"
+    return parse
+
+
+def _within(value: Number, least: float, most: float | None) -> Number:
+    if not least <= value <= (sys.float_info.max if most is None else most):
+        allowed = f"{least} or more" if most is None else f"{least} to {most}"
+        raise argparse.ArgumentTypeError(f"{value} is out of range: {allowed}")
+    return value

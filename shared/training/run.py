@@ -1,0 +1,152 @@
+"""The bookkeeping around a training loop: what is reported, when a checkpoint is due, when to stop."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from shared.distributed import Refusal, World
+from shared.tracking import Tracker
+from shared.training.optimization import Schedule
+from shared.training.progress import Meter, Reading, hardware
+from shared.training.state import Position, Saver
+
+NOTE_SECONDS = 10.0
+"""An epoch that takes long is heard of this often."""
+
+
+class Run:
+    """One training from its position to its last epoch; a context manager around the loop.
+
+    Every rank calls the same methods at the same steps, because the ranks agree inside them.
+
+    Args:
+        args: the trainer's arguments.
+        world: the ranks.
+        saver: writes the checkpoints.
+        at: where the training starts; moved on as it goes.
+        schedule: the learning rate, for the reports.
+    """
+
+    def __init__(
+        self, args: argparse.Namespace, world: World, saver: Saver, at: Position, schedule: Schedule
+    ) -> None:
+        self._args, self._world, self._saver, self.at, self._schedule = args, world, saver, at, schedule
+        self._steps_per_epoch = schedule.steps // args.epochs
+        self._saved = at.step
+        self._started = self._epoch_started = self._noted = time.perf_counter()
+        self._speed: list[float] = []
+        self.meter = Meter(world)
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._tracker = self._open.enter_context(Tracker(self._world, self._schedule.steps))
+        self._open.enter_context(self.meter.stopping_on_sigterm())
+        self._tracker.params({name: value for name, value in vars(self._args).items() if value is not None})
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, error, traceback)
+
+    def end_step(self) -> bool:
+        """Count a step; report, save and see whether to stop where that is due. True: stop, everything is saved.
+
+        Raises:
+            Refusal: if the loss is not finite any more.
+        """
+        self.meter.end_step()
+        at, args = self.at, self._args
+        at.step += 1
+        at.batch += 1
+        save = args.checkpoint_every > 0 and at.step % args.checkpoint_every == 0
+        if not save and at.step % args.log_every and at.batch < self._steps_per_epoch:
+            return False
+        reading = self.meter.read()
+        at.epoch_loss += reading.loss_sum
+        self._check_finite("loss", reading.loss)
+        self._report(reading)
+        if save or reading.stop:
+            self._save()
+        if reading.stop:
+            self._world.note(f"stopped by SIGTERM after step {at.step}; start again with the same checkpoints folder")
+        return reading.stop
+
+    def end_epoch(self, validation: Mapping[str, float]) -> None:
+        """Report an epoch with its `validation` numbers, and save if a checkpoint is due at each epoch.
+
+        Raises:
+            Refusal: if the validation loss is not finite.
+        """
+        at, now = self.at, time.perf_counter()
+        self._check_finite("validation loss", validation.get("loss", 0.0))
+        numbers = {
+            "epoch": float(at.epoch + 1),
+            "train_loss": at.epoch_loss / self._steps_per_epoch,
+            **{f"validation_{name}": value for name, value in validation.items()},
+            "epoch_seconds": now - self._epoch_started,
+            **hardware(self._world.device),
+        }
+        at.history.append({"step": float(at.step), **numbers})
+        self._tracker.log(numbers, at.step)
+        shown = [f"{name.replace('_', ' ')} {numbers[name]:.4f}" for name in numbers if name.endswith(("loss", "accuracy"))]
+        self._world.note(f"epoch {at.epoch + 1}/{self._args.epochs}  " + "  ".join(shown))
+        at.epoch, at.batch, at.epoch_loss = at.epoch + 1, 0, 0.0
+        self._epoch_started = self._noted = now
+        if self._args.checkpoint_every == 0:
+            self._save()
+
+    def finish(self) -> None:
+        """Save the last step and write `metrics.json`: the last epoch's numbers, the whole run's, and the history."""
+        if self._saved != self.at.step:
+            self._save()
+        if not self._world.is_main:
+            return
+        last = self.at.history[-1] if self.at.history else {}
+        document: dict[str, Any] = {
+            **last,
+            "steps": self.at.step,
+            "samples_per_second": max(self._speed, default=0.0),
+            "seconds": time.perf_counter() - self._started,
+            "world_size": self._world.world_size,
+            "history": self.at.history,
+        }
+        folder = Path(self._args.metrics)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "metrics.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+    def _save(self) -> None:
+        self._saver.save(self.at)
+        self._saved = self.at.step
+
+    def _report(self, reading: Reading) -> None:
+        speed = reading.steps * self._args.batch_size / max(reading.seconds, 1e-9)
+        self._speed.append(speed)
+        numbers = {
+            "loss": reading.loss,
+            "learning_rate": self._schedule(self.at.step - 1),
+            "samples_per_second": speed,
+        }
+        self._tracker.log(numbers, self.at.step)
+        now = time.perf_counter()
+        if now - self._noted >= NOTE_SECONDS:
+            self._noted = now
+            self._world.note(
+                f"step {self.at.step:,}/{self._schedule.steps:,}  loss {reading.loss:.4f}  {speed:,.0f} samples/s"
+            )
+
+    def _check_finite(self, what: str, value: float) -> None:
+        if not math.isfinite(value):
+            raise Refusal(
+                f"The {what} is {value} at step {self.at.step}, in epoch {self.at.epoch + 1} of {self._args.epochs}. "
+                f"Lower learning_rate (it is {self._args.learning_rate:g}), raise warmup_fraction, set clip_norm, or "
+                f"use a wider precision than {self._args.precision}. The last checkpoint is of step {self._saved}."
+            )

@@ -1,0 +1,92 @@
+"""The start of a training: torch's settings, seeds, and a model of which it is known that it can be saved."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+from datetime import timedelta
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from shared.data import Dataset
+from shared.distributed import Refusal, World
+from shared.models import Card, Normalised, build, check_saveable
+from shared.training.arguments import BatchPlan
+from shared.training.optimization import checkpoint_activations
+
+
+def set_up(world: World, step_timeout: float) -> None:
+    """Settings of torch for this process; `step_timeout` is in minutes."""
+    if "OMP_NUM_THREADS" not in os.environ:  # or every rank takes all cores
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // world.local_world_size))
+    if world.device.type == "cuda":
+        torch.set_float32_matmul_precision("high")  # TF32; on a CPU the default is exact and as fast
+        torch.backends.cudnn.deterministic = True  # a resumed run ends with the same weights
+    if dist.is_initialized():
+        # Public as dist.set_timeout from torch 2.14 on.
+        dist.distributed_c10d._set_pg_timeout(timedelta(minutes=step_timeout))  # noqa: SLF001
+
+
+def seed_all(seed: int, rank: int | None = None) -> None:
+    """Seed torch, NumPy and Python: alike on all ranks without `rank`, differently on each with it."""
+    mixed = int(np.random.SeedSequence((seed,) if rank is None else (seed, 1 + rank)).generate_state(1)[0])
+    torch.manual_seed(mixed)
+    np.random.seed(mixed)  # noqa: NPY002  # the user's model may draw from the legacy generator
+    random.seed(mixed)
+
+
+def open_data(args: argparse.Namespace, plan: BatchPlan) -> Dataset:
+    """Open the dataset and see that it can be trained on.
+
+    Raises:
+        Refusal: if it is of another task, or too small for one batch.
+    """
+    data = Dataset.open(args.data)
+    if data.index.task != "classification":
+        raise Refusal(f"{args.data} was prepared for {data.index.task}; this component trains classifiers.")
+    rows = data.split("train").rows
+    if rows < plan.batch_size:
+        raise Refusal(f"batch_size {plan.batch_size} is more than the {rows} rows of the train split.")
+    return data
+
+
+def make_model(args: argparse.Namespace, data: Dataset, world: World, dtype: torch.dtype) -> tuple[Normalised, Card]:
+    """Build the model of the arguments on the rank's device; its first weights depend on the seed alone.
+
+    Raises:
+        Refusal: if it cannot be built, saved, or fed with the dataset's rows.
+    """
+    x, classes, statistics = data.index.arrays["x"], data.index.classes, data.index.statistics
+    card = Card(args.architecture, x.shape, x.dtype, classes, statistics.mean, statistics.std)
+    seed_all(args.seed)
+    module = Normalised(card.mean, card.std, build(card.architecture, x.shape, len(classes), args.model_code))
+    check_saveable(module, card, args.model_code)
+    _check_output(module, card)
+    if args.gradient_checkpointing == "true":
+        checkpoint_activations(module.net)
+    module.to(world.device, dtype)
+    if world.device.type == "cuda":
+        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    seed_all(args.seed, world.rank)
+    return module, card
+
+
+def _check_output(module: Normalised, card: Card) -> None:
+    """See that two rows come out as logits, in eval mode, which draws no numbers and updates no statistics."""
+    rows = torch.zeros((2, *card.input_shape), dtype=getattr(torch, card.input_dtype))
+    try:
+        with torch.no_grad():
+            shape = tuple(module.eval()(rows).shape)
+    except Exception as error:
+        channels_first = (card.input_shape[-1], *card.input_shape[:-1])
+        raise Refusal(f"{card.architecture} cannot take rows of shape {channels_first}: {error}") from error
+    finally:
+        module.train()
+    if shape != (2, len(card.classes)):
+        raise Refusal(
+            f"{card.architecture} maps 2 rows to shape {shape}; with {len(card.classes)} classes it has to be "
+            f"(2, {len(card.classes)})."
+        )

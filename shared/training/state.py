@@ -1,0 +1,187 @@
+"""All that a training needs to go on as if it had never stopped: gathered into a checkpoint, and put back."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from shared import checkpoint
+from shared.data import Dataset
+from shared.distributed import Refusal, World
+
+SETTINGS = ("architecture", "batch_size", "optimizer", "precision", "seed")
+"""Arguments that must be the same when a training goes on. The number of ranks may change."""
+
+
+@dataclass
+class Position:
+    """Where a training is.
+
+    Attributes:
+        epoch: epochs done.
+        batch: batches of the current epoch done.
+        step: optimizer steps done.
+        epoch_loss: sum of the losses of the current epoch's steps.
+        history: numbers of each epoch done.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    epoch_loss: float = 0.0
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+class Saver:
+    """Saves and restores one training.
+
+    Args:
+        args: the trainer's; its `checkpoints` is the folder.
+        data: the dataset, whose shape has to be the same when the training goes on.
+        world: whose rank 0 writes.
+        module: the model, not wrapped.
+        optimizer: whose state is kept; its settings come from the arguments.
+        scaler: of the loss.
+    """
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        data: Dataset,
+        world: World,
+        module: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        scaler: torch.amp.GradScaler,
+    ) -> None:
+        self.folder = Path(args.checkpoints)
+        self.settings = _settings(args, data)
+        self._timeout = timedelta(minutes=args.step_timeout)
+        self.world, self.module, self.optimizer, self.scaler = world, module, optimizer, scaler
+
+    def save(self, position: Position) -> None:
+        """Write a checkpoint; every rank calls this at the same step, rank 0 writes.
+
+        Raises:
+            Refusal: if a weight is not finite: such a checkpoint would only hide the whole one before it.
+        """
+        self._check_finite(position)
+        generators = self.world.gather(_generators(), f"random numbers at step {position.step}", self._timeout)
+        if not self.world.is_main:
+            return
+        tensors = {f"model.{name}": tensor for name, tensor in self.module.state_dict().items()}
+        others: dict[str, Any] = {}
+        for number, entries in self.optimizer.state_dict()["state"].items():
+            for name, value in entries.items():
+                (tensors if isinstance(value, torch.Tensor) else others)[f"optimizer.{number}.{name}"] = value
+        state = {
+            "position": asdict(position),
+            "settings": self.settings,
+            "optimizer": others,
+            "scaler": self.scaler.state_dict(),
+            "generators": generators,
+            "world_size": self.world.world_size,
+        }
+        checkpoint.save(self.folder, position.step, tensors, state)
+
+    def _check_finite(self, position: Position) -> None:
+        sums = torch.stack([parameter.detach().sum(dtype=torch.float64) for parameter in self.module.parameters()])
+        if not torch.isfinite(sums.sum()):
+            raise Refusal(
+                f"The weights are not finite after step {position.step}. Lower learning_rate or set clip_norm; the "
+                f"checkpoints in {self.folder} are from before."
+            )
+
+    def restore(self, resume_from: str | None) -> Position:
+        """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
+
+        Raises:
+            Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
+        """
+        path = self._choose(resume_from)
+        if path is None:
+            return Position()
+        tensors, state = checkpoint.load(path)
+        checkpoint.check_same(state["settings"], self.settings, path)
+        try:
+            self.module.load_state_dict(_below("model.", tensors))
+        except RuntimeError as error:
+            raise Refusal(f"The checkpoint {path} does not fit the model: {' '.join(str(error).split())}") from error
+        entries: dict[int, dict[str, Any]] = {}
+        for key, value in {**_below("optimizer.", tensors), **_below("optimizer.", state["optimizer"])}.items():
+            number, _, name = key.partition(".")
+            entries.setdefault(int(number), {})[name] = value
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": entries, "param_groups": groups})
+        self.scaler.load_state_dict(state["scaler"])
+        if state["world_size"] == self.world.world_size:  # other ranks start other, freshly seeded sequences
+            _set_generators(state["generators"][self.world.rank])
+        position = Position(**state["position"])
+        self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
+        return position
+
+    def _choose(self, resume_from: str | None) -> Path | None:
+        def choose() -> str | None:
+            own = checkpoint.newest_valid(self.folder)
+            found = own or (checkpoint.newest_valid(resume_from) if resume_from else None)
+            return None if found is None else str(found)
+
+        # Rank 0 chooses for all: another node may see a mounted folder as it was a moment ago.
+        chosen = self.world.once(choose, name="choose a checkpoint", scope="job")
+        if chosen is None and resume_from:
+            raise Refusal(f"resume_from {resume_from} holds no whole checkpoint (step-*/manifest.json and its files).")
+        return None if chosen is None else Path(chosen)
+
+
+def _settings(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
+    """Take out of the arguments and the dataset what makes it another training if it differs."""
+    x = data.index.arrays["x"]
+    return {name: getattr(args, name) for name in SETTINGS} | {
+        "train rows": data.split("train").rows,
+        "row shape": list(x.shape),
+        "classes": len(data.index.classes),
+    }
+
+
+def _below(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+
+
+def _generators() -> dict[str, Any]:
+    """Take the state of this rank's random number generators, as JSON."""
+    version, words, gauss = random.getstate()
+    numpy = np.random.get_state(legacy=False)  # noqa: NPY002
+    cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+    return {
+        "torch": _text(torch.get_rng_state()),
+        "cuda": None if cuda is None else _text(cuda),
+        "numpy": json.loads(json.dumps(numpy, default=lambda array: array.tolist())),
+        "python": [version, list(words), gauss],
+    }
+
+
+def _set_generators(state: Mapping[str, Any]) -> None:
+    torch.set_rng_state(_tensor(state["torch"]))
+    if state["cuda"] is not None and torch.cuda.is_initialized():
+        torch.cuda.set_rng_state(_tensor(state["cuda"]))
+    np.random.set_state(state["numpy"])  # noqa: NPY002
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words), gauss))
+
+
+def _text(tensor: torch.Tensor) -> str:
+    return base64.b64encode(tensor.numpy().tobytes()).decode()
+
+
+def _tensor(text: str) -> torch.Tensor:
+    return torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.uint8)
