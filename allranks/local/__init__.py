@@ -1,0 +1,1 @@
+"""Runs a pipeline on this machine as Azure ML would: the real commands, snapshots and variables, on emulated nodes."""

@@ -1,0 +1,133 @@
+"""Reuse of finished steps: a record for each key says which run holds the outputs, and is believed only if they do."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from allranks.local import fingerprint
+from allranks.local.folders import Home, StepFolder, read_json, write_json
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A finished execution of a step.
+
+    Attributes:
+        run_id: the run that executed it.
+        step: the name that it had there.
+        execution: what its outputs are known by downstream: unique for each execution, kept by every reuse.
+    """
+
+    run_id: str
+    step: str
+    execution: str
+
+
+class Cache:
+    """The records of finished steps of one home."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    def find(self, key: str) -> Finished | None:
+        """The finished execution with this key, if its outputs are all there and unchanged."""
+        record = read_json(self._home.cache / f"{key}.json")
+        if not isinstance(record, dict):
+            return None
+        finished = Finished(record["run_id"], record["step"], record["execution"])
+        outputs = self.folder(finished).outputs
+        intact = all(_same(outputs / port, files) for port, files in record["outputs"].items())
+        return finished if intact else None
+
+    def folder(self, finished: Finished) -> StepFolder:
+        """The folder that holds the outputs of a finished execution."""
+        return self._home.run(finished.run_id).step(finished.step)
+
+    def remember(self, key: str, finished: Finished, outputs: Path, ports: Iterable[str]) -> None:
+        """Record an execution whose outputs stand in a folder that is about to become the run's.
+
+        The record may come before the rename: it is believed only when the outputs are where it says.
+        """
+        files = {port: fingerprint.tree(outputs / port) for port in ports}
+        write_json(
+            self._home.cache / f"{key}.json",
+            {"run_id": finished.run_id, "step": finished.step, "execution": finished.execution, "outputs": files},
+        )
+
+
+def _same(path: Path, files: list[list[str | int]]) -> bool:
+    return fingerprint.tree(path) == files
+
+
+class Workplace:
+    """Where a step writes until it has succeeded: it belongs to the step's key, so the next attempt finds it.
+
+    Two engines that want the same step meet here: the lock is held by the one that runs it.
+    """
+
+    def __init__(self, home: Home, key: str) -> None:
+        self.path = home.work(key)
+        self._lock: int | None = None
+
+    @property
+    def outputs(self) -> Path:
+        """What the step has written so far."""
+        return self.path / "outputs"
+
+    def acquire(self) -> bool:
+        """Take the lock; False while another engine runs the same step. The kernel frees it when the holder dies."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return False
+        if not _still_there(lock, self.path / "lock"):  # it was removed between the two calls by the one that finished
+            os.close(lock)
+            return False
+        self._lock = lock
+        return True
+
+    def prepare(self, kept: Collection[str]) -> None:
+        """Empty it for an attempt, but for the outputs named: those that a script may continue from."""
+        self.outputs.mkdir(exist_ok=True)
+        for entry in self.outputs.iterdir():
+            if entry.name not in kept:
+                remove(entry)
+
+    def publish(self, folder: StepFolder) -> None:
+        """Give the outputs to the run, whole, by one rename; the lock ends with the workplace."""
+        if folder.outputs.exists():
+            remove(folder.outputs)
+        self.outputs.rename(folder.outputs)
+        remove(self.path)
+        self.release()
+
+    def release(self) -> None:
+        """Free the lock; what was written stays for the next attempt."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _still_there(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a folder with everything below it."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        with suppress(FileNotFoundError):
+            path.unlink()

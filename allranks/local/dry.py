@@ -1,0 +1,81 @@
+"""What a run would do: each step's command, variables, inputs, snapshot and reuse; nothing is started or written."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from allranks.local.cache import Cache, Finished
+from allranks.local.execution import Execution, Job
+from allranks.local.folders import Home
+from allranks.local.plan import PLACEHOLDER_PORT, Plan, StepOutput
+from allranks.local.variables import inherited
+
+RUN = "RUN"  # stands for the id that a run gets when it starts
+SECRETS = ("TOKEN", "KEY", "SECRET", "SAS", "PASSWORD")
+
+
+def dry_run(plan: Plan, home: Home, python: Path) -> dict[str, Any]:
+    """The document that ``allranks run --dry-run --json`` prints.
+
+    Paths that a step will only know when it runs are shown as ``<step.port>``.
+    """
+    job = Job(home, home.run(RUN), plan.name, python, dict(os.environ), time.monotonic())
+    records = Cache(home)
+    finished: dict[str, Finished] = {}
+    steps = {}
+    for name, step in plan.steps.items():
+        execution = Execution(step, job)
+        found = None
+        if all(other in finished for other in step.after) and step.component.is_deterministic and not plan.force_rerun:
+            found = records.find(execution.identify(finished))
+        if found is not None:
+            finished[name] = found
+        steps[name] = _step(execution, found, {other: records.folder(finished[other]).outputs for other in finished})
+    return {
+        "run_id": None,
+        "status": "planned",
+        "run_dir": None,
+        "outputs": {name: str(output) for name, output in plan.outputs.items()},
+        "steps": steps,
+    }
+
+
+def _step(execution: Execution, found: Finished | None, published: dict[str, Path]) -> dict[str, Any]:
+    step = execution.step
+    data = {name: _shown(value, published) for name, value in step.inputs.items() if not isinstance(value, str)}
+    outputs = {name: f"<{step.name}.{name}>" for name in step.outputs}
+    first = execution.ranks(data, outputs, execution.cluster(PLACEHOLDER_PORT))[0]
+    own = inherited(execution.job.environ, execution.job.python)
+    return {
+        "status": "planned",
+        "component": step.component.name,
+        "command": execution.command,
+        "inputs": {**step.literals, **data},
+        "outputs": outputs,
+        "distribution": step.distribution,
+        "nodes": step.nodes,
+        "processes": step.processes,
+        "timeout": step.timeout,
+        "after": list(step.after),
+        "snapshot": execution.snapshot_hash,
+        "files": [file.path for file in execution.files],
+        "reused": found is not None,
+        "reused_from": found.run_id if found else None,
+        "variables": {
+            name: redact(name, value) for name, value in sorted(first.environ.items()) if own.get(name) != value
+        },
+    }
+
+
+def _shown(value: Path | StepOutput, published: dict[str, Path]) -> str:
+    if isinstance(value, StepOutput) and value.step in published:
+        return str(published[value.step] / value.port)
+    return str(value)
+
+
+def redact(name: str, value: str) -> str:
+    """A variable's value, unless its name says that it is a secret."""
+    return "***" if any(word in name.upper() for word in SECRETS) else value

@@ -1,0 +1,258 @@
+"""One step on its way: the key that it is known by, its files, its attempts."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from allranks.local import cache, fingerprint, machine, snapshot
+from allranks.local.cache import Cache, Finished, Workplace
+from allranks.local.folders import Home, RunFolder
+from allranks.local.gang import Gang, RankCommand
+from allranks.local.guard import Guard
+from allranks.local.launch import LAUNCHERS, LaunchContext, first_exit
+from allranks.local.plan import PLACEHOLDER_PORT, PlannedStep, StepOutput
+from allranks.local.result import (
+    CANCELLED,
+    FAILED,
+    SKIPPED,
+    SUCCEEDED,
+    WAITING,
+    Failure,
+    StepResult,
+    last_lines,
+    read_progress,
+)
+from allranks.local.variables import Cluster, inherited, of_data, of_job
+
+KEY_FORMAT = 1  # raised when a change of the engine makes the outputs of older versions unusable
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the steps of one run have in common."""
+
+    home: Home
+    run: RunFolder
+    experiment: str
+    python: Path
+    environ: Mapping[str, str]
+    began: float
+
+
+class Execution:
+    """The state of one step during a run; the engine decides, this object does.
+
+    Attributes:
+        finished: the execution whose outputs stand for this step's, once there is one.
+        gang: the ranks of the running attempt.
+        due: when the attempt's time is up, or when the next attempt may start (monotonic seconds).
+    """
+
+    def __init__(self, step: PlannedStep, job: Job) -> None:
+        self.step = step
+        self.job = job
+        self.folder = job.run.step(step.name)
+        self.status = WAITING
+        self.attempts = 0
+        self.finished: Finished | None = None
+        self.failure: Failure | None = None
+        self.gang: Gang | None = None
+        self.workplace: Workplace | None = None
+        self.due: float | None = None
+        self.key = ""
+        self.command = ""
+        self.files = snapshot.files(step.component)
+        self.snapshot_hash = snapshot.content_hash(self.files)
+        self._inputs: dict[Path, list[list[str | int]]] = {}
+        self._started: float | None = None
+        self._ended: float | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self.status in {SUCCEEDED, FAILED, SKIPPED, CANCELLED}
+
+    @property
+    def reused(self) -> bool:
+        """Whether its outputs come from an earlier run, or from an equal step of this one."""
+        return self.finished is not None and self.attempts == 0
+
+    @property
+    def marker(self) -> str:
+        """What every process of this step has in its environment, and no other process."""
+        return f"AZUREML_RUN_ID={self.job.run.id}.{self.step.name}"
+
+    def identify(self, upstream: Mapping[str, Finished]) -> str:
+        """The key: equal for two executions that must give the same outputs.
+
+        Args:
+            upstream: the executions that the inputs come from, by step.
+        """
+        step = self.step
+        inputs: dict[str, object] = {}
+        for name, value in step.inputs.items():
+            if isinstance(value, StepOutput):
+                inputs[name] = [upstream[value.step].execution, value.port]
+            else:
+                inputs[name] = [str(value), fingerprint.tree(value)] if isinstance(value, Path) else value
+        return fingerprint.digest(
+            {
+                "format": KEY_FORMAT,
+                "snapshot": self.snapshot_hash,
+                "command": step.component.command,
+                "inputs": inputs,
+                "outputs": {name: [output.type, output.mode] for name, output in step.outputs.items()},
+                "environment": str(step.component.environment),
+                "interpreter": fingerprint.interpreter(self.job.python),
+                "environment_variables": dict(step.environment_variables),
+                "distribution": [step.distribution, step.nodes, step.processes, step.parameter_servers],
+            }
+        )
+
+    def reuse(self, records: Cache, finished: Finished) -> None:
+        """Take the outputs and logs of a finished execution."""
+        source = records.folder(finished)
+        self.folder.path.mkdir(parents=True, exist_ok=True)
+        for mine, theirs in ((self.folder.outputs, source.outputs), (self.folder.logs, source.logs)):
+            cache.remove(mine)
+            mine.symlink_to(Path("../../..") / theirs.relative_to(self.job.home.runs), target_is_directory=True)
+        self.finished = finished
+        self.end(SUCCEEDED)
+
+    def start(self, data: Mapping[str, Path], ports: machine.Ports, guard: Guard) -> None:
+        """Start an attempt: fresh working folders, the outputs of earlier attempts that survive, all ranks."""
+        assert self.workplace is not None  # noqa: S101 the engine acquires it first
+        self.attempts += 1
+        if self._started is None:
+            self._started = time.monotonic()
+        # Only what is mounted survives on Azure ML; elsewhere a half-written file could be taken for a whole one.
+        self.workplace.prepare([name for name, output in self.step.outputs.items() if output.mode == "rw_mount"])
+        self._lay_out()
+        processes = self.step.nodes * self.step.launched + self.step.parameter_servers
+        cluster = self.cluster(ports.row(1 + processes) if self.step.distribution else PLACEHOLDER_PORT)
+        self._inputs = {path: fingerprint.tree(path) for path in data.values()}
+        ranks = self.ranks({name: str(path) for name, path in data.items()}, self.places(), cluster)
+        self.gang = Gang(ranks, guard, self.marker)
+        self.due = None if self.step.timeout is None else time.monotonic() + self.step.timeout
+
+    def take_snapshot(self) -> None:
+        """Copy the step's files when the run begins: whoever edits them meanwhile edits the next run."""
+        self.folder.path.mkdir(parents=True)
+        snapshot.build(self.files, self.folder.snapshot)
+
+    def _lay_out(self) -> None:
+        """Give every node its own copy of the snapshot, and a temporary folder.
+
+        Raises:
+            OSError: the snapshot is no longer what was planned: whoever can write there could have anything executed.
+        """
+        kept = [replace(file, source=self.folder.snapshot / file.path, members=None) for file in self.files]
+        if snapshot.content_hash(kept) != self.snapshot_hash:
+            raise OSError(f"the files in {self.folder.snapshot} are not those that were planned")
+        self.folder.logs.mkdir(parents=True, exist_ok=True)
+        for node in range(self.step.nodes):
+            cache.remove(self.folder.work(node).parent)
+            shutil.copytree(self.folder.snapshot, self.folder.work(node))
+            self.folder.tmp(node).mkdir()
+
+    def places(self) -> dict[str, str]:
+        """Where each output is written; folders are made, files are the script's to make."""
+        assert self.workplace is not None  # noqa: S101
+        places = {}
+        for name, output in self.step.outputs.items():
+            place = self.workplace.outputs / name
+            if output.type != "uri_file":
+                place.mkdir(exist_ok=True)
+            places[name] = str(place)
+        return places
+
+    def cluster(self, port: int) -> Cluster:
+        """The emulated nodes, with their share of the machine."""
+        step = self.step
+        threads = max(1, machine.cores() // step.ranks)
+        devices = machine.gpu_shares(step.nodes, step.processes)
+        return Cluster(step.nodes, step.launched, port, threads, devices, step.parameter_servers)
+
+    def ranks(self, data: Mapping[str, str], outputs: Mapping[str, str], cluster: Cluster) -> list[RankCommand]:
+        """The command and variables of every process."""
+        step, job = self.step, self.job
+        self.command = step.command(data, outputs)
+        shared = {
+            **inherited(job.environ, job.python),
+            **of_job(job.run.id, step.name, job.experiment, f"sqlite:///{job.home.mlflow}", max(1, self.attempts)),
+            **of_data(step.literals, data, outputs),
+        }
+        context = LaunchContext(self.folder, cluster, self.command, shared, step.environment_variables)
+        return LAUNCHERS[step.distribution](context)
+
+    def publish(self, records: Cache) -> None:
+        """Make the outputs the run's: the record first, the rename last, so that a kill in between loses nothing."""
+        assert self.workplace is not None  # noqa: S101
+        self.finished = Finished(self.job.run.id, self.step.name, f"{self.job.run.id}/{self.step.name}")
+        if self.step.component.is_deterministic:
+            records.remember(self.key, self.finished, self.workplace.outputs, self.step.outputs)
+        self.workplace.publish(self.folder)
+        self.end(SUCCEEDED)
+
+    def broken_promise(self) -> str:
+        """What a step that ended well did all the same: an output that is not there, an input that is not as it was."""
+        assert self.workplace is not None  # noqa: S101
+        missing = [name for name in self.step.outputs if not (self.workplace.outputs / name).exists()]
+        if missing:
+            return f"succeeded but did not write its output {', '.join(missing)}"
+        changed = [str(path) for path, before in self._inputs.items() if fingerprint.tree(path) != before]
+        if changed:
+            return f"wrote to its input {', '.join(changed)}, which is read-only on Azure ML"
+        return ""
+
+    def keep_logs(self) -> None:
+        """Put the logs of a failed attempt aside, since the next one writes under the same names."""
+        kept = self.folder.attempt_logs(self.attempts)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(self.folder.logs, kept)
+
+    def end(self, status: str, failure: Failure | None = None) -> None:
+        """Nothing more will happen to this step."""
+        self.status, self.failure, self.gang, self.due = status, failure, None, None
+        self._ended = time.monotonic()
+        if self.workplace is not None:
+            self.workplace.release()
+
+    def explain(self, gang: Gang, *, timed_out: bool) -> Failure:
+        """The first failure of a gang, with the end of the log of the rank that failed first."""
+        exit_ = first_exit(self.folder, gang)
+        if exit_ is None:
+            return Failure("stopped")
+        command = exit_.command
+        who = "the command" if command.rank is None else f"rank {command.rank} on node {command.node}"
+        message = f"{who} {exit_.reason}"
+        if timed_out:
+            message = f"not finished after limits.timeout = {self.step.timeout:g} s"
+        return Failure(message, command.rank, command.node, command.log, last_lines(command.log))
+
+    def result(self) -> StepResult:
+        """What became of it so far."""
+        now = self._ended or time.monotonic()
+        started = None if self._started is None else self._started - self.job.began
+        outputs = {name: self.folder.outputs / name for name in self.step.outputs} if self.finished else {}
+        source = self.job.home.run(self.finished.run_id).step(self.finished.step) if self.finished else self.folder
+        return StepResult(
+            name=self.step.name,
+            status=self.status,
+            started=started,
+            seconds=0.0 if self._started is None else now - self._started,
+            reused_from=self.finished.run_id if self.finished and self.reused else None,
+            attempts=self.attempts,
+            nodes=self.step.nodes,
+            processes=self.step.processes,
+            folder=self.folder.path,
+            outputs=outputs,
+            metrics=read_progress(source.metrics()).metrics,
+            failure=self.failure,
+            component=self.step.component.name,
+            after=self.step.after,
+        )

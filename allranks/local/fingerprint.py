@@ -1,0 +1,58 @@
+"""What makes two executions of a step the same: files by name, size and time; interpreters by what is installed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+def digest(document: Any) -> str:
+    """The sha256 of a JSON document, the same for equal documents whatever their order of keys."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def tree(path: Path) -> list[list[str | int]]:
+    """Every file below a path as [relative name, bytes, nanoseconds of its last change], sorted.
+
+    Reading the contents of a data set at each start would cost more than many steps; size and time are what rsync and
+    make trust. A link to a folder is followed once, by name; a broken link shows as size -1.
+    """
+    if not path.is_dir():
+        return [_file("", path)]
+    found: list[list[str | int]] = []
+    for folder, _, names in os.walk(path, followlinks=True):
+        base = os.path.relpath(folder, path)
+        found += [_file(name if base == "." else f"{base}/{name}", Path(folder, name)) for name in names]
+    return sorted(found, key=lambda entry: str(entry[0]))
+
+
+def _file(name: str, path: Path) -> list[str | int]:
+    try:
+        stat = path.stat()
+    except OSError:
+        return [name, -1, -1]
+    return [name, stat.st_size, stat.st_mtime_ns]
+
+
+@cache
+def interpreter(python: Path) -> str:
+    """What a step's Python is: its path, version and the distributions installed beside it.
+
+    An upgraded framework may give other numbers, so a step is not reused after one.
+    """
+    if python == Path(sys.executable):
+        folders = [Path(entry) for entry in sys.path if entry.endswith("-packages")]
+    else:
+        folders = sorted(python.parent.parent.glob("lib/python3*/site-packages"))
+    installed = sorted({path.name for folder in folders for path in folder.glob("*-info") if _is_record(path.name)})
+    return digest([str(python), sys.version if python == Path(sys.executable) else "", installed])
+
+
+def _is_record(name: str) -> bool:
+    # Our own record changes with every editable install and says nothing about the step.
+    return name.endswith((".dist-info", ".egg-info")) and not name.startswith("allranks-")

@@ -1,0 +1,218 @@
+"""Where everything of a run lies on disk: the layout is written down here and nowhere else.
+
+::
+
+    .allranks/
+        mlflow.db                           metrics and models of all runs
+        cache/<key>.json                    which run holds the outputs of a finished step
+        work/<key>/                         a step that is not finished: its outputs so far, and the lock on them
+        runs/<id>/
+            alive                           locked while an engine runs it
+            run.json                        target, values, status; one entry for each step
+            report.html                     graph, timeline, metrics, logs
+            steps/<step>/
+                step.json                   status, command, variables of rank 0, outputs and their files
+                snapshot/                   the files that the step's nodes got
+                nodes/<n>/work/             the working folder of node n, a copy of the snapshot
+                nodes/<n>/tmp/              its TMPDIR
+                outputs/<port>              published by one rename when the step has succeeded
+                user_logs/                  std_log.txt, or std_log_process_<rank>.txt
+                attempts/<k>/user_logs/     logs of earlier attempts that failed
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from allranks.errors import StorageError, UnknownNameError
+
+DEFAULT_HOME = ".allranks"
+
+
+@dataclass(frozen=True, slots=True)
+class StepFolder:
+    """One step's folder inside a run."""
+
+    path: Path
+
+    @property
+    def state(self) -> Path:
+        """What became of the step."""
+        return self.path / "step.json"
+
+    @property
+    def snapshot(self) -> Path:
+        """The files that every node gets."""
+        return self.path / "snapshot"
+
+    @property
+    def outputs(self) -> Path:
+        """The published outputs, one entry for each port."""
+        return self.path / "outputs"
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the logs."""
+        return self.path / "user_logs"
+
+    def log(self, rank: int | None) -> Path:
+        """The log of one rank, named as on Azure ML; None for a step without a distribution."""
+        return self.logs / ("std_log.txt" if rank is None else f"std_log_process_{rank}.txt")
+
+    def attempt_logs(self, attempt: int) -> Path:
+        """Where the logs of the failed attempt with this number (from 1) are kept."""
+        return self.path / "attempts" / str(attempt) / "user_logs"
+
+    def work(self, node: int) -> Path:
+        """The working folder of a node."""
+        return self.path / "nodes" / str(node) / "work"
+
+    def tmp(self, node: int) -> Path:
+        """The temporary folder of a node."""
+        return self.path / "nodes" / str(node) / "tmp"
+
+    def metrics(self) -> Path:
+        """What rank 0 writes its metrics to; Azure ML uploads the same file."""
+        return self.work(0) / "outputs" / "metrics.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """One run's folder."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        """The run's id, which is the folder's name."""
+        return self.path.name
+
+    @property
+    def state(self) -> Path:
+        """What was asked for, and what became of it."""
+        return self.path / "run.json"
+
+    @property
+    def report(self) -> Path:
+        """The page for people."""
+        return self.path / "report.html"
+
+    def lock(self) -> int:
+        """Mark the run as alive until the returned descriptor is closed, by us or by the end of the engine."""
+        descriptor = os.open(self.path / "alive", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return descriptor
+
+    @property
+    def alive(self) -> bool:
+        """Whether an engine is running it, in whatever process."""
+        try:
+            descriptor = os.open(self.path / "alive", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def step(self, name: str) -> StepFolder:
+        """The folder of a step, nested ones by their dotted name."""
+        return StepFolder(self.path / "steps" / name)
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder that holds all runs, ``.allranks`` unless told otherwise."""
+
+    path: Path
+
+    @property
+    def runs(self) -> Path:
+        """The folder of the runs."""
+        return self.path / "runs"
+
+    @property
+    def cache(self) -> Path:
+        """The folder of the records of finished steps."""
+        return self.path / "cache"
+
+    @property
+    def mlflow(self) -> Path:
+        """MLflow's database."""
+        return self.path / "mlflow.db"
+
+    def work(self, key: str) -> Path:
+        """The folder of a step that is not finished, by the step's key."""
+        return self.path / "work" / key
+
+    def run(self, run_id: str) -> RunFolder:
+        """The folder of a run, whether it exists or not."""
+        return RunFolder(self.runs / run_id)
+
+    def prepare(self) -> None:
+        """Make the folders.
+
+        Raises:
+            StorageError: the place cannot be written to.
+        """
+        try:
+            for folder in (self.runs, self.cache, self.path / "work"):
+                folder.mkdir(parents=True, exist_ok=True)
+            ignore = self.path / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n")
+        except OSError as error:
+            raise StorageError(
+                f"cannot write to the runs folder {self.path}: {error.strerror or error}.",
+                "Choose another one with --runs-dir DIR.",
+            ) from error
+        if not os.access(self.runs, os.W_OK | os.X_OK):
+            raise StorageError(
+                f"the runs folder {self.path} is not writable.", "Choose another one with --runs-dir DIR."
+            )
+
+    def all_runs(self) -> list[RunFolder]:
+        """Every run, oldest first (ids start with the time)."""
+        if not self.runs.is_dir():
+            return []
+        return [RunFolder(p) for p in sorted(self.runs.iterdir()) if (p / "run.json").is_file()]
+
+    def find(self, name: str) -> RunFolder:
+        """A run by its id, a unique beginning of it, or ``latest``.
+
+        Raises:
+            UnknownNameError: no run, or more than one, answers to the name.
+        """
+        runs = self.all_runs()
+        matches = runs[-1:] if name == "latest" else [run for run in runs if run.id.startswith(name)]
+        exact = [run for run in matches if run.id == name]
+        if len(exact or matches) == 1:
+            return (exact or matches)[0]
+        if not runs:
+            raise UnknownNameError(f"there are no runs in {self.runs}.", "Start one with `allranks run`.")
+        problem = f"fits {len(matches)} runs" if matches else "is no run"
+        known = ", ".join(run.id for run in (matches or runs)[-5:])
+        raise UnknownNameError(f"{name!r} {problem}: {known}.", "See `allranks runs list`.")
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a JSON file whole or not at all."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside.write_text(json.dumps(document, indent=1) + "\n")
+    aside.replace(path)
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file; None when it is not there or not JSON."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None

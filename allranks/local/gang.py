@@ -1,0 +1,162 @@
+"""A gang: all ranks of one attempt of a step, started together; the first failure ends them all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from allranks.local import processes
+from allranks.local.guard import Guard
+
+
+@dataclass(frozen=True, slots=True)
+class RankCommand:
+    """What one process is started with.
+
+    Attributes:
+        rank: None for a step without a distribution, and for a launcher that starts the ranks itself.
+        essential: False for a parameter server: it is ended when the ranks that are essential have succeeded.
+    """
+
+    rank: int | None
+    node: int
+    argv: tuple[str, ...]
+    environ: Mapping[str, str]
+    cwd: Path
+    log: Path
+    essential: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RankExit:
+    """How one rank ended. ``code`` is the exit status, or minus the number of the signal that killed it."""
+
+    command: RankCommand
+    code: int
+    when: float
+
+    @property
+    def reason(self) -> str:
+        """``ended with exit code 3``, or ``was killed by SIGKILL``."""
+        if self.code < 0:
+            return f"was killed by {_signal_name(-self.code)}"
+        # A shell reports the death of its command by a signal as 128 + the signal's number.
+        killed = f" (killed by {_signal_name(self.code - 128)})" if 128 < self.code < 128 + signal.NSIG else ""
+        return f"ended with exit code {self.code}{killed}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+class Gang:
+    """The running ranks of one attempt.
+
+    Args:
+        commands: one for each process.
+        guard: is told of every session, in case this process is killed.
+        marker: ``NAME=value`` in the environment of all of the gang's processes and of no others.
+    """
+
+    def __init__(self, commands: Sequence[RankCommand], guard: Guard, marker: str) -> None:
+        self.commands = tuple(commands)
+        self.started = time.monotonic()
+        self.exits: list[RankExit] = []
+        self.marker = marker.encode()
+        self._guard = guard
+        self._dismissed = False
+        self._running: dict[int, tuple[subprocess.Popen[bytes], RankCommand]] = {}
+        try:
+            for command in self.commands:
+                self._start(command)
+        except OSError:
+            self.kill()
+            self.reap(self.descriptors)
+            raise
+
+    def _start(self, command: RankCommand) -> None:
+        with command.log.open("ab", buffering=0) as log:
+            process = subprocess.Popen(
+                command.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=command.cwd,
+                env=dict(command.environ),
+                start_new_session=True,
+                preexec_fn=processes.die_with_parent,  # noqa: PLW1509 safe here: the engine has one thread
+            )
+        self._guard.add(process.pid)
+        self._running[os.pidfd_open(process.pid)] = (process, command)
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """A pidfd for each running rank; readable when the rank has ended."""
+        return tuple(self._running)
+
+    @property
+    def pids(self) -> set[int]:
+        """The process ids of the running ranks."""
+        return {process.pid for process, _ in self._running.values()}
+
+    @property
+    def over(self) -> bool:
+        """Whether no rank is running any more."""
+        return not self._running
+
+    def reap(self, descriptors: Sequence[int]) -> list[RankExit]:
+        """Take note of the ranks that have ended, in the order in which their logs fell silent.
+
+        Ranks that are found dead in the same moment are told apart by their last words: the one that failed first
+        wrote last before the others noticed.
+        """
+        ended = []
+        for descriptor in descriptors:
+            process, command = self._running.pop(descriptor)
+            os.close(descriptor)
+            # What it left in the background; before wait(), while the id cannot be anybody else's.
+            processes.kill_group(process.pid)
+            code = process.wait()
+            self._guard.remove(process.pid)
+            ended.append(RankExit(command, 0 if self._dismissed else code, _last_written(command.log)))
+        ended.sort(key=lambda exit_: exit_.when)
+        self.exits += ended
+        return ended
+
+    @property
+    def first_failure(self) -> RankExit | None:
+        """The rank that ended the gang, if one failed."""
+        return next((exit_ for exit_ in self.exits if exit_.code != 0), None)
+
+    def dismiss_servers(self) -> None:
+        """End the parameter servers once all workers have succeeded: many scripts let them wait for ever."""
+        if self._running and self.first_failure is None and not any(c.essential for _, c in self._running.values()):
+            self._dismissed = True
+            self.kill()
+
+    def ask_for_stacks(self) -> None:
+        """Let Python ranks that registered faulthandler on SIGUSR1 write their stacks; others just end."""
+        for process, _ in self._running.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGUSR1)
+
+    def kill(self) -> None:
+        """SIGKILL all ranks and their groups, as Azure ML does on a node with a failed rank."""
+        for process, _ in self._running.values():
+            processes.kill_group(process.pid)
+
+
+def _last_written(log: Path) -> float:
+    try:
+        return log.stat().st_mtime
+    except OSError:
+        return time.time()

@@ -1,0 +1,147 @@
+"""``type: mpi``: real mpirun, over several emulated nodes.
+
+mpirun believes in the nodes because the agent that it would use to reach another host runs the command right here; so
+OMPI_COMM_WORLD_LOCAL_RANK and _LOCAL_SIZE come out as on a cluster. RANK, WORLD_SIZE and MASTER_ADDR are absent, as on
+Azure ML. Each rank writes to a log of its own, and leaves a note when it fails, since mpirun ends all the others at
+once and talks about itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from allranks.errors import CannotRunHereError
+from allranks.local.folders import StepFolder
+from allranks.local.gang import Gang, RankCommand, RankExit
+from allranks.local.launch.context import LaunchContext
+from allranks.local.variables import of_node
+
+HOW_TO_GET_IT = 'Install it: pip install "allranks[mpi]", or apt-get install openmpi-bin.'
+
+# Started by mpirun for each host that is not this one: drops the options and the name, and runs the rest here.
+AGENT = """#!/bin/sh
+shift
+exec /bin/sh -c "$*"
+"""
+
+# One rank: into its node's working folder, with its node's variables, to its own log.
+RANK = """#!/bin/bash
+rank=$OMPI_COMM_WORLD_RANK
+. {nodes}/$((rank / {processes})).sh
+export AZUREML_PROCESS_NAME=rank_$rank
+exec >> {logs}/std_log_process_$rank.txt 2>&1
+/bin/bash -c {command}
+code=$?
+[ $code = 0 ] || echo "$code $(date +%s.%N)" > {exits}/$rank
+exit $code
+"""
+
+
+def ranks(context: LaunchContext) -> list[RankCommand]:
+    """The one process that the engine starts: mpirun."""
+    folder, cluster = context.folder, context.cluster
+    mpirun = find_mpirun(context.shared)
+    files = _write_files(context)
+    hosts = ",".join(f"node{node}:{cluster.processes}" for node in range(cluster.nodes))
+    variables = {"AZ_BATCHAI_MPI_MASTER_NODE": cluster.addresses[0] if cluster.nodes > 1 else "localhost"}
+    if cluster.nodes > 1:
+        variables["AZ_BATCH_MASTER_NODE"] = f"{cluster.addresses[0]}:6000"  # Azure Batch's own port, never to be taken
+    argv = (
+        *(mpirun, "-np", str(cluster.nodes * cluster.processes), "-H", hosts),
+        *_agent_options(mpirun, files / "agent.sh"),
+        *("--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"),
+        *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
+        *("/bin/bash", str(files / "rank.sh")),
+    )
+    shared = context.rank(None, 0, variables)
+    return [RankCommand(None, 0, argv, shared.environ, shared.cwd, folder.logs / "mpirun.txt")]
+
+
+def find_mpirun(environ: Mapping[str, str]) -> str:
+    """The mpirun that a step would find.
+
+    Raises:
+        CannotRunHereError: there is none.
+    """
+    found = shutil.which("mpirun", path=environ.get("PATH"))
+    if found is None:
+        raise CannotRunHereError(
+            "a step with the distribution mpi needs mpirun, which is not on this machine.", HOW_TO_GET_IT
+        )
+    return found
+
+
+@cache
+def _major_version(mpirun: str) -> int:
+    text = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
+    match = re.search(r"\(Open MPI\)\s+(\d+)", text)
+    if match is None:
+        raise CannotRunHereError(f"{mpirun} is not Open MPI: {text.strip()[:100]!r}.", HOW_TO_GET_IT)
+    return int(match[1])
+
+
+def _agent_options(mpirun: str, agent: Path) -> tuple[str, ...]:
+    """How Open MPI is told to reach other hosts; from version 5 on its runtime is PRRTE, with other names."""
+    if _major_version(mpirun) >= 5:
+        return ("--prtemca", "plm_ssh_agent", str(agent), "--prtemca", "plm_ssh_no_tree_spawn", "1")
+    return ("--mca", "plm_rsh_agent", str(agent), "--mca", "plm_rsh_no_tree_spawn", "1")
+
+
+def _write_files(context: LaunchContext) -> Path:
+    """Write what mpirun starts, beside the nodes' folders and out of the ranks' sight."""
+    folder, cluster = context.folder, context.cluster
+    files = launch_folder(folder)
+    shutil.rmtree(files, ignore_errors=True)
+    (files / "exits").mkdir(parents=True)
+    (files / "nodes").mkdir()
+    for node in range(cluster.nodes):
+        variables = {**of_node(cluster, node, folder.tmp(node)), **context.overrides}
+        lines = [f"cd {shlex.quote(str(folder.work(node)))}"]
+        lines += [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+        (files / "nodes" / f"{node}.sh").write_text("\n".join(lines) + "\n")
+    text = RANK.format(
+        nodes=shlex.quote(str(files / "nodes")),
+        processes=cluster.processes,
+        logs=shlex.quote(str(folder.logs)),
+        command=shlex.quote(context.command),
+        exits=shlex.quote(str(files / "exits")),
+    )
+    (files / "rank.sh").write_text(text)
+    (files / "agent.sh").write_text(AGENT)
+    (files / "agent.sh").chmod(0o755)
+    return files
+
+
+def launch_folder(folder: StepFolder) -> Path:
+    """Where a step's launch files are."""
+    return folder.path / "nodes" / "launch"
+
+
+def first_exit(folder: StepFolder, gang: Gang) -> RankExit | None:
+    """The note of the rank that failed first; None if this was not MPI, or no rank came so far."""
+    found = []
+    for note in launch_folder(folder).glob("exits/*"):
+        code, _, when = note.read_text().strip().partition(" ")
+        if code and when:
+            found.append((float(when), int(note.name), int(code)))
+    if not found:
+        return None
+    moment, rank, status = min(found)
+    mpirun = gang.commands[0]
+    node = rank // _processes(folder)
+    command = RankCommand(rank, node, mpirun.argv, mpirun.environ, folder.work(node), folder.log(rank))
+    return RankExit(command, status, moment)
+
+
+def _processes(folder: StepFolder) -> int:
+    """Ranks on each node, as the launch files have it."""
+    match = re.search(r"rank / (\d+)", (launch_folder(folder) / "rank.sh").read_text())
+    assert match is not None  # noqa: S101 it is in the template above
+    return int(match[1])

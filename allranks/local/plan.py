@@ -1,0 +1,118 @@
+"""What a run will do, step by step: every binding resolved, every count known, nothing started yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from allranks.errors import UnknownNameError
+from allranks.spec import Component, Output
+from allranks.spec.expressions import render_command
+
+PLACEHOLDER_PORT = 6105  # what Azure ML uses; shown by a dry run, which asks for no port
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """An output of another step, as the value of an input."""
+
+    step: str
+    port: str
+
+    def __str__(self) -> str:
+        return f"<{self.step}.{self.port}>"
+
+
+Value: TypeAlias = str | Path | StepOutput
+"""An input's value: the text of a literal, a path on this machine, or another step's output."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One step, ready to run as soon as the steps in ``after`` have succeeded.
+
+    Attributes:
+        name: nested steps are ``outer.inner``.
+        inputs: the inputs that have a value.
+        outputs: declared outputs with the step's settings applied.
+        distribution: ``pytorch``, ``mpi``, ``tensorflow`` or None.
+        processes: ranks on each node, those included that the command starts itself (torchrun).
+        launched: processes that are started on each node by whoever runs the step.
+        timeout: seconds for one attempt, or None.
+    """
+
+    name: str
+    component: Component
+    inputs: Mapping[str, Value]
+    outputs: Mapping[str, Output]
+    distribution: str | None
+    nodes: int
+    processes: int
+    environment_variables: Mapping[str, str]
+    timeout: float | None
+    launched: int = 1
+    parameter_servers: int = 0
+
+    @property
+    def after(self) -> tuple[str, ...]:
+        """The steps whose outputs it reads, each once, in the order of the inputs."""
+        return tuple(dict.fromkeys(value.step for value in self.inputs.values() if isinstance(value, StepOutput)))
+
+    @property
+    def ranks(self) -> int:
+        """The number of processes of the whole step."""
+        return self.nodes * self.processes
+
+    @property
+    def literals(self) -> dict[str, str]:
+        """The inputs that are literals, as text."""
+        return {name: value for name, value in self.inputs.items() if isinstance(value, str)}
+
+    def command(self, data: Mapping[str, str], outputs: Mapping[str, str]) -> str:
+        """The command with everything filled in.
+
+        Args:
+            data: a path for each data input that has a value.
+            outputs: a path for each output.
+        """
+        values: dict[str, str | None] = dict.fromkeys(self.component.inputs)
+        return render_command(self.component.command, values | self.literals | dict(data), outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole run.
+
+    Attributes:
+        name: the pipeline's, used as the experiment's name.
+        steps: in an order in which each comes after those that it needs.
+        outputs: the pipeline's outputs and the step outputs that they are.
+        notes: what the user should know and need not mend.
+    """
+
+    name: str
+    steps: Mapping[str, PlannedStep]
+    outputs: Mapping[str, StepOutput] = field(default_factory=dict)
+    continue_on_failure: bool = True
+    force_rerun: bool = False
+    notes: tuple[str, ...] = ()
+
+    def only(self, wanted: Iterable[str]) -> Plan:
+        """The plan of these steps and of all that they need.
+
+        Raises:
+            UnknownNameError: a name that is no step.
+        """
+        needed: set[str] = set()
+        queue = list(wanted)
+        for name in queue:  # grows while it is read
+            if name not in self.steps:
+                raise UnknownNameError(f"--steps: {name!r} is no step. The steps are {', '.join(self.steps)}.")
+            if name not in needed:
+                needed.add(name)
+                queue += self.steps[name].after
+        kept = {name: step for name, step in self.steps.items() if name in needed}
+        outputs = {name: output for name, output in self.outputs.items() if output.step in needed}
+        return Plan(self.name, kept, outputs, self.continue_on_failure, self.force_rerun, self.notes)

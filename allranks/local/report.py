@@ -1,0 +1,128 @@
+"""The page of a run: its graph, timeline, measures and the ends of its logs; one file that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from allranks.local.folders import RunFolder, read_json
+from allranks.local.result import last_lines
+
+LOG_LINES = 40  # of each rank; the whole log is linked
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A step in the graph: its column is the longest way to it from a step that needs nothing."""
+
+    name: str
+    status: str
+    label: str
+    x: int
+    y: int
+
+
+WIDTH, HEIGHT, GAP_X, GAP_Y = 190, 54, 60, 22  # of the graph's boxes and between them, in pixels
+
+
+def write_report(run: RunFolder) -> None:
+    """Write report.html from run.json and what the steps left, whole or not at all."""
+    from jinja2 import Environment, PackageLoader, select_autoescape
+
+    state = read_json(run.state)
+    environment = Environment(
+        loader=PackageLoader("allranks.local", "templates"),
+        autoescape=select_autoescape(default=True),
+        trim_blocks=True,
+    )
+    boxes = _graph(state["steps"])
+    page = environment.get_template("report.html").render(
+        run=state,
+        values=state.get("values") or {},
+        steps=[_step(run, name, step) for name, step in state["steps"].items()],
+        boxes=list(boxes.values()),
+        arrows=_arrows(boxes, state["steps"]),
+        graph_width=max((box.x for box in boxes.values()), default=0) + WIDTH + 4,
+        graph_height=max((box.y for box in boxes.values()), default=0) + HEIGHT + 4,
+        box_width=WIDTH,
+        box_height=HEIGHT,
+        length=max([(step["started"] or 0.0) + step["seconds"] for step in state["steps"].values()] + [0.001]),
+    )
+    aside = run.report.with_name(".report.html")
+    aside.write_text(page)
+    aside.replace(run.report)
+
+
+def _step(run: RunFolder, name: str, step: dict[str, Any]) -> dict[str, Any]:
+    """What the page shows of one step, its logs and curves included."""
+    folder = run.step(name)
+    logs = (
+        sorted(folder.logs.glob("*.txt"), key=lambda path: (len(path.name), path.name)) if folder.logs.exists() else []
+    )
+    return {
+        "name": name,
+        **step,
+        "command": (read_json(folder.state) or {}).get("command", ""),
+        "logs": [{"name": log.name, "path": _relative(log, run), "lines": last_lines(log, LOG_LINES)} for log in logs],
+        "curves": _curves(folder.metrics()),
+        "links": {port: _relative(folder.outputs / port, run) for port in step["outputs"]},
+    }
+
+
+def _relative(path: Path, run: RunFolder) -> str:
+    return path.relative_to(run.path).as_posix()
+
+
+def _graph(steps: dict[str, Any]) -> dict[str, Box]:
+    columns: dict[str, int] = {}
+    for name, step in steps.items():  # each comes after those that it needs
+        columns[name] = max((columns[other] + 1 for other in step["after"]), default=0)
+    rows = dict.fromkeys(columns.values(), 0)
+    boxes = {}
+    for name, column in columns.items():
+        step = steps[name]
+        ranks = step["nodes"] * step["processes"]
+        label = f"{step['nodes']} x {step['processes']} ranks" if ranks > 1 else step["component"]
+        x, y = column * (WIDTH + GAP_X) + 2, rows[column] * (HEIGHT + GAP_Y) + 2
+        boxes[name] = Box(name, "reused" if step["reused"] else step["status"], label, x, y)
+        rows[column] += 1
+    return boxes
+
+
+def _arrows(boxes: dict[str, Box], steps: dict[str, Any]) -> list[str]:
+    """An SVG path from each step to each that reads its outputs."""
+    paths = []
+    for name, step in steps.items():
+        for other in step["after"]:
+            start, end = boxes[other], boxes[name]
+            x1, y1, x2, y2 = start.x + WIDTH, start.y + HEIGHT // 2, end.x - 6, end.y + HEIGHT // 2
+            middle = (x1 + x2) // 2
+            paths.append(f"M{x1} {y1} C{middle} {y1} {middle} {y2} {x2} {y2}")
+    return paths
+
+
+def _curves(metrics: Path) -> list[dict[str, Any]]:
+    """Each metric that has at least two values, as the points of a line in a box of 240 by 60."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    try:
+        lines = metrics.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    for line in lines:
+        try:
+            entry = json.loads(line)
+            for name, value in entry["metrics"].items():
+                series.setdefault(name, []).append((float(entry["step"]), float(value)))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return [_curve(name, points) for name, points in series.items() if len(points) > 1]
+
+
+def _curve(name: str, points: list[tuple[float, float]]) -> dict[str, Any]:
+    low_x, high_x = min(x for x, _ in points), max(x for x, _ in points)
+    low_y, high_y = min(y for _, y in points), max(y for _, y in points)
+    wide, high = (high_x - low_x) or 1.0, (high_y - low_y) or 1.0
+    line = " ".join(f"{240 * (x - low_x) / wide:.1f},{58 - 56 * (y - low_y) / high:.1f}" for x, y in points)
+    return {"name": name, "line": line, "first": points[0][1], "last": points[-1][1], "low": low_y, "high": high_y}

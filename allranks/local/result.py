@@ -1,0 +1,173 @@
+"""What became of a run: one object that the command line prints, run.json keeps and the page shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SUCCEEDED, FAILED, SKIPPED, CANCELLED = "succeeded", "failed", "skipped", "cancelled"
+WAITING, RUNNING, RETRYING = "waiting", "running", "retrying"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The first failure of a step.
+
+    Attributes:
+        message: what ended it: ``rank 1 on node 0 ended with exit code 3``.
+        rank: the rank that failed first; None when the step has no ranks or failed before any started.
+        node: the emulated node that it ran on.
+        log: its log file.
+        last_lines: the end of that log.
+    """
+
+    message: str
+    rank: int | None = None
+    node: int | None = None
+    log: Path | None = None
+    last_lines: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "message": self.message,
+            "rank": self.rank,
+            "node": self.node,
+            "log": str(self.log) if self.log else None,
+            "last_lines": list(self.last_lines),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What became of one step.
+
+    Attributes:
+        status: succeeded, failed, skipped or cancelled (waiting, running or retrying while the run goes on).
+        started: seconds since the run began, or None.
+        seconds: how long it took, all attempts and pauses included; 0 for a reused step.
+        reused_from: the run whose outputs were taken, or None.
+        processes: ranks on each node.
+        metrics: the last value of everything that rank 0 logged.
+    """
+
+    name: str
+    status: str
+    started: float | None
+    seconds: float
+    reused_from: str | None
+    attempts: int
+    nodes: int
+    processes: int
+    folder: Path
+    outputs: Mapping[str, Path]
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    failure: Failure | None = None
+    component: str = ""
+    after: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """As JSON, the form that `allranks run --json` prints."""
+        return {
+            "status": self.status,
+            "seconds": round(self.seconds, 3),
+            "reused": self.reused_from is not None,
+            "reused_from": self.reused_from,
+            "attempts": self.attempts,
+            "nodes": self.nodes,
+            "processes": self.processes,
+            "outputs": {port: str(path) for port, path in self.outputs.items()},
+            "metrics": dict(self.metrics),
+            "started": None if self.started is None else round(self.started, 3),
+            "component": self.component,
+            "after": list(self.after),
+            "folder": str(self.folder),
+            "failure": self.failure.document() if self.failure else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What became of a run; ``exit_code`` is the command line's."""
+
+    run_id: str
+    status: str
+    run_dir: Path
+    steps: Mapping[str, StepResult]
+    outputs: Mapping[str, Path] = field(default_factory=dict)
+    signal: int | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0 when all succeeded, 1 when a step failed, 128 + n when signal n stopped the run."""
+        if self.signal is not None:
+            return 128 + self.signal
+        return 0 if self.status == SUCCEEDED else 1
+
+    def document(self) -> dict[str, Any]:
+        """As JSON, the form that `allranks run --json` prints."""
+        return {
+            "run_id": self.run_id,
+            "status": self.status,
+            "run_dir": str(self.run_dir),
+            "outputs": {name: str(path) for name, path in self.outputs.items()},
+            "steps": {name: step.document() for name, step in self.steps.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a step is, read from what rank 0 logs.
+
+    Attributes:
+        step: optimizer steps done, or whatever the script counts; None before the first line.
+        total: of how many, if the script said so.
+        metrics: the last value of each metric.
+    """
+
+    step: int | None = None
+    total: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+def read_progress(metrics_file: Path, *, tail: bool = False) -> Progress:
+    """Read a step's metrics.jsonl; a line that is only half written is left for the next look.
+
+    Args:
+        metrics_file: one JSON object for each line: ``{"step", "total", "metrics": {name: number}}``.
+        tail: read only the last 16 KiB, enough for a table that is drawn while the file grows.
+    """
+    try:
+        with metrics_file.open("rb") as file:
+            if tail:
+                file.seek(max(0, file.seek(0, 2) - 16384))
+            lines = file.read().splitlines()
+    except OSError:
+        return Progress()
+    step = total = None
+    metrics: dict[str, float] = {}
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if not isinstance(entry, dict):
+            continue
+        step, total = entry.get("step", step), entry.get("total") or total
+        values = entry.get("metrics")
+        if isinstance(values, dict):
+            metrics |= {str(name): value for name, value in values.items() if isinstance(value, int | float)}
+    return Progress(step, total, metrics)
+
+
+def last_lines(log: Path, count: int = 20, most: int = 16384) -> tuple[str, ...]:
+    """The end of a log: at most so many lines of the last so many bytes."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - most))
+            return tuple(file.read().decode(errors="replace").rstrip().splitlines()[-count:])
+    except OSError:
+        return ()

@@ -1,0 +1,159 @@
+"""What the command line changes in a pipeline before it is checked: values of inputs, and the scale of steps."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
+from allranks.spec import Component, Data, Distribution, Input, Pipeline, Step, check_value
+
+PROCESSES_INPUT = "processes_per_node"  # a component that starts its own processes on each node takes their number here
+
+
+def apply_values(pipeline: Pipeline, values: Mapping[str, str]) -> tuple[Pipeline, list[Problem]]:
+    """Set inputs by name: ``epochs``, ``group.name``, ``step.input``, ``outer.inner.input``.
+
+    Returns:
+        The pipeline with these values, and what is wrong with those that it could not take.
+
+    Raises:
+        UnknownNameError: nothing is called so; the nearest names are offered.
+        UsageError: the name could be two things.
+    """
+    problems: list[Problem] = []
+    for name, text in values.items():
+        try:
+            pipeline = _apply_value(pipeline, name, text)
+        except SpecError as error:
+            problems += error.problems
+    return pipeline, problems
+
+
+def _apply_value(pipeline: Pipeline, name: str, text: str) -> Pipeline:
+    if name in pipeline.inputs:  # an input, or a group's member, wins over a step of the same name
+        declared = replace(pipeline.inputs[name], default=_typed(name, pipeline.inputs[name], text), optional=False)
+        return replace(pipeline, inputs=MappingProxyType({**pipeline.inputs, name: declared}))
+    places = [(step, inner) for step, inner, _ in _step_inputs(pipeline) if f"{step}.{inner}" == name]
+    if len(places) > 1:
+        meanings = " or ".join(f"input {inner!r} of step {step!r}" for step, inner in places)
+        raise UsageError(f"{name!r} could be {meanings}.", "Rename one of them.")
+    if not places:
+        known = [*pipeline.inputs, *(f"{step}.{inner}" for step, inner, _ in _step_inputs(pipeline))]
+        raise UnknownNameError(
+            f"{name!r} is no input of {pipeline.name}{_nearest(name, known)}.", _inputs_hint(pipeline)
+        )
+    step_name, inner = places[0]
+
+    def change(step: Step) -> Step:
+        value = _typed(name, step.component.inputs[inner], text)
+        return replace(step, inputs=MappingProxyType({**step.inputs, inner: value}))
+
+    return change_step(pipeline, step_name, change)
+
+
+def _inputs_hint(pipeline: Pipeline) -> str:
+    return f"The pipeline's inputs: {', '.join(pipeline.inputs) or 'none'}. A step's: STEP.INPUT=VALUE."
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=3)
+    return f"; did you mean {', '.join(map(repr, close))}?" if close else ""
+
+
+def _step_inputs(pipeline: Pipeline, prefix: str = "") -> list[tuple[str, str, Input]]:
+    """Every input of every step, nested ones with their dotted names."""
+    found = []
+    for name, step in pipeline.steps.items():
+        found += [(prefix + name, inner, declared) for inner, declared in step.component.inputs.items()]
+        if isinstance(step.component, Pipeline):
+            found += _step_inputs(step.component, f"{prefix}{name}.")
+    return found
+
+
+def _typed(name: str, declared: Input, text: str) -> str | int | float | bool | Data:
+    """The text of the command line as the input's type; a path becomes absolute, from the working folder."""
+    if declared.is_data:
+        remote = "://" in text or text.startswith("azureml:")
+        return Data(text if remote else str(Path(text).expanduser().resolve()))
+    value = check_value(declared, text)
+    if isinstance(value, Problem):
+        raise SpecError([replace(value, where=name, file=None, line=None)])
+    return value
+
+
+def change_step(pipeline: Pipeline, name: str, change: Callable[[Step], Step]) -> Pipeline:
+    """A copy of the pipeline in which one step, nested ones by their dotted name, has been through ``change``."""
+    head, _, rest = name.partition(".")
+    if head not in pipeline.steps:
+        known = [step for step, *_ in _all_steps(pipeline)]
+        raise UnknownNameError(
+            f"{name!r} is no step of {pipeline.name}{_nearest(name, known)}.", f"Steps: {', '.join(known)}."
+        )
+    step = pipeline.steps[head]
+    if rest:
+        if not isinstance(step.component, Pipeline):
+            raise UnknownNameError(f"step {head!r} is not a pipeline, so there is no {name!r}.")
+        step = replace(step, component=change_step(step.component, rest, change))
+    else:
+        step = change(step)
+    return replace(pipeline, steps=MappingProxyType({**pipeline.steps, head: step}))
+
+
+def _all_steps(pipeline: Pipeline, prefix: str = "") -> list[tuple[str, Step]]:
+    found = []
+    for name, step in pipeline.steps.items():
+        found.append((prefix + name, step))
+        if isinstance(step.component, Pipeline):
+            found += _all_steps(step.component, f"{prefix}{name}.")
+    return found
+
+
+def apply_scale(pipeline: Pipeline, scale: Mapping[str, tuple[int, int]]) -> Pipeline:
+    """Set nodes and processes per node of steps, over whatever the pipeline says or binds.
+
+    Raises:
+        UnknownNameError: no such step.
+        UsageError: a count below 1, or one that the step's distribution cannot have.
+    """
+    for name, (nodes, processes) in scale.items():
+        if nodes < 1 or processes < 1:
+            raise UsageError(f"--scale {name}={nodes}x{processes}: nodes and processes start at 1.")
+        pipeline = change_step(pipeline, name, _scaling(name, nodes, processes))
+    return pipeline
+
+
+def _scaling(name: str, nodes: int, processes: int) -> Callable[[Step], Step]:
+    def change(step: Step) -> Step:
+        if not isinstance(step.component, Component):
+            inner = ", ".join(f"{name}.{inner}" for inner in step.component.steps)
+            raise UsageError(
+                f"--scale {name}: it is a pipeline, which has no ranks of its own.", f"Its steps: {inner}."
+            )
+        distribution = step.distribution or step.component.distribution
+        resources = replace(step.resources, nodes=nodes)
+        if PROCESSES_INPUT in step.component.inputs:
+            inputs = MappingProxyType({**step.inputs, PROCESSES_INPUT: processes})
+            return replace(step, resources=resources, inputs=inputs)
+        if distribution is None:
+            if (nodes, processes) != (1, 1):
+                raise UsageError(
+                    f"--scale {name}={nodes}x{processes}: the step has no distribution, so it runs 1x1 only."
+                )
+            return replace(step, resources=resources)
+        if distribution.type == "tensorflow" and processes != 1:
+            raise UsageError(
+                f"--scale {name}={nodes}x{processes}: a TensorFlow step has one worker on each node, so {nodes}x1 only."
+            )
+        return replace(step, resources=resources, distribution=_with_processes(distribution, nodes, processes))
+
+    return change
+
+
+def _with_processes(distribution: Distribution, nodes: int, processes: int) -> Distribution:
+    if distribution.type == "tensorflow":
+        return replace(distribution, worker_count=nodes)
+    return replace(distribution, processes_per_node=processes)

@@ -1,0 +1,30 @@
+"""SIGINT, SIGTERM and SIGHUP as something that a waiting loop can wait for."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+CAUGHT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def caught_signals(note: Callable[[int], None]) -> Iterator[int]:
+    """Within the block call ``note`` with the number of each such signal, instead of what happened before.
+
+    Yields:
+        A descriptor that becomes readable with each signal, so that a selector wakes up.
+    """
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    before = {number: signal.signal(number, lambda number, _frame: note(number)) for number in CAUGHT}
+    previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        yield reader
+    finally:
+        signal.set_wakeup_fd(previous)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(reader)
+        os.close(writer)

@@ -1,0 +1,140 @@
+"""The variables that a rank starts with: the caller's own, less any launcher's, and those that Azure ML sets.
+
+Gathered from the product's documentation and from jobs that printed their environment. What a launcher adds for each
+rank stands in ``launch/``. The deviations from the cloud are listed in docs/local-engine.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+# What some launcher set for the engine itself must not reach a step: it would be taken for the step's own launch.
+LAUNCHER_VARIABLES = frozenset(
+    [
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "NODE_RANK",
+        "GROUP_RANK",
+        "GROUP_WORLD_SIZE",
+        "ROLE_RANK",
+        "ROLE_WORLD_SIZE",
+        "ROLE_NAME",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "MASTER_ADDRESS",
+        "TF_CONFIG",
+        "MPI_LOCALRANKID",
+        "MPI_LOCALNRANKS",
+        "MLFLOW_RUN_ID",
+        "MLFLOW_TRACKING_URI",
+        "MLFLOW_TRACKING_TOKEN",
+        "MLFLOW_EXPERIMENT_ID",
+        "MLFLOW_EXPERIMENT_NAME",
+        "OMP_NUM_THREADS",
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "TMPDIR",
+    ]
+)
+LAUNCHER_PREFIXES = (
+    *(
+        "AZUREML_",
+        "AZURE_ML_",
+        "AZ_BATCH",
+        "ALLRANKS_",
+        "TORCHELASTIC_",
+        "HOROVOD_RANK",
+        "HOROVOD_SIZE",
+        "HOROVOD_LOCAL_",
+    ),
+    *("HOROVOD_CROSS_", "OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "I_MPI_", "MV2_COMM_", "SLURM_"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The emulated nodes of one step.
+
+    Node ``i`` has the loopback address ``127.0.0.(i + 1)``: its own, as on a cluster, and reached from nowhere else.
+
+    Attributes:
+        nodes: number of nodes.
+        processes: ranks on each node.
+        port: the main port; the one above it is free as well, and for TensorFlow one for each process.
+        threads: OMP_NUM_THREADS of each rank.
+        devices: CUDA_VISIBLE_DEVICES of each node, or None to leave it alone.
+        parameter_servers: TensorFlow only.
+    """
+
+    nodes: int
+    processes: int
+    port: int
+    threads: int
+    devices: tuple[str, ...] | None = None
+    parameter_servers: int = 0
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The address of each node."""
+        return tuple(f"127.0.{node // 250}.{node % 250 + 1}" for node in range(self.nodes))
+
+
+def inherited(environ: Mapping[str, str], python: Path) -> dict[str, str]:
+    """The caller's variables that a step keeps; its ``python`` is the chosen interpreter."""
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name not in LAUNCHER_VARIABLES and not name.startswith(LAUNCHER_PREFIXES)
+    }
+    return kept | {"PATH": f"{python.parent}:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"}
+
+
+def of_job(run_id: str, step: str, experiment: str, tracking_uri: str, attempt: int) -> dict[str, str]:
+    """What says which job this is. ``attempt`` counts from 1."""
+    return {
+        "AZUREML_RUN_ID": f"{run_id}.{step}",
+        "AZUREML_ROOT_RUN_ID": run_id,
+        "AZUREML_EXPERIMENT_ID": experiment,
+        "AZUREML_ARM_SUBSCRIPTION": "00000000-0000-0000-0000-000000000000",
+        "AZUREML_ARM_RESOURCEGROUP": "local",
+        "AZUREML_ARM_WORKSPACE_NAME": "local",
+        "AZUREML_ARM_PROJECT_NAME": experiment,
+        "AZUREML_CR_COMPUTE_CONTEXT": json.dumps(
+            {"run_attempt_count": attempt, "vm_size": "local", "vm_priority": "dedicated"}
+        ),
+        "MLFLOW_TRACKING_URI": tracking_uri,
+    }
+
+
+def of_data(literals: Mapping[str, str], inputs: Mapping[str, str], outputs: Mapping[str, str]) -> dict[str, str]:
+    """What says where the data is; the names of outputs never replace a variable that the shell needs."""
+    variables = {f"AZUREML_PARAMETER_{name}": value for name, value in literals.items()}
+    for name, path in inputs.items():
+        variables |= {f"AZURE_ML_INPUT_{name}": path, f"AZUREML_DATAREFERENCE_{name}": path}
+    for name, path in outputs.items():
+        variables |= {f"AZURE_ML_OUTPUT_{name}": path}
+        if name not in {"PATH", "HOME", "USER", "SHELL", "LANG", "TMPDIR", "PWD"}:
+            variables[name] = path
+    return variables
+
+
+def of_node(cluster: Cluster, node: int, tmp: Path) -> dict[str, str]:
+    """What says which node this is, and what share of the machine it has."""
+    addresses = cluster.addresses
+    variables = {
+        "AZUREML_NODE_COUNT": str(cluster.nodes),
+        "AZ_BATCH_NODE_LIST": ";".join(addresses),
+        "AZ_BATCH_HOST_LIST": ",".join(addresses),
+        "AZ_BATCHAI_NODE_IP": addresses[node],
+        "AZ_BATCH_NODE_IS_DEDICATED": "true",
+        "TMPDIR": str(tmp),
+        "OMP_NUM_THREADS": str(cluster.threads),
+    }
+    if cluster.devices is not None:
+        variables["CUDA_VISIBLE_DEVICES"] = cluster.devices[node]
+    return variables

@@ -1,0 +1,241 @@
+"""Kill anything at any moment: nothing hangs, nothing is left running, the next start continues."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step, wait_for
+
+# A rank with children of every kind: in its group, in a session of its own, and with an empty environment.
+FAMILY = "sleep 300 & setsid sleep 300 & env -i sleep 300 & echo started > {flag}_$RANK; sleep 300"
+
+
+@pytest.fixture
+def running(tmp_path):
+    """A run of 2 nodes x 2 ranks whose processes all carry a marker, and its engine."""
+    marker = f"MARKER{tmp_path.name}{os.getpid()}"
+    flag = tmp_path / "flag"
+    file = pipeline(
+        tmp_path,
+        f"""
+        type: pipeline
+        jobs:
+          train: {
+            step(
+                FAMILY.format(flag=flag),
+                more=f"environment_variables: {{MARK: {marker}}}, "
+                "distribution: {type: pytorch, process_count_per_instance: 2}, resources: {instance_count: 2}",
+            )
+        }
+        """,
+    )
+    engine = subprocess.Popen(
+        command("run", file), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    try:
+        wait_for(lambda: all(Path(f"{flag}_{rank}").exists() for rank in range(4)))
+        sleepers = wait_for(lambda: sleeping_in(tmp_path, 16))
+        yield engine, marker, sleepers, tmp_path
+    finally:
+        engine.kill()
+        engine.communicate()
+        for pid in carrying(marker):
+            os.kill(pid, signal.SIGKILL)
+
+
+def sleeping_in(folder: Path, at_least: int) -> set[int]:
+    """The processes whose working folder lies below ``folder``: those without an environment are found so too."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "cwd").readlink().is_relative_to(folder / ".allranks"):
+                found.add(int(entry.name))
+        except OSError:
+            continue
+    return found if len(found) >= at_least else set()
+
+
+def gone(folder: Path) -> bool:
+    return not sleeping_in(folder, 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_everything_and_says_so(running, number):
+    engine, _, _, folder = running
+    started = time.monotonic()
+    engine.send_signal(number)
+    assert engine.wait(timeout=10) == 128 + number
+    assert time.monotonic() - started < 3
+    wait_for(lambda: gone(folder), 2)
+    state = json.loads(next((folder / ".allranks/runs").glob("*/run.json")).read_text())
+    assert state["status"] == "cancelled"
+    assert state["steps"]["train"]["status"] == "cancelled"
+
+
+def test_nothing_outlives_an_engine_that_is_killed(running):
+    engine, _, _, folder = running
+    engine.kill()
+    wait_for(lambda: gone(folder), 5)
+    listed = allranks("runs", "list", cwd=folder)
+    assert "cancelled" in listed.stdout
+
+
+def test_nothing_outlives_an_engine_whose_guard_was_killed_before(running):
+    engine, _, _, folder = running
+    guard = next(
+        pid for pid in children_of(engine.pid) if (Path("/proc") / str(pid) / "cmdline").read_bytes() == cmdline(engine)
+    )
+    os.kill(guard, signal.SIGKILL)
+    wait_for(lambda: any(pid != guard and cmdline_of(pid) == cmdline(engine) for pid in children_of(engine.pid)))
+    engine.kill()
+    wait_for(lambda: gone(folder), 5)
+
+
+def cmdline(process: subprocess.Popen[bytes]) -> bytes:
+    return cmdline_of(process.pid)
+
+
+def cmdline_of(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_one_killed_rank_ends_the_gang_within_a_second(running):
+    engine, marker, _, folder = running
+    ranks = set(carrying(marker)) & set(children_of(engine.pid))
+    rank_3 = next(pid for pid in ranks if b"\0RANK=3\0" in Path(f"/proc/{pid}/environ").read_bytes())
+    started = time.monotonic()
+    os.kill(rank_3, signal.SIGKILL)
+    output, _ = engine.communicate(timeout=20)
+    assert time.monotonic() - started < 3
+    assert engine.returncode == 1
+    assert b"rank 3 on node 1 was killed by SIGKILL" in output
+    assert gone(folder)
+
+
+def test_what_a_step_leaves_in_the_background_ends_with_it(tmp_path):
+    code = "setsid sleep 300 & sleep 300 & (setsid sh -c 'sleep 300 & sleep 300' &) ; true"
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step(code)}}}\n")
+    assert run_json(file, cwd=tmp_path)["exit"] == 0
+    assert gone(tmp_path)
+
+
+COUNTING = """
+import os, pathlib, sys, time
+checkpoints, other = map(pathlib.Path, sys.argv[1:3])
+done = sorted(int(p.name) for p in checkpoints.iterdir())
+assert not list(other.iterdir()), "an output that is not rw_mount starts empty"
+(other / "leftover").write_text("x")
+for number in range(len(done), 6):
+    time.sleep(0.2)
+    (checkpoints / str(number)).write_text(str(os.getpid()))
+(other / "first").write_text(str(len(done)))
+"""
+
+
+def counting(folder: Path) -> Path:
+    (folder / "code").mkdir(exist_ok=True)
+    (folder / "code/count.py").write_text(COUNTING)
+    return pipeline(
+        folder,
+        f"""
+        type: pipeline
+        jobs:
+          count: {
+            step(
+                "python count.py ${{outputs.checkpoints}} ${{outputs.other}}",
+                more="code: ./code",
+                outputs="checkpoints: {type: uri_folder, mode: rw_mount}, other: {type: uri_folder}",
+            )
+        }
+        """,
+    )
+
+
+def test_after_a_kill_the_next_start_continues_from_what_was_written(tmp_path):
+    file = counting(tmp_path)
+    engine = subprocess.Popen(command("run", file), cwd=tmp_path, env=environ(), stdout=subprocess.DEVNULL)
+    wait_for(lambda: list(tmp_path.glob(".allranks/work/*/outputs/checkpoints/2")))
+    engine.kill()
+    engine.wait()
+    wait_for(lambda: gone(tmp_path))
+    result = run_json(file, cwd=tmp_path)
+    assert result["exit"] == 0
+    assert int((Path(result["steps"]["count"]["outputs"]["other"]) / "first").read_text()) >= 3
+    assert not list((tmp_path / ".allranks/work").iterdir()), "a finished step leaves no work folder"
+
+
+def test_no_cache_starts_from_the_beginning(tmp_path):
+    file = counting(tmp_path)
+    engine = subprocess.Popen(command("run", file), cwd=tmp_path, env=environ(), stdout=subprocess.DEVNULL)
+    wait_for(lambda: list(tmp_path.glob(".allranks/work/*/outputs/checkpoints/1")))
+    engine.kill()
+    engine.wait()
+    result = run_json(file, "--no-cache", cwd=tmp_path)
+    assert (Path(result["steps"]["count"]["outputs"]["other"]) / "first").read_text() == "0"
+
+
+def test_two_engines_share_the_work_of_equal_steps(tmp_path):
+    (tmp_path / "in").mkdir()
+    code = f"echo ran >> {tmp_path}/count; sleep 1; date > ${{{{outputs.out}}}}"
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step(code, outputs='out: {type: uri_file}')}}}\n")
+    engines = [
+        subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    documents = [json.loads(engine.communicate(timeout=60)[0]) for engine in engines]
+    assert [engine.returncode for engine in engines] == [0, 0]
+    assert (tmp_path / "count").read_text() == "ran\n"
+    assert sorted(document["steps"]["one"]["reused"] for document in documents) == [False, True]
+
+
+def test_the_snapshot_is_checked_before_it_is_run(tmp_path):
+    """Whoever can write into the run's folder while it waits could otherwise have anything executed."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/say.sh").write_text("echo fine\n")
+    file = pipeline(
+        tmp_path,
+        f"""
+        type: pipeline
+        jobs:
+          first: {step("sleep 2", outputs="out: {type: uri_folder}")}
+          second: {step("bash say.sh", inputs="data: '${{parent.jobs.first.outputs.out}}'", more="code: ./code")}
+        """,
+    )
+    engine = subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE)
+    copy = wait_for(lambda: list(tmp_path.glob(".allranks/runs/*/steps/second/snapshot/say.sh")))[0]
+    copy.write_text("echo evil\n")
+    document = json.loads(engine.communicate(timeout=30)[0])
+    assert "not those that were planned" in document["steps"]["second"]["failure"]["message"]
+
+
+def test_editing_the_code_during_a_run_changes_the_next_run_only(tmp_path):
+    (tmp_path / "code").mkdir()
+    script = tmp_path / "code/say.sh"
+    script.write_text("echo old\n")
+    file = pipeline(
+        tmp_path,
+        f"""
+        type: pipeline
+        jobs:
+          first: {step("sleep 2", outputs="out: {type: uri_folder}")}
+          second: {step("bash say.sh", inputs="data: '${{parent.jobs.first.outputs.out}}'", more="code: ./code")}
+        """,
+    )
+    engine = subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE)
+    wait_for(lambda: list(tmp_path.glob(".allranks/runs/*/steps/second/snapshot/say.sh")))
+    script.write_text("echo new\n")
+    before = json.loads(engine.communicate(timeout=30)[0])["steps"]["second"]
+    after = run_json(file, cwd=tmp_path)["steps"]["second"]
+    logs = [Path(s["folder"], "user_logs/std_log.txt").read_text() for s in (before, after)]
+    assert logs == ["old\n", "new\n"]

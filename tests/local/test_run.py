@@ -1,0 +1,288 @@
+"""Whole runs of small pipelines: order, data, failure, reuse, as a user sees them."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.local.support import allranks, pipeline, run_json, step
+
+ECHO = "echo hello > ${{outputs.out}}/file"
+
+
+def chain(folder: Path, first: str = ECHO, second: str = "cat ${{inputs.data}}/file > ${{outputs.out}}") -> Path:
+    return pipeline(
+        folder,
+        f"""
+        type: pipeline
+        jobs:
+          second: {step(second, inputs="data: '${{parent.jobs.first.outputs.out}}'", outputs="out: {type: uri_file}")}
+          first: {step(first, outputs="out: {type: uri_folder}")}
+        """,
+    )
+
+
+def test_outputs_reach_the_steps_that_read_them(tmp_path):
+    result = run_json(chain(tmp_path), cwd=tmp_path)
+    assert result["exit"] == 0, result
+    assert result["status"] == "succeeded"
+    assert list(result["steps"]) == ["first", "second"]
+    assert Path(result["steps"]["second"]["outputs"]["out"]).read_text() == "hello\n"
+    assert result["steps"]["second"]["attempts"] == 1
+    assert (Path(result["run_dir"]) / "report.html").is_file()
+
+
+def test_a_second_run_reuses_every_step(tmp_path):
+    first = run_json(chain(tmp_path), cwd=tmp_path)
+    second = run_json(chain(tmp_path), cwd=tmp_path)
+    assert [s["reused_from"] for s in second["steps"].values()] == [first["run_id"]] * 2
+    assert Path(second["steps"]["second"]["outputs"]["out"]).read_text() == "hello\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "reused"),
+    [
+        ("nothing", [True, True]),
+        ("command", [True, False]),
+        ("output removed", [False, False]),
+        ("output changed", [False, False]),
+        ("run removed", [False, False]),
+        ("no cache", [False, False]),
+    ],
+)
+def test_what_makes_a_step_run_again(tmp_path, change, reused):
+    file, options = chain(tmp_path), []
+    before = run_json(file, cwd=tmp_path)
+    output = Path(before["steps"]["first"]["outputs"]["out"]) / "file"
+    if change == "command":
+        chain(tmp_path, second="cat ${{inputs.data}}/file ${{inputs.data}}/file > ${{outputs.out}}")
+    elif change == "output removed":
+        output.unlink()
+    elif change == "output changed":
+        output.write_text("HELLO\n")
+    elif change == "run removed":
+        assert allranks("runs", "remove", "latest", cwd=tmp_path).returncode == 0
+    elif change == "no cache":
+        options = ["--no-cache"]
+    after = run_json(file, *options, cwd=tmp_path)
+    assert after["exit"] == 0
+    assert [s["reused"] for s in after["steps"].values()] == reused
+
+
+def test_a_changed_input_file_is_a_miss_and_an_untouched_one_a_hit(tmp_path):
+    (tmp_path / "in.txt").write_text("one")
+    file = pipeline(
+        tmp_path,
+        f"""
+        type: pipeline
+        inputs: {{data: {{type: uri_file, path: in.txt}}}}
+        jobs:
+          read: {step("cat ${{inputs.data}} > ${{outputs.out}}", inputs="data: '${{parent.inputs.data}}'", outputs="out: {type: uri_file}")}
+        """,
+    )
+    assert not run_json(file, cwd=tmp_path)["steps"]["read"]["reused"]
+    assert run_json(file, cwd=tmp_path)["steps"]["read"]["reused"]
+    (tmp_path / "in.txt").write_text("two")
+    again = run_json(file, cwd=tmp_path)["steps"]["read"]
+    assert not again["reused"]
+    assert Path(again["outputs"]["out"]).read_text() == "two"
+
+
+def test_force_rerun_and_is_deterministic_false_run_again(tmp_path):
+    file = pipeline(
+        tmp_path,
+        f"""
+        type: pipeline
+        settings: {{force_rerun: true}}
+        jobs: {{one: {step("true")}}}
+        """,
+    )
+    run_json(file, cwd=tmp_path)
+    assert not run_json(file, cwd=tmp_path)["steps"]["one"]["reused"]
+    (tmp_path / "dice.yaml").write_text(
+        "name: dice\nversion: '1'\ntype: command\nis_deterministic: false\ncommand: 'true'\nenvironment: azureml:x:1\n"
+    )
+    file = pipeline(tmp_path, "type: pipeline\njobs: {one: {component: ./dice.yaml}}\n", "dice_pipeline.yaml")
+    run_json(file, cwd=tmp_path)
+    assert not run_json(file, cwd=tmp_path)["steps"]["one"]["reused"]
+
+
+def test_a_failing_step_is_explained_and_the_rest_goes_on(tmp_path):
+    file = pipeline(
+        tmp_path,
+        f"""
+        type: pipeline
+        jobs:
+          bad: {step("echo the reason; exit 7", outputs="out: {type: uri_folder}")}
+          after: {step("true", inputs="data: '${{parent.jobs.bad.outputs.out}}'")}
+          other: {step("sleep 0.3; true")}
+        """,
+    )
+    done = allranks("run", file, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "step bad: the command ended with exit code 7" in done.stderr
+    assert "| the reason" in done.stderr
+    assert "std_log.txt" in done.stderr
+    assert "Traceback" not in done.stderr
+    again = run_json(file, cwd=tmp_path)
+    assert {name: s["status"] for name, s in again["steps"].items()} == {
+        "bad": "failed",
+        "after": "skipped",
+        "other": "succeeded",
+    }
+
+
+def test_without_continue_on_step_failure_the_others_are_cancelled(tmp_path):
+    file = pipeline(
+        tmp_path,
+        f"""
+        type: pipeline
+        settings: {{continue_on_step_failure: false}}
+        jobs:
+          bad: {step("sleep 0.3; exit 1")}
+          other: {step("sleep 60")}
+        """,
+    )
+    started = time.monotonic()
+    result = run_json(file, cwd=tmp_path)
+    assert time.monotonic() - started < 20
+    assert result["exit"] == 1
+    assert result["steps"]["other"]["status"] == "cancelled"
+
+
+def test_the_rank_that_failed_first_is_named(tmp_path):
+    code = 'if [ "$RANK" = 2 ]; then echo rank two gives up; exit 3; fi; sleep 60'
+    file = pipeline(
+        tmp_path,
+        f"""
+        type: pipeline
+        jobs:
+          train: {step(code, more="distribution: {type: pytorch, process_count_per_instance: 2}, resources: {instance_count: 2}")}
+        """,
+    )
+    started = time.monotonic()
+    failure = run_json(file, cwd=tmp_path)["steps"]["train"]["failure"]
+    assert time.monotonic() - started < 15, "the survivors were not killed"
+    assert (failure["rank"], failure["node"]) == (2, 1)
+    assert failure["message"] == "rank 2 on node 1 ended with exit code 3"
+    assert failure["last_lines"] == ["rank two gives up"]
+    assert Path(failure["log"]).name == "std_log_process_2.txt"
+
+
+def test_retries_start_the_step_again_and_keep_the_logs(tmp_path):
+    code = "echo try; test -e ${{inputs.flag}}.done || { touch ${{inputs.flag}}.done; exit 1; }"
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step(code, inputs=f'flag: {tmp_path}/flag')}}}\n")
+    result = run_json(file, "--retries", "2", cwd=tmp_path)
+    assert result["exit"] == 0
+    assert result["steps"]["one"]["attempts"] == 2
+    folder = Path(result["steps"]["one"]["folder"])
+    assert (folder / "attempts/1/user_logs/std_log.txt").read_text() == "try\n"
+
+
+def test_a_step_whose_time_is_up_shows_its_stack(tmp_path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/hang.py").write_text(
+        "import faulthandler, signal, time\n"
+        "faulthandler.register(signal.SIGUSR1, all_threads=True)\n"
+        "def waits_for_ever():\n    time.sleep(600)\n"
+        "waits_for_ever()\n"
+    )
+    file = pipeline(
+        tmp_path,
+        f"type: pipeline\njobs: {{one: {step('python hang.py', more='code: ./code, limits: {timeout: 1}')}}}\n",
+    )
+    failure = run_json(file, cwd=tmp_path)["steps"]["one"]["failure"]
+    assert failure["message"] == "not finished after limits.timeout = 1 s"
+    assert "waits_for_ever" in "\n".join(failure["last_lines"])
+
+
+def test_independent_steps_overlap(tmp_path):
+    if os.cpu_count() == 1:
+        pytest.skip("one core runs one step at a time")
+    record = "date +%s.%N > ${{outputs.out}}; sleep 0.5; date +%s.%N >> ${{outputs.out}}"
+    file = pipeline(
+        tmp_path,
+        f"""
+        type: pipeline
+        jobs:
+          left: {step(record, outputs="out: {type: uri_file}")}
+          right: {step(record, outputs="out: {type: uri_file}")}
+        """,
+    )
+    steps = run_json(file, cwd=tmp_path)["steps"]
+    (a, b), (c, d) = [map(float, Path(s["outputs"]["out"]).read_text().split()) for s in steps.values()]
+    assert max(a, c) < min(b, d)
+
+
+def test_an_output_that_was_not_written_is_a_failure(tmp_path):
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step('true', outputs='out: {type: uri_file}')}}}\n")
+    failure = run_json(file, cwd=tmp_path)["steps"]["one"]["failure"]
+    assert failure["message"] == "succeeded but did not write its output out"
+
+
+def test_a_step_may_not_write_to_its_inputs(tmp_path):
+    file = chain(tmp_path, second="echo more >> ${{inputs.data}}/file; touch ${{outputs.out}}")
+    result = run_json(file, cwd=tmp_path)
+    assert "read-only on Azure ML" in result["steps"]["second"]["failure"]["message"]
+    assert not run_json(file, cwd=tmp_path)["steps"]["first"]["reused"], "a spoilt output must not be reused"
+
+
+def test_equal_steps_of_one_run_are_executed_once(tmp_path):
+    file = pipeline(
+        tmp_path,
+        f"""
+        type: pipeline
+        jobs:
+          one: {step(f"echo ran >> {tmp_path}/count; sleep 0.2", outputs="out: {type: uri_folder}")}
+          two: {step(f"echo ran >> {tmp_path}/count; sleep 0.2", outputs="out: {type: uri_folder}")}
+        """,
+    )
+    result = run_json(file, cwd=tmp_path)
+    assert result["exit"] == 0
+    assert (tmp_path / "count").read_text() == "ran\n"
+    assert sorted(s["reused"] for s in result["steps"].values()) == [False, True]
+
+
+def test_json_is_one_document_and_errors_are_too(tmp_path):
+    done = allranks("run", chain(tmp_path), "--json", cwd=tmp_path)
+    json.loads(done.stdout)
+    assert done.stderr == ""
+    done = allranks("run", "no_such_target", "--json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert set(json.loads(done.stdout)["error"]) == {"kind", "message", "hint"}
+
+
+def test_a_dry_run_starts_and_writes_nothing(tmp_path):
+    document = run_json(chain(tmp_path), "--dry-run", cwd=tmp_path)
+    assert document["exit"] == 0
+    assert document["steps"]["first"]["command"] == "echo hello > <first.out>/file"
+    assert document["steps"]["second"]["inputs"] == {"data": "<first.out>"}
+    assert not (tmp_path / ".allranks").exists()
+
+
+def test_steps_limits_the_run_to_what_is_needed(tmp_path):
+    result = run_json(chain(tmp_path), "--steps", "first", cwd=tmp_path)
+    assert list(result["steps"]) == ["first"]
+
+
+def test_resume_runs_again_what_had_failed_with_the_same_values(tmp_path):
+    file = pipeline(
+        tmp_path,
+        f"""
+        type: pipeline
+        inputs: {{word: none}}
+        jobs:
+          say: {step("echo ${{inputs.word}} > ${{outputs.out}}", inputs="word: '${{parent.inputs.word}}'", outputs="out: {type: uri_file}")}
+          check: {step(f"test -e {tmp_path}/ready && cat ${{{{inputs.said}}}}", inputs="said: '${{parent.jobs.say.outputs.out}}'")}
+        """,
+    )
+    assert run_json(file, "word=hello", cwd=tmp_path)["exit"] == 1
+    (tmp_path / "ready").touch()
+    result = run_json("--resume", "latest", cwd=tmp_path)
+    assert result["exit"] == 0
+    assert result["steps"]["say"]["reused"]
+    assert Path(result["steps"]["say"]["outputs"]["out"]).read_text() == "hello\n"

@@ -1,0 +1,78 @@
+"""The variables of each rank are those of Azure ML, no more and no fewer."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from tests.local.support import pipeline, run_json, step
+
+DUMP = 'python -c \'import json, os, sys; json.dump(dict(os.environ), open(sys.argv[1] + os.environ.get("RANK", ""), "w"))\' '
+
+ALWAYS = {
+    "AZUREML_RUN_ID", "AZUREML_ROOT_RUN_ID", "AZUREML_EXPERIMENT_ID", "AZUREML_ARM_SUBSCRIPTION",
+    "AZUREML_ARM_RESOURCEGROUP", "AZUREML_ARM_WORKSPACE_NAME", "AZUREML_ARM_PROJECT_NAME", "AZUREML_NODE_COUNT",
+    "AZUREML_PROCESS_NAME", "AZUREML_CR_COMPUTE_CONTEXT", "AZ_BATCH_NODE_LIST", "AZ_BATCH_HOST_LIST",
+    "AZ_BATCHAI_NODE_IP", "AZ_BATCH_NODE_IS_DEDICATED", "MLFLOW_TRACKING_URI", "OMP_NUM_THREADS", "TMPDIR",
+    "AZURE_ML_OUTPUT_out", "out",
+}  # fmt: skip
+PYTORCH = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE_RANK", "AZUREML_CR_NODE_RANK", "MASTER_ADDR", "MASTER_PORT"}
+SHELL = {"_", "SHLVL", "OLDPWD", "PWD", "PATH", "LC_CTYPE"}
+
+
+def dumped(tmp_path: Path, more: str = "", **caller: str) -> list[dict[str, str]]:
+    file = pipeline(
+        tmp_path,
+        f"type: pipeline\njobs: {{one: {step(DUMP + '${{outputs.out}}/env', outputs='out: {type: uri_folder}', more=more)}}}\n",
+    )
+    result = run_json(file, cwd=tmp_path, **caller)
+    assert result["exit"] == 0, result
+    folder = Path(result["steps"]["one"]["outputs"]["out"])
+    return [json.loads(path.read_text()) for path in sorted(folder.iterdir())]
+
+
+def test_pytorch_on_two_nodes_of_two_ranks(tmp_path):
+    more = "distribution: {type: pytorch, process_count_per_instance: 2}, resources: {instance_count: 2}"
+    ranks = dumped(tmp_path, more)
+    assert len(ranks) == 4
+    for rank, seen in enumerate(ranks):
+        assert set(seen) - set(os.environ) - SHELL == (ALWAYS | PYTORCH) - set(os.environ)
+        node, local = divmod(rank, 2)
+        expected = {
+            "RANK": rank, "WORLD_SIZE": 4, "LOCAL_RANK": local, "NODE_RANK": node, "AZUREML_NODE_COUNT": 2,
+            "AZUREML_CR_NODE_RANK": node, "AZUREML_PROCESS_NAME": f"rank_{rank}", "MASTER_ADDR": "127.0.0.1",
+            "AZ_BATCH_NODE_LIST": "127.0.0.1;127.0.0.2", "AZ_BATCHAI_NODE_IP": f"127.0.0.{node + 1}",
+        }  # fmt: skip
+        assert {name: seen[name] for name in expected} == {name: str(value) for name, value in expected.items()}
+        assert "LOCAL_WORLD_SIZE" not in seen
+    assert len({seen["MASTER_PORT"] for seen in ranks}) == 1
+    assert len({seen["TMPDIR"] for seen in ranks}) == 2, "each node has its own"
+    assert len({seen["PWD"] for seen in ranks}) == 2
+
+
+def test_without_a_distribution(tmp_path):
+    (seen,) = dumped(tmp_path)
+    assert set(seen) - set(os.environ) - SHELL == ALWAYS - set(os.environ)
+    assert seen["AZUREML_PROCESS_NAME"] == "main"
+
+
+def test_a_launcher_around_the_engine_does_not_leak_into_its_steps(tmp_path):
+    launchers = {
+        "RANK": "7", "WORLD_SIZE": "8", "OMPI_COMM_WORLD_RANK": "7", "TF_CONFIG": "{}", "SLURM_PROCID": "7",
+        "TORCHELASTIC_RUN_ID": "x", "AZUREML_NODE_COUNT": "9", "MLFLOW_RUN_ID": "x", "PMI_RANK": "3",
+    }  # fmt: skip
+    (seen,) = dumped(tmp_path, "", **launchers)
+    assert not set(seen) & (set(launchers) - {"AZUREML_NODE_COUNT"})
+    assert seen["AZUREML_NODE_COUNT"] == "1"
+
+
+def test_the_steps_own_variables_win(tmp_path):
+    (seen,) = dumped(tmp_path, "environment_variables: {OMP_NUM_THREADS: '5', NCCL_DEBUG: INFO}")
+    assert (seen["OMP_NUM_THREADS"], seen["NCCL_DEBUG"]) == ("5", "INFO")
+
+
+def test_threads_are_split_over_the_ranks(tmp_path):
+    more = "distribution: {type: pytorch, process_count_per_instance: 2}"
+    cores = len(os.sched_getaffinity(0))
+    assert {seen["OMP_NUM_THREADS"] for seen in dumped(tmp_path, more)} == {str(max(1, cores // 2))}

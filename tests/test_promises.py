@@ -1,0 +1,217 @@
+"""The main job end to end on real data: what the README promises, as a user would check it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from tests.local.support import allranks, carrying, command, environ, run_json, wait_for
+
+SCALES = ("1x1", "1x2", "2x1", "2x2")
+SHORT = ("epochs=3", "architecture=mlp")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose runs share one cache, so that the data is prepared once."""
+    return tmp_path_factory.mktemp("home")
+
+
+def weights(step: dict[str, Any]) -> dict[str, np.ndarray]:
+    """All tensors of a step's model."""
+    files = list(Path(step["outputs"]["model"]).rglob("*.safetensors"))
+    assert len(files) == 1
+    return load_file(files[0])
+
+
+def largest_difference(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> float:
+    assert one.keys() == other.keys()
+    return max(float(np.abs(one[name].astype("f8") - other[name].astype("f8")).max()) for name in one)
+
+
+def predictions(run: dict[str, Any]) -> list[str]:
+    """The predicted class of every test row, in the order of the rows."""
+    with (Path(run["steps"]["evaluate"]["outputs"]["report"]) / "predictions.csv").open() as file:
+        return [row["prediction"] for row in csv.DictReader(file)]
+
+
+@pytest.fixture(scope="module")
+def main_job(home: Path) -> dict[str, Any]:
+    return run_json("image_classification", cwd=home)
+
+
+@pytest.mark.slow
+def test_the_main_job_reaches_its_accuracy_on_two_nodes_of_two_ranks(main_job):
+    assert main_job["exit"] == 0, main_job
+    train, evaluate = main_job["steps"]["train"], main_job["steps"]["evaluate"]
+    assert (train["nodes"], train["processes"]) == (2, 2)
+    assert evaluate["metrics"]["accuracy"] >= 0.97
+    report = Path(evaluate["outputs"]["report"])
+    measured = json.loads((report / "metrics.json").read_text())
+    predicted = predictions(main_job)
+    assert measured["accuracy"] == evaluate["metrics"]["accuracy"]
+    assert len(predicted) == 360
+    for name in ("index.html", "confusion_matrix.png", "roc.png"):
+        assert (report / name).stat().st_size > 1000
+    page = (report / "index.html").read_text()
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+    assert (home_of(main_job) / "mlflow.db").is_file()
+
+
+def home_of(run: dict[str, Any]) -> Path:
+    return Path(run["run_dir"]).parents[1]
+
+
+@pytest.mark.slow
+def test_the_same_again_is_reused_and_says_where_everything_is(main_job, home):
+    done = allranks("run", "image_classification", cwd=home)
+    assert done.returncode == 0
+    assert "3 of 3 steps reused" in done.stdout
+    for words in ("accuracy", "4 ranks, 2 nodes x 2", "model", "index.html", "user_logs"):
+        assert words in done.stdout, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["image_classification", "image_classification_torchrun"])
+def test_the_number_of_ranks_does_not_change_the_result(home, name):
+    scales = SCALES if name == "image_classification" else ("2x2",)
+    reference = run_json("image_classification", *SHORT, "--scale", "train=1x1", cwd=home)
+    for scale in scales:
+        run = run_json(name, *SHORT, "--scale", f"train={scale}", cwd=home)
+        assert run["exit"] == 0, run
+        assert run["steps"]["train"]["nodes"] == int(scale[0])
+        assert largest_difference(weights(reference["steps"]["train"]), weights(run["steps"]["train"])) < 1e-5
+        assert predictions(run) == predictions(reference)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["resnet", "vit"])
+def test_in_float64_larger_models_agree_to_nine_digits(home, architecture):
+    values = ("epochs=2", f"architecture={architecture}", "precision=fp64", "--steps", "train")
+    one = run_json("image_classification", *values, "--scale", "train=1x1", cwd=home)
+    four = run_json("image_classification", *values, "--scale", "train=2x2", cwd=home)
+    assert one["exit"] == four["exit"] == 0, (one, four)
+    assert largest_difference(weights(one["steps"]["train"]), weights(four["steps"]["train"])) < 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", ["1x1", "1x2", "2x2"])
+@pytest.mark.parametrize("who", ["a rank", "the engine"])
+def test_a_killed_training_continues_and_ends_with_the_same_bits(home, tmp_path, scale, who):
+    arguments = (
+        "image_classification",
+        "epochs=12",
+        "train.checkpoint_every=7",
+        "--scale",
+        f"train={scale}",
+        "--steps",
+        "train",
+    )
+    whole = run_json(*arguments, cwd=home)
+    assert whole["exit"] == 0, whole
+    engine = subprocess.Popen(
+        command("run", *arguments), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    pointer = wait_for(lambda: list(tmp_path.glob(".allranks/work/*/outputs/checkpoints/latest.json")), 60)[0]
+    wait_for(lambda: len(list(pointer.parent.glob("step-*"))) >= 2, 60)
+    victim = engine.pid if who == "the engine" else training_ranks(tmp_path)[-1]
+    os.kill(victim, signal.SIGKILL)
+    engine.communicate(timeout=30)
+    wait_for(lambda: not carrying(str(tmp_path / ".allranks")), 5)
+    resumed = run_json(*arguments, cwd=tmp_path)
+    assert resumed["exit"] == 0, resumed
+    log = (Path(resumed["steps"]["train"]["folder"]) / "user_logs/std_log_process_0.txt").read_text()
+    assert "continu" in log.lower() or "resum" in log.lower(), log
+    before, after = weights(whole["steps"]["train"]), weights(resumed["steps"]["train"])
+    assert all(np.array_equal(before[name].view(np.uint8), after[name].view(np.uint8)) for name in before)
+
+
+def training_ranks(folder: Path) -> list[int]:
+    """The processes that train below a folder."""
+    found = []
+    for pid in carrying(str(folder / ".allranks")):
+        try:
+            if b"train_ddp.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+        except OSError:
+            continue
+    return sorted(found)
+
+
+OWN_MODEL = """
+from torch import nn
+
+def build(input_shape, num_outputs):
+    channels, height, width = input_shape
+    return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, 32), nn.Tanh(), nn.Linear(32, num_outputs))
+"""
+
+UNSAVEABLE = """
+from torch import nn
+
+class Odd(nn.Linear):
+    def state_dict(self, *args, **kwargs):
+        return {"weight": "not a tensor"}
+
+def build(input_shape, num_outputs):
+    size = input_shape[0] * input_shape[1] * input_shape[2]
+    return nn.Sequential(nn.Flatten(), Odd(size, num_outputs))
+"""
+
+
+@pytest.mark.slow
+def test_a_model_of_the_users_own_trains_without_a_change_to_the_library(home, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/net.py").write_text(OWN_MODEL)
+    run = run_json(
+        "image_classification", "epochs=5", "architecture=net.py:build", f"model_code={tmp_path / 'mine'}", cwd=home
+    )
+    assert run["exit"] == 0, run
+    assert run["steps"]["evaluate"]["metrics"]["accuracy"] > 0.8
+
+
+@pytest.mark.slow
+def test_a_model_that_cannot_be_saved_is_refused_before_the_first_step(home, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/net.py").write_text(UNSAVEABLE)
+    run = run_json(
+        "image_classification", "epochs=5", "architecture=net.py:build", f"model_code={tmp_path / 'mine'}", cwd=home
+    )
+    assert run["exit"] == 1
+    lines = "\n".join(run["steps"]["train"]["failure"]["last_lines"])
+    assert "saved" in lines
+    assert "Traceback" not in lines
+    assert "loss" not in lines, "it had begun to train"
+
+
+@pytest.mark.slow
+def test_a_batch_that_the_ranks_do_not_divide_is_refused_once_with_the_arithmetic(home):
+    run = run_json("image_classification", "batch_size=63", "--scale", "train=2x2", cwd=home)
+    assert run["exit"] == 1
+    text = "\n".join(path.read_text() for path in Path(run["steps"]["train"]["folder"], "user_logs").iterdir())
+    assert text.count("error:") == 1
+    assert "63" in text
+    assert "4 ranks" in text
+    assert "Traceback" not in text
+
+
+def test_by_name_by_yaml_and_by_python_the_plan_is_the_same(home):
+    root = Path(__file__).parents[1] / "pipelines"
+    targets = (
+        "image_classification",
+        root / "image_classification.yaml",
+        f"{root}/image_classification.py:image_classification",
+    )
+    plans = [run_json(target, "--dry-run", "--runs-dir", home / "nothing", cwd=home) for target in targets]
+    assert plans[0]["exit"] == 0
+    assert plans[0] == plans[1] == plans[2]
