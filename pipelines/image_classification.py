@@ -1,0 +1,104 @@
+"""Image classification: prepare a dataset, train on every rank of every node, evaluate on the test split.
+
+Here, without an Azure account: ``allranks run image_classification epochs=5``, from the YAML beside this file, or after
+a change ``allranks run pipelines/image_classification.py:image_classification``. In a workspace:
+``ml_client.jobs.create_or_update(image_classification(epochs=5))``.
+"""
+
+# mypy: disable-error-code="valid-type,untyped-decorator"
+# The SDK reads types, ranges and descriptions from calls in the annotations, so they cannot be text either.
+
+from typing import Any
+
+from azure.ai.ml import Input
+from azure.ai.ml.dsl import pipeline
+
+from allranks import components, scale
+
+
+@pipeline(display_name="Image classification", experiment_name="image_classification", default_compute="serverless")
+def image_classification(
+    *,
+    dataset: Input(
+        type="string",
+        enum=["digits", "image_folder", "npy"],
+        description="What is read. digits is a built-in sample of 1,797 handwritten digits of 8x8 pixels; "
+        "image_folder and npy read data.",
+    ) = "digits",
+    data: Input(
+        type="uri_folder",
+        optional=True,
+        description="Folder with your files. For image_folder: one folder of images for each class. For npy: x.npy "
+        "with the rows and y.npy with their labels. Leave empty for digits.",
+    ) = None,
+    image_size: Input(
+        type="integer",
+        optional=True,
+        min=1,
+        max=4096,
+        description="Side in pixels to which the images of an image_folder are brought: scaled, then cropped around "
+        "the centre. Needed when they differ in size.",
+    ) = None,
+    nodes: Input(type="integer", min=1, max=1000, description="Machines to train on.") = 2,
+    processes_per_node: Input(type="integer", min=1, max=64, description="Ranks on each machine: its GPUs.") = 2,
+    architecture: Input(
+        type="string",
+        description='mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". The function takes '
+        "(input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.",
+    ) = "mlp",
+    model_code: Input(
+        type="uri_folder",
+        optional=True,
+        description='Folder with your model\'s code, when "architecture" is FILE.py:FUNCTION.',
+    ) = None,
+    epochs: Input(type="integer", min=1, description="Passes over the training rows.") = 15,
+    batch_size: Input(
+        type="integer",
+        min=1,
+        description="Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x "
+        "accumulation_steps; the last partial batch of an epoch is left out.",
+    ) = 64,
+    accumulation_steps: Input(
+        type="integer",
+        min=1,
+        description="Parts in which each GPU computes its share of a batch, one after the other, to use less memory.",
+    ) = 1,
+    optimizer: Input(type="string", enum=["sgd", "adam", "adamw"], description="Optimization method.") = "adamw",
+    learning_rate: Input(
+        type="number",
+        min=0,
+        description="Highest learning rate, reached after the warm-up.",
+    ) = 0.006,
+    precision: Input(
+        type="string",
+        enum=["fp32", "bf16", "fp16", "fp64"],
+        description="Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales "
+        "the loss and needs a GPU; fp64 is for exact comparisons.",
+    ) = "fp32",
+    seed: Input(
+        type="integer",
+        min=0,
+        description="Seed of the initial weights and of the order of the rows.",
+    ) = 0,
+) -> dict[str, Any]:
+    """Prepares images, trains a classifier on several nodes with PyTorch DDP, and evaluates it."""
+    prepare = components.prepare_data(dataset=dataset, data=data, image_size=image_size)
+
+    train = components.train_ddp(
+        data=prepare.outputs.data,
+        architecture=architecture,
+        model_code=model_code,
+        epochs=epochs,
+        batch_size=batch_size,
+        accumulation_steps=accumulation_steps,
+        optimizer=optimizer,
+        learning_rate=learning_rate,
+        precision=precision,
+        seed=seed,
+    )
+    scale(train, nodes=nodes, processes_per_node=processes_per_node)
+
+    evaluate = components.evaluate(data=prepare.outputs.data, model=train.outputs.model)
+    scale(evaluate, processes_per_node=processes_per_node)
+
+    return {"model": train.outputs.model, "report": evaluate.outputs.report}

@@ -1,0 +1,118 @@
+"""The library's pipelines: sound for the SDK, current as YAML, and in step with their components."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.ai.ml import load_job
+
+from allranks import catalogue
+from allranks.azure.export import export
+from allranks.azure.python_target import read_python_pipeline
+from allranks.spec.check import check
+from allranks.spec.expressions import references
+from allranks.spec.model import Component, Data, Input, Pipeline
+from allranks.spec.read import read_pipeline
+
+FOLDER = Path(__file__).parents[2] / "pipelines"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def in_python(name: str) -> Pipeline:
+    return read_python_pipeline(f"{FOLDER / name}.py:{name}")
+
+
+@pytest.fixture(scope="module")
+def in_yaml(name: str) -> Pipeline:
+    return read_pipeline(FOLDER / f"{name}.yaml", resolve=catalogue.resolve)
+
+
+@pytest.fixture(scope="module")
+def of_sdk(name: str) -> Any:
+    """The job as a user of the SDK builds it."""
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, name)()
+
+
+def test_the_yaml_is_current(name: str) -> None:
+    file = FOLDER / f"{name}.yaml"
+    command = f"allranks export pipelines/{name}.py:{name} -o pipelines/{name}.yaml"
+    assert export(f"{FOLDER / name}.py:{name}", file) == {file: file.read_text()}, f"run: {command}"
+
+
+def test_the_sdk_accepts_both_and_would_send_the_same(name: str, of_sdk: Any) -> None:
+    loaded = load_job(FOLDER / f"{name}.yaml")
+    assert loaded._validate().error_messages == of_sdk._validate().error_messages == {}
+    ours, theirs = (job._to_rest_object().as_dict()["properties"] for job in (loaded, of_sdk))
+    assert ours["inputs"] == theirs["inputs"]
+    for step in ("prepare", "train", "evaluate"):
+        for key in ("inputs", "resources", "distribution"):
+            assert ours["jobs"][step].get(key) == theirs["jobs"][step].get(key), (step, key)
+
+
+def test_python_and_yaml_are_the_same_to_us(in_python: Pipeline, in_yaml: Pipeline) -> None:
+    assert in_yaml.steps == in_python.steps
+    assert in_yaml.display_name == in_python.display_name
+    assert in_yaml.experiment_name == in_python.experiment_name == in_python.name
+    assert in_yaml.settings.default_compute is not None
+    typed = [
+        {name: (port.type, port.default, port.required) for name, port in p.inputs.items()}
+        for p in (in_python, in_yaml)
+    ]
+    assert typed[0] == typed[1]
+    assert {name: port.type for name, port in in_yaml.outputs.items()} == {
+        name: port.type for name, port in in_python.outputs.items()
+    }
+
+
+def test_nothing_is_wrong_and_nothing_is_required(in_python: Pipeline, in_yaml: Pipeline) -> None:
+    assert check(in_python, {}) == []
+    assert check(in_yaml, {}) == []
+
+
+def test_an_optional_folder_can_be_given(in_python: Pipeline, in_yaml: Pipeline) -> None:
+    for pipeline in (in_python, in_yaml):
+        assert check(pipeline, {"data": Data(str(FOLDER)), "dataset": "image_folder"}) == []
+
+
+def test_steps_and_outputs_have_the_names_of_all_our_pipelines(in_python: Pipeline) -> None:
+    assert list(in_python.steps) == ["prepare", "train", "evaluate"]
+    assert list(in_python.outputs) == ["model", "report"]
+
+
+def test_nodes_and_processes_are_inputs(in_python: Pipeline) -> None:
+    train = in_python.steps["train"]
+    assert train.resources.nodes == "${{parent.inputs.nodes}}"
+    given = train.inputs.get("processes_per_node", train.distribution and train.distribution.processes_per_node)
+    assert given == "${{parent.inputs.processes_per_node}}"
+    assert (in_python.inputs["nodes"].default, in_python.inputs["processes_per_node"].default) == (2, 2)
+
+
+def test_inputs_say_what_the_components_say(in_python: Pipeline) -> None:
+    """Type, range, choices, default and words are those of the port that an input feeds, so that none can drift."""
+    compared = []
+    for step in in_python.steps.values():
+        assert isinstance(step.component, Component)
+        for port, value in step.inputs.items():
+            fed = [reference.name for reference in references(str(value)) if reference.scope == "parent.inputs"]
+            if fed == [port] and port != "processes_per_node":
+                assert said(in_python.inputs[port]) == said(step.component.inputs[port]), port
+                compared.append(port)
+    assert {"dataset", "epochs", "learning_rate"} <= set(compared)
+
+
+def said(port: Input) -> tuple[Any, ...]:
+    return port.type, port.default, port.optional, port.enum, port.min, port.max, " ".join(port.description.split())
