@@ -1,0 +1,171 @@
+"""``allranks copy``: a component or a pipeline, with all that it needs, into the user's own tree, to change it.
+
+The copies keep their places beside one another (components/, pipelines/, shared/, environments/), so that every
+relative path in them still resolves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import filecmp
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from allranks import catalogue, library
+from allranks.cli import text
+from allranks.errors import StorageError, UnknownNameError, UsageError
+from allranks.spec import Component, Pipeline, read
+
+NAME = "copy"
+HELP = "copy a component or pipeline, with shared/, into your own tree, to change it"
+
+LISTED = 10
+"""So many files are named in an error; the rest are counted."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "name", metavar="NAME", help="a name from `allranks list`, or `shared` for the on-node code alone"
+    )
+    parser.add_argument("folder", metavar="DIR", nargs="?", default=".", help="where the copies go (default: here)")
+    present = parser.add_mutually_exclusive_group()
+    present.add_argument("--force", action="store_true", help="overwrite files that are there and differ")
+    present.add_argument("--keep", action="store_true", help="leave files that are there as they are, copy the others")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Copy, then print what was written and the next command."""
+    target = Path(args.folder)
+    if target.exists() and not target.is_dir():
+        raise UsageError(f"{args.folder!r} is a file; copies go into a folder.", "Name a folder, or leave it out.")
+    files = list(files_of(args.name))
+    changed = [file for file in files if not _same(library.root() / file, target / file)]
+    differing = [file for file in changed if os.path.lexists(target / file)]
+    if differing and not (args.force or args.keep):
+        raise UsageError(
+            f"{len(differing)} file{' is' if len(differing) == 1 else 's are'} there already, with other contents:"
+            f" {_listed([str(target / file) for file in differing])}.",
+            "--keep leaves them as they are and copies the rest, --force overwrites them.",
+        )
+    written = [file for file in changed if not (args.keep and file in differing)]
+    write(written, target)
+    _print_result(args, target, files, written)
+    return 0
+
+
+def files_of(name: str) -> Iterator[Path]:
+    """Every file that a component, a pipeline or ``shared`` needs, relative to the library's root, each once.
+
+    Raises:
+        UnknownNameError: the library has no such name; the nearest is offered.
+    """
+    roots: list[Path] = []
+    if name == "shared":
+        roots = [library.root() / "shared"]
+    elif (path := catalogue.resolve(name)) is not None:
+        roots = _needs(read(path, resolve=catalogue.resolve))
+    elif name in catalogue.ENVIRONMENTS:
+        roots = [catalogue.environments()[name].parent]
+    else:
+        choices = (*catalogue.COMPONENTS, *catalogue.PIPELINES, *catalogue.ENVIRONMENTS, "shared")
+        raise UnknownNameError(
+            f"the library has no component or pipeline {name!r}{text.nearest(name, choices)}.", "Try `allranks list`."
+        )
+    seen = dict.fromkeys(file for place in dict.fromkeys(roots) for file in _files_below(place))
+    yield from (file.relative_to(library.root()) for file in seen)
+
+
+def _needs(target: Component | Pipeline) -> list[Path]:
+    """The files and folders that a component or pipeline consists of, its components and environments included."""
+    if isinstance(target, Pipeline):
+        own = target.source.file
+        beside = [] if own is None else [own, own.with_suffix(".py")]
+        return beside + [place for step in target.steps.values() for place in _needs(step.component)]
+    folder = [] if target.source.file is None else [target.source.file.parent]
+    environment = catalogue.environment_of(target.environment.reference or "")
+    defined = [] if environment is None else [catalogue.environments()[environment].parent]
+    return [*folder, *target.includes, *defined]
+
+
+def _files_below(place: Path) -> Iterator[Path]:
+    """A file itself, or every file of a folder; what Python and caches leave behind stays out."""
+    if place.is_file():
+        yield place
+    for here, folders, files in os.walk(place):
+        folders[:] = sorted(
+            name for name in folders if not name.endswith("__pycache__") and not name.endswith("_cache")
+        )
+        yield from (Path(here, name) for name in sorted(files) if not name.endswith((".pyc", ".pyo")))
+
+
+def write(files: list[Path], target: Path) -> None:
+    """Copy files of the library below the target, keeping their relative places: all of them, or none.
+
+    They are written aside, on the target's own disk, and renamed only when the last one is whole.
+
+    Raises:
+        StorageError: the target cannot be written to.
+    """
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".allranks-copy-", dir=target) as aside:
+            for file in files:
+                (Path(aside) / file).parent.mkdir(parents=True, exist_ok=True)
+                copied = Path(shutil.copy(library.root() / file, Path(aside) / file))
+                copied.chmod(
+                    copied.stat().st_mode | stat.S_IWUSR
+                )  # an installed library may be read-only; a copy is to change
+            for file in files:  # the folders first: one that cannot be made leaves nothing changed
+                (target / file).parent.mkdir(parents=True, exist_ok=True)
+            for file in files:
+                (Path(aside) / file).replace(target / file)
+    except OSError as error:
+        place = error.filename2 or error.filename or target
+        raise StorageError(f"cannot write {place}: {error.strerror or error}.", "Name another folder.") from error
+
+
+def _same(ours: Path, theirs: Path) -> bool:
+    return theirs.is_file() and filecmp.cmp(ours, theirs, shallow=False)
+
+
+def _listed(files: list[str]) -> str:
+    rest = len(files) - LISTED
+    return ", ".join(files[:LISTED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _print_result(args: argparse.Namespace, target: Path, files: list[Path], written: list[Path]) -> None:
+    kept = len(files) - len(written)
+    command = _next_command(args.name, target)
+    if args.json:
+        print(json.dumps({"written": [str(target / f) for f in written], "kept": kept, "next": command}, indent=1))
+        return
+    for folder, number in _by_folder(written).items():
+        print(f"wrote {target / folder} ({number} file{'' if number == 1 else 's'})")
+    if kept:
+        print(f"left {kept} file{' that was' if kept == 1 else 's that were'} there already")
+    if command:
+        print(f"\nnext: {command}")
+
+
+def _by_folder(files: list[Path]) -> dict[Path, int]:
+    """How many files went into each component, pipeline file, environment and shared/."""
+    counts: dict[Path, int] = {}
+    for file in files:
+        place = Path(*file.parts[:1]) if file.parts[0] == "shared" else Path(*file.parts[:2])
+        counts[place] = counts.get(place, 0) + 1
+    return counts
+
+
+def _next_command(name: str, target: Path) -> str:
+    """The command that runs the copy; empty for shared/ and environments, which do not run."""
+    path = catalogue.resolve(name)
+    if path is None:
+        return ""
+    return f"allranks run {os.path.normpath(target / path.relative_to(library.root()))}"

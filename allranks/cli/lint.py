@@ -1,0 +1,161 @@
+"""``allranks lint``: what Azure ML would accept today and fail on tomorrow, found before anything is sent or run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from allranks import catalogue, library
+from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
+from allranks.spec import check, read
+
+NAME = "lint"
+HELP = "check component and pipeline YAML: types, ranges, references, cycles, names"
+
+_OURS = re.compile(
+    r"^\$schema:.*(commandComponent|pipelineComponent|pipelineJob)|^type:\s*['\"]?(command|pipeline)\b|^jobs:",
+    re.MULTILINE,
+)
+_SKIPPED = {"node_modules", "__pycache__", "build", "dist"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "paths",
+        metavar="PATH",
+        nargs="*",
+        help="a YAML file, a folder, a name from `allranks list` or FILE.py:FUNCTION; without one, the components and"
+        " pipelines of the current folder, or else those of the library",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print every problem as ``file:line: where: message``; 2 when one of them is an error, 0 otherwise."""
+    targets = [target for name in args.paths for target in find(name)] if args.paths else _default_targets()
+    problems = _without_repeats([problem for target in targets for problem in problems_of(target)])
+    errors = sum(problem.severity == "error" for problem in problems)
+    if args.json:
+        print(
+            json.dumps({"checked": targets, "errors": errors, "problems": [_document(p) for p in problems]}, indent=1)
+        )
+    else:
+        for problem in problems:
+            print(f"{'' if problem.severity == 'error' else 'warning: '}{_relative(problem)}")
+        print(_summary(len(targets), errors, len(problems) - errors))
+    return 2 if errors else 0
+
+
+def find(name: str) -> list[str]:
+    """The documents that an argument stands for, as text: YAML files, or ``file.py:function`` as it is.
+
+    Raises:
+        UnknownNameError: no file, folder or catalogue name is called so.
+        UsageError: the folder holds no component and no pipeline.
+    """
+    path = Path(name)
+    if path.is_dir():
+        found = sorted(map(str, documents_in(path)))
+        if not found:
+            raise UsageError(f"there is no component or pipeline YAML in {name!r}.", "Name a file to check it anyway.")
+        return found
+    if path.is_file():
+        return [_yaml_file(name)]
+    if _python_file(name).is_file():
+        return [name]
+    known = catalogue.resolve(name)
+    if known is None:
+        raise UnknownNameError(
+            f"{name!r} is no file, no folder and no name of the library.",
+            "Give a YAML file, a folder or FILE.py:FUNCTION.",
+        )
+    return [str(known)]
+
+
+def documents_in(folder: Path) -> Iterator[Path]:
+    """Every YAML file below a folder that is a component or a pipeline; hidden folders and builds are left out.
+
+    Judged by the text, so that a file that is no valid YAML is checked, and reported, all the same.
+    """
+    for here, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
+        for file in sorted(files):
+            path = Path(here, file)
+            if path.suffix in (".yaml", ".yml") and path.is_file() and _is_ours(path):
+                yield path
+
+
+def problems_of(target: str) -> list[Problem]:
+    """All that is wrong with one document, whether reading or checking finds it."""
+    try:
+        if _is_python(target):
+            from allranks.azure.python_target import read_python_pipeline
+
+            return list(check(read_python_pipeline(target)))
+        return list(check(read(Path(target), resolve=catalogue.resolve)))
+    except SpecError as error:
+        return list(error.problems)
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        return _OURS.search(path.read_text(encoding="utf-8", errors="replace")) is not None
+    except OSError:
+        return True  # reading it will say what is wrong
+
+
+def _default_targets() -> list[str]:
+    """What is in the current folder's components/ and pipelines/, or else in the library's."""
+    names = ("components", "pipelines")
+    here = [str(path) for name in names for path in documents_in(Path(name))]
+    return here or [str(path) for name in names for path in documents_in(library.root() / name)]
+
+
+def _yaml_file(name: str) -> str:
+    if Path(name).suffix in (".yaml", ".yml"):
+        return name
+    hint = f"A Python pipeline is named with its function: {name}:FUNCTION." if name.endswith(".py") else ""
+    raise UsageError(f"{name!r} is not a YAML file (.yaml or .yml).", hint)
+
+
+def _is_python(target: str) -> bool:
+    return ".py:" in target
+
+
+def _python_file(target: str) -> Path:
+    return Path(target.rpartition(":")[0] if _is_python(target) else target)
+
+
+def _without_repeats(problems: list[Problem]) -> list[Problem]:
+    """Each problem once: a component's are found again by every pipeline that uses it."""
+    return list(dict.fromkeys(problems))
+
+
+def _relative(problem: Problem) -> str:
+    """The problem as text, its file relative to the current folder where it lies below it."""
+    whole = str(problem)
+    return whole.removeprefix(f"{Path.cwd()}{os.sep}")
+
+
+def _document(problem: Problem) -> dict[str, Any]:
+    return {
+        "file": None if problem.file is None else str(problem.file),
+        "line": problem.line,
+        "where": problem.where,
+        "message": problem.message,
+        "hint": problem.hint,
+        "severity": problem.severity,
+    }
+
+
+def _summary(documents: int, errors: int, warnings: int) -> str:
+    checked = f"{documents} document{'' if documents == 1 else 's'} checked"
+    if not errors and not warnings:
+        return f"{checked}, nothing wrong"
+    return f"{checked}, {errors} error{'' if errors == 1 else 's'}, {warnings} warning{'' if warnings == 1 else 's'}"

@@ -1,0 +1,42 @@
+"""``allranks list``: what the library holds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from allranks import catalogue
+from allranks.cli import text
+
+NAME = "list"
+HELP = "list the components, pipelines and environments of the library"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print names, display names, distributions and the first sentence of each description."""
+    entries = catalogue.entries()
+    if args.json:
+        print(json.dumps(document(entries), indent=1))
+        return 0
+    lines = [[e.name, e.distribution, e.display_name, e.description] for e in entries]
+    aligned = dict(zip(entries, text.rows(lines).splitlines(), strict=True))
+    for kind in ("component", "pipeline", "environment"):
+        print(f"{kind}s")
+        print("\n".join(aligned[e] for e in entries if e.kind == kind) or "  none")
+    print("\n`allranks show NAME` shows the inputs and outputs, `allranks run NAME` runs it here.")
+    return 0
+
+
+def document(entries: list[catalogue.Entry]) -> dict[str, list[dict[str, str]]]:
+    """``{"components": [...], "pipelines": [...], "environments": [...]}``, each entry's fields as text."""
+    return {
+        f"{kind}s": [
+            {key: str(value) for key, value in e._asdict().items() if key != "kind"} for e in entries if e.kind == kind
+        ]
+        for kind in ("component", "pipeline", "environment")
+    }

@@ -1,0 +1,194 @@
+"""``allranks run``: run a pipeline or a component on this machine, as Azure ML would."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from allranks.cli import live, target
+from allranks.cli.text import rows, seconds
+from allranks.errors import Problem, SpecError, UsageError
+from allranks.local import engine
+from allranks.local.dry import dry_run
+from allranks.local.folders import DEFAULT_HOME, Home, read_json
+from allranks.local.options import Options
+from allranks.local.plan import Plan
+from allranks.local.planning import make_plan
+from allranks.local.requirements import check_interpreter
+from allranks.local.result import FAILED, RunResult, StepResult
+from allranks.local.settings import apply_scale, apply_values
+from allranks.spec import check
+
+NAME = "run"
+HELP = "run a pipeline or a component on this machine, as Azure ML would"
+
+_SCALE = re.compile(r"(?P<step>[\w.\-]+)=(?P<nodes>\d+)[xX](?P<processes>\d+)")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("target", metavar="TARGET", nargs="?", help=target.CHOICES)
+    parser.add_argument("values", metavar="NAME=VALUE", nargs="*", help="a pipeline input, group.name, or step.input")
+    parser.add_argument(
+        "--scale", metavar="STEP=NxP", action="append", default=[], help="N nodes with P processes each"
+    )
+    parser.add_argument("--steps", metavar="STEP,…", default="", help="only these steps and those that they need")
+    parser.add_argument("--dry-run", action="store_true", help="show what would run, and run nothing")
+    parser.add_argument("--no-cache", action="store_true", help="run every step, from its beginning")
+    parser.add_argument("--resume", metavar="RUN", help="start a run again as it was; its finished steps are reused")
+    parser.add_argument("--retries", metavar="N", type=int, default=0, help="further attempts for a step that fails")
+    parser.add_argument("--runs-dir", metavar="DIR", default=DEFAULT_HOME, help=f"default: {DEFAULT_HOME}")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check everything, run the plan, say what became of it."""
+    home = Home(Path(args.runs_dir).resolve())
+    wanted = _wanted(args, home)
+    plan = _plan(wanted)
+    if args.dry_run:
+        return _show_dry_run(dry_run(plan, home, Path(sys.executable)), plan, as_json=args.json)
+    home.prepare()
+    if not args.json:
+        for note in plan.notes:
+            print(f"note: {note}", file=sys.stderr)
+    observer = live.observer(as_json=args.json)
+    options = Options(home, Path(sys.executable), not args.no_cache, args.retries, about=wanted)
+    try:
+        result = engine.run(plan, options, observer)
+    finally:
+        if isinstance(observer, live.LiveTable):
+            observer.close()
+    if args.json:
+        print(json.dumps(result.document(), indent=1))
+    else:
+        _summarise(result)
+    return result.exit_code
+
+
+def _wanted(args: argparse.Namespace, home: Home) -> dict[str, Any]:
+    """What was asked for, in the form that run.json keeps and ``--resume`` reads back."""
+    if args.retries < 0:
+        raise UsageError(f"--retries {args.retries} is less than 0.")
+    if args.target is not None and "=" in args.target and not Path(args.target).exists():
+        args.values.insert(0, args.target)
+        args.target = None
+    asked = {
+        "target": args.target,
+        "values": dict(_assignment(text) for text in args.values),
+        "scale": dict(_scale(text) for text in args.scale),
+        "only": [name for name in args.steps.split(",") if name],
+    }
+    if args.resume:
+        before = read_json(home.find(args.resume).state)
+        if args.target is not None and args.target != before["target"]:
+            raise UsageError(f"--resume {args.resume} was a run of {before['target']!r}, not of {args.target!r}.")
+        return {
+            "target": before["target"],
+            "values": {**before["values"], **asked["values"]},
+            "scale": {**before["scale"], **asked["scale"]},
+            "only": asked["only"] or before["only"],
+        }
+    if args.target is None:
+        raise UsageError("nothing to run: TARGET is missing.", f"Give {target.CHOICES}.")
+    return asked
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise UsageError(f"{text!r} is not NAME=VALUE.", "For example: epochs=5, or train.epochs=5.")
+    return name, value
+
+
+def _scale(text: str) -> tuple[str, list[int]]:
+    match = _SCALE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--scale {text!r} is not STEP=NODESxPROCESSES.", "For example: --scale train=2x4.")
+    return match["step"], [int(match["nodes"]), int(match["processes"])]
+
+
+def _plan(wanted: dict[str, Any]) -> Plan:
+    """From what was asked for to the plan; every mistake is found here, before anything starts."""
+    pipeline = target.load(wanted["target"])
+    pipeline, problems = apply_values(pipeline, wanted["values"])
+    pipeline = apply_scale(pipeline, {step: (counts[0], counts[1]) for step, counts in wanted["scale"].items()})
+    problems += check(pipeline, values={})
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        raise SpecError(errors)
+    plan = make_plan(pipeline)
+    if wanted["only"]:
+        plan = plan.only(wanted["only"])
+    notes = check_interpreter({name: step.component for name, step in plan.steps.items()})
+    warnings = tuple(_text(problem) for problem in problems)
+    return Plan(
+        plan.name,
+        plan.steps,
+        plan.outputs,
+        plan.continue_on_failure,
+        plan.force_rerun,
+        (*warnings, *notes, *plan.notes),
+    )
+
+
+def _text(problem: Problem) -> str:
+    return str(problem).removeprefix(f"{Path.cwd()}/")
+
+
+def _show_dry_run(document: dict[str, Any], plan: Plan, *, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps(document, indent=1))
+        return 0
+    for note in plan.notes:
+        print(f"note: {note}", file=sys.stderr)
+    for name, step in document["steps"].items():
+        reuse = "would be reused" if step["reused"] else "would run"
+        print(f"{name}: {step['nodes']} x {step['processes']}, {reuse}, snapshot {step['snapshot'][:12]}")
+        print("  " + step["command"].strip().replace("\n", "\n  "))
+    return 0
+
+
+def _summarise(result: RunResult) -> None:
+    """The end of a run for people: the measures, where everything is, and what went wrong."""
+    for step in result.steps.values():
+        if step.status == FAILED:
+            _explain(result, step)
+    took = sum(1 for step in result.steps.values() if step.reused_from)
+    total = max((s.started + s.seconds for s in result.steps.values() if s.started is not None), default=0.0)
+    print(f"{result.status} in {seconds(total)}" + (f", {took} of {len(result.steps)} steps reused" if took else ""))
+    lines = [
+        (f"{step.name}.{name}", f"{value:.4f}") for step in result.steps.values() for name, value in _measures(step)
+    ]
+    for step in result.steps.values():
+        if step.nodes * step.processes > 1:
+            ranks = step.nodes * step.processes
+            lines.append((f"{step.name} ran on", f"{ranks} ranks, {step.nodes} nodes x {step.processes}"))
+    lines += [(name, str(_page(path))) for name, path in result.outputs.items()]
+    lines += [("logs", f"{result.run_dir}/steps/*/user_logs"), ("page of the run", str(result.run_dir / "report.html"))]
+    print(rows(lines, keep_whole=True))
+
+
+def _measures(step: StepResult) -> list[tuple[str, float]]:
+    return [(name, value) for name, value in step.metrics.items() if name == "accuracy"]
+
+
+def _page(path: Path) -> Path:
+    """A report's page rather than its folder, since that is what a person opens."""
+    return path / "index.html" if (path / "index.html").is_file() else path
+
+
+def _explain(result: RunResult, step: StepResult) -> None:
+    failure = step.failure
+    if failure is None:
+        return
+    print(f"error: step {step.name}: {failure.message}", file=sys.stderr)
+    for line in failure.last_lines:
+        print(f"  | {line}", file=sys.stderr)
+    if failure.log is not None:
+        print(f"  log: {failure.log}", file=sys.stderr)
+        print(f"  all logs: allranks runs logs {result.run_id} {step.name}", file=sys.stderr)

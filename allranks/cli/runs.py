@@ -1,0 +1,260 @@
+"""``allranks runs``: the runs of this folder, their steps, logs and pages."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from allranks.cli import text
+from allranks.errors import StorageError, UnknownNameError, UsageError
+from allranks.local.folders import DEFAULT_HOME, Home, RunFolder, StepFolder, read_json
+from allranks.local.result import CANCELLED, FAILED, RUNNING, SKIPPED, SUCCEEDED
+
+NAME = "runs"
+HELP = "list the runs of this folder, show one, its logs or its page, or remove it"
+
+FINISHED = (SUCCEEDED, FAILED, SKIPPED, CANCELLED)
+POLL = 0.2
+"""Seconds between two looks at a log that is followed."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the commands and their arguments; ``--runs-dir`` and ``--json`` may stand before or after a command."""
+    common = argparse.ArgumentParser(add_help=False)
+    for options, default in ((parser, DEFAULT_HOME), (common, argparse.SUPPRESS)):
+        options.add_argument("--runs-dir", metavar="DIR", default=default, help=f"default: {DEFAULT_HOME}")
+    for options, unset in ((parser, False), (common, argparse.SUPPRESS)):
+        options.add_argument("--json", action="store_true", default=unset, help="print one JSON document")
+    parser.set_defaults(command=list_runs)
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+
+    def command(name: str, function: Callable[..., int], explanation: str) -> argparse.ArgumentParser:
+        below = commands.add_parser(name, parents=[common], help=explanation, description=explanation)
+        below.set_defaults(command=function)
+        if function is not list_runs:
+            below.add_argument("run", metavar="RUN", help="a run's id, a unique beginning of it, or `latest`")
+        return below
+
+    command("list", list_runs, "list all runs, newest first")
+    command("show", show, "show the steps, outputs and metrics of a run")
+    logs_parser = command("logs", logs, "print the log of a step, of every rank or of one")
+    logs_parser.add_argument("step", metavar="STEP", help="the step's name; a nested one is OUTER.INNER")
+    logs_parser.add_argument("--rank", type=int, metavar="N", help="this rank only")
+    logs_parser.add_argument("--follow", action="store_true", help="go on printing until the step has finished")
+    command("open", open_page, "open a run's page in the browser")
+    remove_parser = command("remove", remove, "remove a run with its outputs and logs")
+    remove_parser.add_argument("--force", action="store_true", help="even if a later run reuses its outputs")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command that was asked for; ``list`` without one."""
+    path = Path(args.runs_dir)
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"--runs-dir {args.runs_dir!r} is a file, not a folder.", "Name the folder that holds runs/.")
+    return int(args.command(args, Home(path)))
+
+
+def state_of(folder: RunFolder) -> dict[str, Any]:
+    """The run's document; a run whose engine is gone before its end is ``cancelled``, not ``running``."""
+    state: dict[str, Any] = read_json(folder.state) or {"run_id": folder.id, "status": "unknown", "steps": {}}
+    if state["status"] == RUNNING and not folder.alive:
+        state["status"] = CANCELLED
+    return state
+
+
+def list_runs(args: argparse.Namespace, home: Home) -> int:
+    """Print a line for each run, newest first."""
+    states = [state_of(folder) for folder in reversed(home.all_runs())]
+    if args.json:
+        print(json.dumps({"runs": states}, indent=1))
+    elif states:
+        print(text.rows([_run_cells(state) for state in states], indent=""))
+    else:
+        print(f"no runs in {home.runs}; `allranks run` starts one")
+    return 0
+
+
+def show(args: argparse.Namespace, home: Home) -> int:
+    """Print one run: its steps with their outputs and metrics."""
+    folder = home.find(args.run)
+    state = state_of(folder)
+    if args.json:
+        print(json.dumps(state, indent=1))
+        return 0
+    print(text.rows([_run_cells(state)], indent=""))
+    values = " ".join(f"{name}={value}" for name, value in (state.get("values") or {}).items())
+    print(f"  values  {values}" if values else "", f"  folder  {folder.path}", sep="\n" if values else "")
+    if folder.report.is_file():
+        print(f"  page    {folder.report}")
+    steps = state["steps"].items()
+    outputs = [(f"{name}.{port}", path) for name, step in steps for port, path in (step.get("outputs") or {}).items()]
+    failures = [(name, step["failure"]["message"]) for name, step in steps if step.get("failure")]
+    for title, lines in (
+        ("steps", [_step_cells(*step) for step in steps]),
+        ("outputs", outputs),
+        ("failures", failures),
+    ):
+        if lines:
+            print(f"{title}\n{text.rows(lines, keep_whole=True)}")
+    return 0
+
+
+def logs(args: argparse.Namespace, home: Home) -> int:
+    """Print the logs of a step, every rank's lines marked with its number when there are several."""
+    folder = home.find(args.run)
+    steps = state_of(folder)["steps"]
+    if args.step not in steps:
+        close = text.nearest(args.step, steps)
+        raise UnknownNameError(f"run {folder.id} has no step {args.step!r}{close}.", f"Its steps: {', '.join(steps)}.")
+    step = _step_with_logs(home, folder, args.step, steps[args.step])
+    if args.json:
+        if args.follow:
+            raise UsageError("--follow goes on printing and --json prints one document.", "Leave one of them out.")
+        found = {str(rank): str(path) for rank, path in _chosen(step, args.rank).items()}
+        print(json.dumps({"run_id": folder.id, "step": args.step, "logs": found}, indent=1))
+        return 0
+
+    def over() -> bool:
+        state = state_of(folder)
+        return not args.follow or state["status"] != RUNNING or state["steps"][args.step]["status"] in FINISHED
+
+    for line in lines_of(lambda: _chosen(step, args.rank, wait=args.follow), over):
+        print(line, flush=args.follow)
+    return 0
+
+
+def lines_of(files: Callable[[], Mapping[int, Path]], over: Callable[[], bool]) -> Iterator[str]:
+    """The lines of growing log files as they are written, until ``over`` answers yes and all has been read.
+
+    Args:
+        files: log by rank; asked again on every look, since a rank's log appears when the rank starts.
+        over: whether nothing more will be written.
+    """
+    read: dict[int, int] = {}
+    while True:
+        last = over()  # asked before reading: what was written until then is still read below
+        found = files()
+        for rank, path in found.items():
+            start = read.get(rank, 0)
+            start = start if start <= path.stat().st_size else 0  # a new attempt starts its log anew
+            new = _read_from(path, start)
+            whole = new if last else new[: new.rfind(b"\n") + 1]
+            read[rank] = start + len(whole)
+            mark = f"[rank {rank}] " if len(found) > 1 else ""
+            yield from (mark + line for line in whole.decode(errors="replace").splitlines())
+        if last:
+            return
+        time.sleep(POLL)
+
+
+def open_page(args: argparse.Namespace, home: Home) -> int:
+    """Open the run's page where there is a screen, and print its path."""
+    folder = home.find(args.run)
+    page = folder.report.absolute()
+    if not page.is_file():
+        raise UnknownNameError(f"run {folder.id} has no page yet.", "It is written when the run ends.")
+    print(json.dumps({"report": str(page)}) if args.json else page)
+    screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if screen and not args.json:  # without one, the standard library would start a text browser in this terminal
+        import webbrowser
+
+        webbrowser.open(page.as_uri())
+    return 0
+
+
+def remove(args: argparse.Namespace, home: Home) -> int:
+    """Remove a run that is over and that no later run leans on."""
+    folder = home.find(args.run)
+    if folder.alive:
+        raise UsageError(f"run {folder.id} is running.", "End it first: Ctrl+C where it was started.")
+    others = [other for other in home.all_runs() if other.id != folder.id]
+    users = [other.id for other in others if folder.id in _reused(state_of(other))]
+    if users and not args.force:
+        raise UsageError(
+            f"run {folder.id} holds outputs that other runs reuse: {', '.join(users)}.", "--force removes it."
+        )
+    try:
+        aside = folder.path.rename(
+            folder.path.with_name(f".{folder.id}.removed")
+        )  # gone at once, even if the rest is slow
+        shutil.rmtree(aside, onerror=_make_writable)
+    except OSError as error:
+        raise StorageError(f"cannot remove {folder.path}: {error.strerror or error}.") from error
+    print(json.dumps({"removed": folder.id}) if args.json else f"removed {folder.id}")
+    return 0
+
+
+def _make_writable(function: Callable[[str], object], path: str, _error: object) -> None:
+    """Outputs and snapshots may be read-only: allow writing to the folder, then try again."""
+    for place in (Path(path).parent, Path(path)):
+        if not place.is_symlink():
+            place.chmod(0o700)
+    function(path)
+
+
+def _reused(state: Mapping[str, Any]) -> set[str]:
+    return {step.get("reused_from") for step in state["steps"].values()} - {None}
+
+
+def _step_with_logs(home: Home, folder: RunFolder, name: str, step: Mapping[str, Any]) -> StepFolder:
+    """The step's folder, or for a reused step that of the run in which it really ran."""
+    own = folder.step(name)
+    earlier = step.get("reused_from")
+    return own if own.logs.is_dir() or not earlier else home.run(earlier).step(name)
+
+
+def _chosen(step: StepFolder, rank: int | None, *, wait: bool = False) -> dict[int, Path]:
+    """The logs of all ranks, or of one; a step without a distribution has only rank 0."""
+    found = {0: step.log(None)} if step.log(None).is_file() else {}
+    for path in step.logs.glob("std_log_process_*.txt"):
+        found[int(path.stem.rpartition("_")[2])] = path
+    if wait and (rank is None or rank not in found):
+        return {} if rank is not None else dict(sorted(found.items()))
+    if not found:
+        raise UnknownNameError(f"there is no log in {step.logs}: the step has not started.", "--follow waits for it.")
+    if rank is not None and rank not in found:
+        known = ", ".join(map(str, sorted(found)))
+        raise UnknownNameError(f"the step has no rank {rank}.", f"Its ranks: {known}.")
+    return {rank: found[rank]} if rank is not None else dict(sorted(found.items()))
+
+
+def _read_from(path: Path, start: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read()
+
+
+def _run_cells(state: Mapping[str, Any]) -> list[str]:
+    steps = state["steps"].values()
+    done = sum(step["status"] == SUCCEEDED for step in steps)
+    started, ended = state.get("started"), state.get("ended")
+    return [
+        state["run_id"],
+        state["status"],
+        f"{done}/{len(steps)} steps",
+        _when(started),
+        "" if started is None or ended is None else text.seconds(ended - started),
+        str(state.get("target") or ""),
+    ]
+
+
+def _step_cells(name: str, step: Mapping[str, Any]) -> list[str]:
+    metrics = " ".join(f"{key}={value:.4g}" for key, value in (step.get("metrics") or {}).items())
+    took = "" if step.get("seconds") is None else text.seconds(step["seconds"])
+    ranks = f"{step['nodes']}x{step['processes']}" if step.get("nodes") else ""
+    return [name, step["status"] + (" (reused)" if step.get("reused") else ""), ranks, took, metrics]
+
+
+def _when(started: object) -> str:
+    """A start time, in epoch seconds, as local date and time."""
+    if not isinstance(started, int | float):
+        return ""
+    return f"{datetime.fromtimestamp(started, tz=UTC).astimezone():%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,210 @@
+"""``allranks show NAME``: what a component or a pipeline takes, gives, and how it is started."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from allranks import catalogue
+from allranks.cli import text
+from allranks.errors import UnknownNameError
+from allranks.spec import Component, Data, Distribution, Input, Output, Pipeline, Resources, Step, read
+
+NAME = "show"
+HELP = "show the inputs, outputs, distribution and an example of a component or pipeline"
+
+_BINDING = re.compile(r"\$\{\{\s*parent\.inputs\.([\w.]+)\s*\}\}")
+
+WIDTH = 100
+"""Descriptions are broken at this column."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("name", metavar="NAME", help="a name from `allranks list`, or a component's or pipeline's YAML")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print one component or pipeline."""
+    path = find(args.name)
+    shown = read(path, resolve=catalogue.resolve)
+    target = args.name if catalogue.resolve(args.name) == path else str(path)
+    print(json.dumps(document(shown, target), indent=1) if args.json else page(shown, target))
+    return 0
+
+
+def find(name: str) -> Path:
+    """The YAML file of a catalogue name or of a path.
+
+    Raises:
+        UnknownNameError: it is neither; the nearest name is offered.
+    """
+    path = catalogue.resolve(name) or Path(name)
+    if path.is_file():
+        return path
+    if name in catalogue.ENVIRONMENTS:
+        raise UnknownNameError(
+            f"{name!r} is an environment, neither a component nor a pipeline.",
+            f"Its files are in {catalogue.environments()[name].parent}.",
+        )
+    if name.endswith((".yaml", ".yml")) or "/" in name:
+        raise UnknownNameError(f"there is no file {name!r}.", "Give the YAML of a component or pipeline, or a name.")
+    close = text.nearest(name, (*catalogue.COMPONENTS, *catalogue.PIPELINES))
+    raise UnknownNameError(f"{name!r} is no component or pipeline of the library{close}.", "Try `allranks list`.")
+
+
+def document(shown: Component | Pipeline, target: str) -> dict[str, Any]:
+    """What ``--json`` prints: the same as the page, with the defaults, enums and ranges typed."""
+    common: dict[str, Any] = {
+        "kind": "component" if isinstance(shown, Component) else "pipeline",
+        "name": _name(shown),
+        "version": shown.version,
+        "display_name": shown.display_name,
+        "description": shown.description,
+        "path": str(shown.source.file),
+        "inputs": {name: _input_document(port) for name, port in shown.inputs.items()},
+        "outputs": {
+            n: {"type": o.type, "mode": o.mode, "description": o.description} for n, o in shown.outputs.items()
+        },
+        "example": example(shown, target),
+    }
+    if isinstance(shown, Component):
+        return common | {"environment": _environment(shown), **_launch_document(shown.distribution, shown.resources)}
+    return common | {"steps": {name: _step_document(step) for name, step in shown.steps.items()}}
+
+
+def page(shown: Component | Pipeline, target: str) -> str:
+    """What is printed for people."""
+    title = " ".join(filter(None, (_name(shown), shown.version)))
+    parts = [title + (f": {shown.display_name}" if shown.display_name else "")]
+    if isinstance(shown, Component):
+        parts.append(f"  {launch(shown.distribution, shown.resources)}\n  environment {_environment(shown)}")
+    parts[-1] += f"\n  {shown.source.file}"
+    if shown.description:
+        parts.append(textwrap.fill(" ".join(shown.description.split()), width=WIDTH))
+    parts.append("inputs\n" + _ports([_input_cells(port) for port in shown.inputs.values()]))
+    parts.append("outputs\n" + _ports([_output_cells(port) for port in shown.outputs.values()]))
+    if isinstance(shown, Pipeline):
+        parts.append("steps\n" + text.rows([_step_cells(name, step) for name, step in shown.steps.items()]))
+    parts.append(f"example\n  {example(shown, target)}")
+    return "\n\n".join(parts)
+
+
+def _name(shown: Component | Pipeline) -> str:
+    """The name; a pipeline job need not have one and is then called like its file."""
+    return shown.name or (shown.source.file.stem if shown.source.file else "")
+
+
+def example(shown: Component | Pipeline, target: str) -> str:
+    """A command that runs it here: every required input stands for itself in capitals."""
+    required = [f"{name}={name.upper()}" for name, port in shown.inputs.items() if port.required]
+    return " ".join(["allranks run", target, *required])
+
+
+def launch(distribution: Distribution | None, resources: Resources) -> str:
+    """How it is started, in words: ``pytorch, 2 nodes x 2 processes``; a binding is shown as ``<input>``."""
+    return _BINDING.sub(r"<\1>", _launch(distribution, resources))
+
+
+def _launch(distribution: Distribution | None, resources: Resources) -> str:
+    nodes = 1 if resources.nodes is None else resources.nodes
+    on = f"{nodes} node{'' if nodes == 1 else 's'}"
+    if distribution is None:
+        return f"no distribution, {on}"
+    if distribution.type == "tensorflow":
+        workers = nodes if distribution.worker_count is None else distribution.worker_count
+        servers = f" + {n} parameter servers" if (n := distribution.parameter_server_count) else ""
+        return f"tensorflow, {on}, {workers} workers{servers}"
+    processes = 1 if distribution.processes_per_node is None else distribution.processes_per_node
+    return f"{distribution.type}, {on} x {processes} process{'' if processes == 1 else 'es'}"
+
+
+def _launch_document(distribution: Distribution | None, resources: Resources) -> dict[str, Any]:
+    kind = None if distribution is None else distribution.type
+    return {
+        "distribution": kind,
+        "nodes": 1 if resources.nodes is None else resources.nodes,
+        "processes": 1 if distribution is None else distribution.processes_per_node or 1,
+    }
+
+
+def _step_document(step: Step) -> dict[str, Any]:
+    component = step.component
+    common = {"component": component.name, "inputs": {name: _value(value) for name, value in step.inputs.items()}}
+    return common | (
+        _launch_document(*_settings(step)) if isinstance(component, Component) else {"steps": len(component.steps)}
+    )
+
+
+def _settings(step: Step) -> tuple[Distribution | None, Resources]:
+    """The step's own distribution and resources, or else those of its component."""
+    component = step.component
+    if isinstance(component, Pipeline):
+        return step.distribution, step.resources
+    resources = step.resources if step.resources.nodes is not None else component.resources
+    return step.distribution or component.distribution, resources
+
+
+def _input_document(port: Input) -> dict[str, Any]:
+    return {
+        "type": port.type,
+        "required": port.required,
+        "default": _value(port.default),
+        "choices": list(port.enum),
+        "min": port.min,
+        "max": port.max,
+        "description": port.description,
+    }
+
+
+def _value(value: object) -> object:
+    return value.path if isinstance(value, Data) else value
+
+
+def _environment(component: Component) -> str:
+    environment = component.environment
+    return environment.reference or str(environment.file or environment.inline or "none")
+
+
+def _input_cells(port: Input) -> list[str]:
+    return [port.name, port.type, _given(port), limits(port), " ".join(port.description.split())]
+
+
+def _given(port: Input) -> str:
+    if port.required:
+        return "required"
+    if port.default is None:
+        return "optional"
+    return f"default {_value(port.default)}" if port.default != "" else "default ''"
+
+
+def limits(port: Input) -> str:
+    """The choices or the range of an input: ``sgd | adamw``, ``1 to 1000``, ``at least 0``; empty without any."""
+    if port.enum:
+        return " | ".join(map(str, port.enum))
+    if port.min is not None and port.max is not None:
+        return f"{port.min:g} to {port.max:g}"
+    if port.min is not None:
+        return f"at least {port.min:g}"
+    return "" if port.max is None else f"at most {port.max:g}"
+
+
+def _output_cells(port: Output) -> list[str]:
+    return [port.name, port.type or "", " ".join(port.description.split())]
+
+
+def _step_cells(name: str, step: Step) -> list[str]:
+    steps = f"{len(step.component.steps)} steps" if isinstance(step.component, Pipeline) else launch(*_settings(step))
+    return [name, step.component.name, steps]
+
+
+def _ports(lines: list[list[str]]) -> str:
+    """Ports as aligned rows; the last cell, the description, goes below its row."""
+    heads = text.rows([cells[:-1] for cells in lines]).splitlines() if lines else ["  none"]
+    below = [textwrap.indent(textwrap.fill(cells[-1], width=WIDTH - 6), " " * 6) for cells in lines] or [""]
+    return "\n".join(f"{head}\n{description}".rstrip() for head, description in zip(heads, below, strict=True))

@@ -1,0 +1,58 @@
+"""What a verb's TARGET stands for: a name of the library, a YAML file, or a pipeline function in a Python file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType
+
+from allranks import catalogue
+from allranks.azure.python_target import is_python_target, read_python_pipeline
+from allranks.cli.text import nearest
+from allranks.errors import UnknownNameError
+from allranks.spec import Component, Pipeline, Step, read
+
+CHOICES = "a name from `allranks list`, a component or pipeline YAML, or FILE.py:FUNCTION"
+
+
+def load(target: str) -> Pipeline:
+    """Read a target; a component becomes a pipeline of one step with the component's inputs.
+
+    Raises:
+        UnknownNameError: no file and no name of the library.
+        SpecError: the document is not valid.
+    """
+    document = _read(target)
+    return document if isinstance(document, Pipeline) else of_component(document)
+
+
+def _read(target: str) -> Component | Pipeline:
+    if is_python_target(target):
+        return read_python_pipeline(target)
+    path = Path(target)
+    if path.suffix in {".yaml", ".yml"} and path.is_file():
+        return read(path, resolve=catalogue.resolve)
+    known = catalogue.resolve(target)
+    if known is not None:
+        return read(known, resolve=catalogue.resolve)
+    if path.suffix == ".py" and path.is_file():
+        raise UnknownNameError(f"{target!r} is a Python file without a function.", f"Name one: {target}:FUNCTION.")
+    names = [*catalogue.pipelines(), *catalogue.components()]
+    close = nearest(target, names)
+    raise UnknownNameError(
+        f"{target!r} is no target{close}.", f"Give {CHOICES}. Pipelines: {', '.join(catalogue.pipelines())}."
+    )
+
+
+def of_component(component: Component) -> Pipeline:
+    """A pipeline of one step, called like the component, whose inputs are the component's."""
+    inputs = {name: f"${{{{parent.inputs.{name}}}}}" for name in component.inputs}
+    outputs = {name: f"${{{{parent.outputs.{name}}}}}" for name in component.outputs}
+    step = Step(component.name, component, MappingProxyType(inputs), MappingProxyType(outputs))
+    return Pipeline(
+        name=component.name,
+        source=component.source,
+        display_name=component.display_name,
+        inputs=component.inputs,
+        outputs=component.outputs,
+        steps=MappingProxyType({component.name: step}),
+    )

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allranks import library
+
+GOOD = """\
+$schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json
+type: command
+name: greet
+version: "1"
+inputs:
+  times: {type: integer, default: 1, min: 1}
+environment: azureml:allranks-pytorch:0.1.0
+command: >-
+  echo '${{inputs.times}}'
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "greet.yaml").write_text(GOOD)
+    return tmp_path
+
+
+def test_the_library_itself_is_clean(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    called = cli("lint")
+    assert called.out.endswith("nothing wrong\n"), called.out
+    assert called.code == 0
+
+
+def test_without_a_path_the_current_folder_s_components_are_checked(cli: Callable[..., Any], tree: Path) -> None:
+    shutil.copytree(library.root() / "components" / "train_ddp", tree / "components" / "train_ddp")
+    called = cli("lint", "--json")
+    assert called.json["checked"] == ["components/train_ddp/component.yaml"]
+    assert called.code == 2, "its shared/ is not here"
+
+
+def test_a_sound_file(cli: Callable[..., Any], tree: Path) -> None:
+    called = cli("lint", "greet.yaml")
+    assert (called.code, called.out) == (0, "1 document checked, nothing wrong\n")
+
+
+def test_all_problems_at_once_with_file_and_line(cli: Callable[..., Any], tree: Path) -> None:
+    (tree / "greet.yaml").write_text(GOOD.replace("default: 1", "default: 0").replace("inputs.times", "inputs.tmies"))
+    called = cli("lint", "greet.yaml")
+    assert called.code == 2
+    *problems, summary = called.out.splitlines()
+    assert summary == "1 document checked, 2 errors, 1 warning"
+    errors = [problem for problem in problems if not problem.startswith("warning: ")]
+    assert [error.split(": ")[:2] for error in errors] == [
+        ["greet.yaml:6", "inputs.times.default"],
+        ["greet.yaml:8", "command"],
+    ]
+    document = cli("lint", "greet.yaml", "--json").json
+    assert document["errors"] == 2
+    assert set(document["problems"][0]) == {"file", "line", "where", "message", "hint", "severity"}
+
+
+def test_a_folder_is_searched_for_components_and_pipelines_alone(cli: Callable[..., Any], tree: Path) -> None:
+    (tree / "conda.yaml").write_text("dependencies: [python]\n")
+    (tree / "cluster.yaml").write_text("type: amlcompute\nname: gpu\n")
+    (tree / ".hidden").mkdir()
+    (tree / ".hidden" / "greet.yaml").write_text("jobs:\n")
+    (tree / "broken.yml").write_text("type: pipeline\njobs: [\n")
+    called = cli("lint", ".", "--json")
+    assert called.json["checked"] == ["broken.yml", "greet.yaml"]
+    assert called.code == 2
+
+
+def test_a_problem_of_a_shared_component_is_told_once(cli: Callable[..., Any], tree: Path) -> None:
+    (tree / "greet.yaml").write_text(GOOD.replace("default: 1", "default: 0"))
+    pipeline = "type: pipeline\nname: both\njobs:\n  a: {type: command, component: ./greet.yaml}\n"
+    (tree / "both.yaml").write_text(pipeline + "  b: {type: command, component: ./greet.yaml}\n")
+    assert cli("lint", ".", "--json").json["errors"] == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("nothing.yaml", "is no file, no folder and no name"),
+        ("empty", "no component or pipeline YAML in"),
+        ("notes.txt", "is not a YAML file"),
+        ("pipeline.py", "pipeline.py:FUNCTION"),
+    ],
+)
+def test_wrong_paths(cli: Callable[..., Any], tree: Path, path: str, message: str) -> None:
+    (tree / "empty").mkdir()
+    (tree / "notes.txt").touch()
+    (tree / "pipeline.py").touch()
+    called = cli("lint", path)
+    assert called.code == 2
+    assert message in called.err

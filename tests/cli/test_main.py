@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allranks.cli.main import VERBS
+from allranks.library import VERSION
+from allranks.local.folders import RunFolder
+
+ROOT = Path(__file__).parents[2]
+ALLRANKS = [sys.executable, "-m", "allranks"]
+
+
+def test_version(cli: Callable[..., Any]) -> None:
+    assert cli("--version").out == f"allranks {VERSION}\n"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",), ("help",)])
+def test_help_lists_every_verb(cli: Callable[..., Any], arguments: tuple[str, ...]) -> None:
+    called = cli(*arguments)
+    assert called.code == 0
+    assert [line.split()[0] for line in called.out.splitlines() if line.startswith("  ")] == list(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_its_own_help(cli: Callable[..., Any], verb: str) -> None:
+    called = cli(verb, "--help")
+    assert called.code == 0
+    assert called.out.startswith(f"usage: allranks {verb}")
+
+
+@pytest.mark.parametrize(("typo", "meant"), [("lst", "list"), ("shwo", "show"), ("cpoy", "copy"), ("LIST", "list")])
+def test_a_typo_in_a_verb_offers_the_nearest(cli: Callable[..., Any], typo: str, meant: str) -> None:
+    called = cli(typo)
+    assert called.code == 2
+    assert f"{typo!r} is no verb of allranks (did you mean {meant!r}?)" in called.err
+    assert "Verbs: list, show" in called.err
+    assert called.out == ""
+
+
+def test_an_option_before_the_verb_is_explained(cli: Callable[..., Any]) -> None:
+    assert "Options come after it" in cli("--json", "list").out
+    assert "Options come after it" in cli("-x").err
+
+
+def test_an_error_is_one_message_without_a_traceback(cli: Callable[..., Any]) -> None:
+    called = cli("show", "train_dpp")
+    assert called.code == 2
+    assert called.err.splitlines() == [
+        "error: 'train_dpp' is no component or pipeline of the library (did you mean 'train_ddp'?).",
+        "hint: Try `allranks list`.",
+    ]
+
+
+@pytest.mark.parametrize("arguments", [("show", "train_dpp", "--json"), ("show", "--json"), ("lst", "--json")])
+def test_with_json_an_error_is_one_document(cli: Callable[..., Any], arguments: tuple[str, ...]) -> None:
+    called = cli(*arguments)
+    assert called.code == 2
+    assert set(called.json["error"]) == {"kind", "message", "hint"}
+    assert called.err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(("list", "--jsn"), "unrecognized arguments: --jsn"), (("show",), "NAME"), (("runs", "lost"), "'lost'")],
+)
+def test_a_wrong_argument_exits_with_2_and_one_message(
+    cli: Callable[..., Any], arguments: tuple[str, ...], message: str
+) -> None:
+    called = cli(*arguments)
+    assert called.code == 2
+    assert message in called.err
+    assert called.err.startswith("error: ")
+    assert f"hint: See `allranks {arguments[0]} --help`." in called.err
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*ALLRANKS, "list"], cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert done.stderr == ""
+    assert done.returncode == 141
+
+
+def test_ctrl_c_is_no_traceback(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "r1"
+    (run / "steps" / "train" / "user_logs").mkdir(parents=True)
+    (run / "steps" / "train" / "user_logs" / "std_log.txt").write_text("hello\n")
+    state = {"run_id": "r1", "status": "running", "steps": {"train": {"status": "running"}}}
+    (run / "run.json").write_text(json.dumps(state))
+    RunFolder(run).lock()
+    command = [*ALLRANKS, "runs", "logs", "r1", "train", "--follow", "--runs-dir", str(tmp_path)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "hello\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=10)
+    assert (process.returncode, errors) == (130, "interrupted\n")
+
+
+def test_list_starts_in_at_most_four_times_an_import_of_yaml() -> None:
+    listing = [*ALLRANKS, "list"]
+    importing = [sys.executable, "-c", "import yaml"]
+    pairs = [(_seconds(importing), _seconds(listing)) for _ in range(7)]
+    ours, yamls = min(pair[1] for pair in pairs), min(pair[0] for pair in pairs)
+    assert ours <= 4 * yamls, f"list {ours:.3f} s, import yaml {yamls:.3f} s"
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["show", "train_ddp"], ["lint"], ["--version"], ["runs"]])
+def test_a_verb_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    program = "import sys; from allranks.cli.main import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stderr.split())
+    assert loaded.isdisjoint({"torch", "azure.ai.ml", "mlflow", "numpy", "rich", "jinja2", "importlib.metadata"})
+
+
+def _seconds(command: list[str]) -> float:
+    start = time.perf_counter()
+    subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    return time.perf_counter() - start

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allranks.local.folders import Home, RunFolder, write_json
+
+ROOT = Path(__file__).parents[2]
+
+
+def make_run(home: Path, run_id: str, status: str = "succeeded", **steps: dict[str, Any]) -> RunFolder:
+    folder = Home(home).run(run_id)
+    default = {"train": {"status": status, "seconds": 3.0, "nodes": 2, "processes": 2, "metrics": {"accuracy": 0.97}}}
+    for name in steps or default:
+        folder.step(name).logs.mkdir(parents=True)
+    state = {
+        "run_id": run_id,
+        "status": status,
+        "target": "image_classification",
+        "values": {"epochs": 3},
+        "started": 1_700_000_000.0,
+        "ended": None if status == "running" else 1_700_000_004.0,
+        "steps": steps or default,
+    }
+    write_json(folder.state, state)
+    return folder
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / ".allranks"
+
+
+@pytest.fixture
+def runs(cli: Callable[..., Any], home: Path) -> Callable[..., Any]:
+    return lambda *arguments: cli("runs", *arguments, "--runs-dir", str(home))
+
+
+def test_no_runs(runs: Callable[..., Any], home: Path) -> None:
+    assert "no runs in" in runs("list").out
+    assert runs("list", "--json").json == {"runs": []}
+    assert not home.exists(), "looking makes no folder"
+
+
+def test_list_is_the_default_and_shows_the_newest_first(
+    cli: Callable[..., Any], runs: Callable[..., Any], home: Path
+) -> None:
+    make_run(home, "20260101-a")
+    make_run(home, "20260102-b", "failed")
+    lines = runs("list").out.splitlines()
+    assert [line.split()[:2] for line in lines] == [["20260102-b", "failed"], ["20260101-a", "succeeded"]]
+    assert "image_classification" in lines[0]
+    assert cli("runs", "--runs-dir", str(home)).out.splitlines() == lines
+    assert cli("runs", "--runs-dir", str(home), "list").out.splitlines() == lines
+    assert [run["run_id"] for run in runs("list", "--json").json["runs"]] == ["20260102-b", "20260101-a"]
+
+
+def test_a_run_whose_engine_is_gone_is_not_running(runs: Callable[..., Any], home: Path) -> None:
+    folder = make_run(home, "r1", "running")
+    assert runs("list", "--json").json["runs"][0]["status"] == "cancelled"
+    folder.lock()
+    assert runs("list", "--json").json["runs"][0]["status"] == "running"
+
+
+@pytest.mark.parametrize("name", ["latest", "20260102-b", "20260102"])
+def test_show_finds_a_run_by_id_beginning_or_latest(runs: Callable[..., Any], home: Path, name: str) -> None:
+    make_run(home, "20260101-a")
+    folder = make_run(home, "20260102-b")
+    folder.report.write_text("<html>")
+    out = runs("show", name).out
+    assert "20260102-b" in out
+    assert "accuracy=0.97" in out
+    assert "epochs=3" in out
+    assert str(folder.report) in out
+    assert runs("show", name, "--json").json == json.loads(folder.state.read_text())
+
+
+@pytest.mark.parametrize("name", ["2026", "nothing"])
+def test_an_unclear_name_lists_the_runs(runs: Callable[..., Any], home: Path, name: str) -> None:
+    make_run(home, "20260101-a")
+    make_run(home, "20260102-b")
+    called = runs("show", name)
+    assert called.code == 2
+    assert "20260101-a, 20260102-b" in called.err
+
+
+def test_logs_mark_the_rank_when_there_are_several(runs: Callable[..., Any], home: Path) -> None:
+    step = make_run(home, "r1").step("train")
+    for rank in (10, 2):
+        step.log(rank).write_text(f"from {rank}\nand no newline")
+    assert runs("logs", "r1", "train").out.splitlines() == [
+        "[rank 2] from 2",
+        "[rank 2] and no newline",
+        "[rank 10] from 10",
+        "[rank 10] and no newline",
+    ]
+    assert runs("logs", "r1", "train", "--rank", "10").out == "from 10\nand no newline\n"
+    assert runs("logs", "r1", "train", "--json").json["logs"] == {"2": str(step.log(2)), "10": str(step.log(10))}
+
+
+def test_logs_of_a_step_without_a_distribution(runs: Callable[..., Any], home: Path) -> None:
+    make_run(home, "r1").step("train").log(None).write_bytes(b"caf\xc3\xa9 \xff\n")
+    assert runs("logs", "latest", "train").out == "café �\n"
+    assert runs("logs", "latest", "train", "--rank", "0").out == "café �\n"
+
+
+def test_logs_of_a_reused_step_are_those_of_the_run_that_ran_it(runs: Callable[..., Any], home: Path) -> None:
+    make_run(home, "r1").step("train").log(None).write_text("trained\n")
+    later = make_run(home, "r2", train={"status": "succeeded", "reused": True, "reused_from": "r1"})
+    later.step("train").logs.rmdir()
+    assert runs("logs", "r2", "train").out == "trained\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("r1", "trian"), "no step 'trian' (did you mean 'train'?"),
+        (("r1", "train", "--rank", "7"), "Its ranks: 0, 1."),
+        (("r1", "train", "--rank", "x"), "invalid int value"),
+        (("r1", "idle"), "has not started"),
+    ],
+)
+def test_wrong_logs(runs: Callable[..., Any], home: Path, arguments: tuple[str, ...], message: str) -> None:
+    step = make_run(home, "r1", train={"status": "succeeded"}, idle={"status": "skipped"}).step("train")
+    step.log(0).write_text("")
+    step.log(1).write_text("")
+    called = runs("logs", *arguments)
+    assert called.code == 2
+    assert message in called.err
+
+
+def test_follow_prints_lines_as_they_come_and_ends_with_the_step(runs: Callable[..., Any], home: Path) -> None:
+    folder = make_run(home, "r1", "running")
+    state = json.loads(folder.state.read_text())
+    folder.lock()
+    log = folder.step("train").log(0)
+
+    def train() -> None:
+        for number in range(4):
+            time.sleep(0.15)
+            with log.open("a") as file:
+                file.write(f"line {number}\nhalf")
+        state["steps"]["train"]["status"] = "succeeded"
+        write_json(folder.state, state)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    out = runs("logs", "r1", "train", "--follow").out
+    thread.join()
+    assert out.splitlines() == ["line 0", "halfline 1", "halfline 2", "halfline 3", "half"]
+
+
+def test_open_prints_the_page_s_path(runs: Callable[..., Any], home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    folder = make_run(home, "r1")
+    assert "no page yet" in runs("open", "r1").err
+    folder.report.write_text("<html>")
+    assert runs("open", "r1").out == f"{folder.report}\n"
+    assert runs("open", "r1", "--json").json == {"report": str(folder.report)}
+
+
+def test_remove(runs: Callable[..., Any], home: Path) -> None:
+    folder = make_run(home, "r1")
+    snapshot = folder.step("train").snapshot
+    snapshot.mkdir()
+    (snapshot / "train.py").touch()
+    snapshot.chmod(0o500)
+    assert runs("remove", "r1").out == "removed r1\n"
+    assert list(Home(home).runs.iterdir()) == []
+
+
+def test_remove_refuses_a_run_that_others_reuse(runs: Callable[..., Any], home: Path) -> None:
+    make_run(home, "r1")
+    twice = {"status": "succeeded", "reused": True, "reused_from": "r2"}
+    make_run(home, "r2", train={"status": "succeeded", "reused": True, "reused_from": "r1"}, again=twice)
+    called = runs("remove", "r1")
+    assert called.code == 2
+    assert "reuse: r2" in called.err
+    assert runs("remove", "r2").code == 0
+    assert runs("remove", "r1").code == 0
+
+
+def test_remove_refuses_a_running_run(runs: Callable[..., Any], home: Path) -> None:
+    folder = make_run(home, "r1", "running")
+    folder.lock()
+    called = runs("remove", "r1", "--force")
+    assert called.code == 2
+    assert "is running" in called.err
+    assert folder.path.is_dir()
+
+
+def test_a_file_as_runs_dir(cli: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "is a file" in cli("runs", "--runs-dir", str(tmp_path / "file")).err
+
+
+PIPELINE = """\
+type: pipeline
+jobs:
+  talk:
+    type: command
+    component:
+      type: command
+      name: talk
+      environment: {image: "python:3.11-slim"}
+      distribution: {type: pytorch, process_count_per_instance: 2}
+      command: echo rank $RANK
+"""
+
+
+def test_a_real_run(tmp_path: Path) -> None:
+    (tmp_path / "talk.yaml").write_text(PIPELINE)
+
+    def call(*arguments: str) -> str:
+        command = [sys.executable, "-m", "allranks", *arguments]
+        environ = os.environ | {"PYTHONPATH": str(ROOT)}
+        return subprocess.run(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+    result = json.loads(call("run", "talk.yaml", "--json"))
+    again = json.loads(call("run", "talk.yaml", "--json"))
+    assert [run["run_id"] for run in json.loads(call("runs", "--json"))["runs"]] == [again["run_id"], result["run_id"]]
+    assert call("runs", "logs", result["run_id"], "talk") == "[rank 0] rank 0\n[rank 1] rank 1\n"
+    assert call("runs", "logs", "latest", "talk", "--rank", "1", "--follow") == "rank 1\n"
+    assert "succeeded (reused)  1x2" in call("runs", "show", "latest")
+    call("runs", "remove", again["run_id"])
+    call("runs", "remove", result["run_id"])
+    assert call("runs").startswith("no runs")

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from allranks import catalogue
+from allranks.cli.show import limits
+from allranks.spec.model import Input
+
+
+@pytest.mark.parametrize("name", [*catalogue.COMPONENTS, *catalogue.PIPELINES])
+def test_show_names_every_input_and_output(cli: Callable[..., Any], name: str) -> None:
+    document = cli("show", name, "--json").json
+    page = cli("show", name).out
+    assert document["inputs"] or document["kind"] == "pipeline"
+    for port in (*document["inputs"], *document["outputs"]):
+        assert f"  {port} " in page
+    assert document["example"].startswith(f"allranks run {name}")
+    assert document["example"] in page
+
+
+def test_show_a_component(cli: Callable[..., Any]) -> None:
+    document = cli("show", "train_ddp", "--json").json
+    assert document["kind"] == "component"
+    assert document["distribution"] == "pytorch"
+    assert document["environment"].startswith("azureml:allranks-pytorch:")
+    assert document["inputs"]["data"] | {"description": ""} == {
+        "type": "uri_folder",
+        "required": True,
+        "default": None,
+        "choices": [],
+        "min": None,
+        "max": None,
+        "description": "",
+    }
+    assert "adamw" in document["inputs"]["optimizer"]["choices"]
+    assert document["example"] == "allranks run train_ddp data=DATA"
+    page = cli("show", "train_ddp").out
+    assert "sgd | adam | adamw" in page
+    assert "pytorch, " in page
+
+
+def test_show_a_pipeline_lists_its_steps(cli: Callable[..., Any]) -> None:
+    document = cli("show", "image_classification", "--json").json
+    assert document["kind"] == "pipeline"
+    assert list(document["steps"]) == ["prepare", "train", "evaluate"]
+    assert document["steps"]["train"]["component"] == "train_ddp"
+
+
+def test_show_takes_a_file_too(cli: Callable[..., Any]) -> None:
+    path = str(catalogue.components()["train_ddp"])
+    document = cli("show", path, "--json").json
+    assert document["name"] == "train_ddp"
+    assert document["example"] == f"allranks run {path} data=DATA"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("train-ddp", "did you mean 'train_ddp'?"),
+        ("zzz", "Try `allranks list`."),
+        ("pytorch", "is an environment"),
+        ("./nothing.yaml", "there is no file './nothing.yaml'"),
+    ],
+)
+def test_an_unknown_name_says_where_to_look(cli: Callable[..., Any], name: str, message: str) -> None:
+    called = cli("show", name)
+    assert called.code == 2
+    assert message in called.err
+
+
+@pytest.mark.parametrize(
+    ("port", "expected"),
+    [
+        (Input("x", enum=("a", "b")), "a | b"),
+        (Input("x", "number", min=0, max=0.5), "0 to 0.5"),
+        (Input("x", "integer", min=1), "at least 1"),
+        (Input("x", "integer", max=9), "at most 9"),
+        (Input("x"), ""),
+    ],
+)
+def test_limits_in_words(port: Input, expected: str) -> None:
+    assert limits(port) == expected

@@ -1,0 +1,49 @@
+"""The pages and the set-up files say nothing that the code does not."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from allranks.cli.main import VERBS
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_and_verbs_of_a_page_exist(page: Path) -> None:
+    text = page.read_text()
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+        assert (page.parent / link).exists(), link
+    for verb in re.findall(r"^allranks (\w+)|`allranks (\w+)", text, flags=re.MULTILINE):
+        assert (verb[0] or verb[1]) in VERBS
+
+
+def test_the_readme_s_make_targets_exist() -> None:
+    named = set(
+        re.findall(r"`?make ([a-z]+)", " ".join(page.read_text() for page in PAGES if page.name != "decisions.md"))
+    )
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    assert {"run", "test", "check"} <= named & targets
+
+
+def test_the_constraints_pin_every_dependency_within_its_range() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    pins = {canonicalize_name(name): version for name, version in pins.items()}
+    for requirement in _requirements():
+        version = pins[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(version, prereleases=True), f"{requirement} is pinned to {version}"
+
+
+def _requirements() -> Iterator[Requirement]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for group in (project["dependencies"], *project["optional-dependencies"].values()):
+        yield from (one for one in map(Requirement, group) if one.name != project["name"])
