@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from allranks import catalogue
 from allranks.cli import live, target
 from allranks.cli.text import rows, seconds
 from allranks.errors import Problem, SpecError, UsageError
 from allranks.local import engine
+from allranks.local.assets import Stands, read_mapping
 from allranks.local.dry import dry_run
 from allranks.local.folders import DEFAULT_HOME, Home, read_json
 from allranks.local.options import Options
@@ -41,6 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-cache", action="store_true", help="run every step, from its beginning")
     parser.add_argument("--resume", metavar="RUN", help="start a run again as it was; its finished steps are reused")
     parser.add_argument("--retries", metavar="N", type=int, default=0, help="further attempts for a step that fails")
+    parser.add_argument(
+        "--map",
+        metavar="REFERENCE=PATH",
+        action="append",
+        default=[],
+        help="what stands for data or a component in the cloud, such as azureml:mnist=./mnist",
+    )
     parser.add_argument("--runs-dir", metavar="DIR", default=DEFAULT_HOME, help=f"default: {DEFAULT_HOME}")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -49,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     """Check everything, run the plan, say what became of it."""
     home = Home(Path(args.runs_dir).resolve())
     wanted = _wanted(args, home)
-    plan = _plan(wanted)
+    plan = _plan(wanted, home)
     if args.dry_run:
         return _show_dry_run(dry_run(plan, home, Path(sys.executable)), plan, as_json=args.json)
     home.prepare()
@@ -82,6 +91,7 @@ def _wanted(args: argparse.Namespace, home: Home) -> dict[str, Any]:
         "values": dict(_assignment(text) for text in args.values),
         "scale": dict(_scale(text) for text in args.scale),
         "only": [name for name in args.steps.split(",") if name],
+        "map": list(args.map),
     }
     if args.resume:
         before = read_json(home.find(args.resume).state)
@@ -92,6 +102,7 @@ def _wanted(args: argparse.Namespace, home: Home) -> dict[str, Any]:
             "values": {**before["values"], **asked["values"]},
             "scale": {**before["scale"], **asked["scale"]},
             "only": asked["only"] or before["only"],
+            "map": [*before.get("map", []), *asked["map"]],
         }
     if args.target is None:
         raise UsageError("nothing to run: TARGET is missing.", f"Give {target.CHOICES}.")
@@ -112,16 +123,17 @@ def _scale(text: str) -> tuple[str, list[int]]:
     return match["step"], [int(match["nodes"]), int(match["processes"])]
 
 
-def _plan(wanted: dict[str, Any]) -> Plan:
+def _plan(wanted: dict[str, Any], home: Home) -> Plan:
     """From what was asked for to the plan; every mistake is found here, before anything starts."""
-    pipeline = target.load(wanted["target"])
+    stands = Stands(read_mapping(wanted["map"], target.folder_of(wanted["target"])), home)
+    pipeline = target.load(wanted["target"], lambda reference: catalogue.resolve(reference) or stands.find(reference))
     pipeline, problems = apply_values(pipeline, wanted["values"])
     pipeline = apply_scale(pipeline, {step: (counts[0], counts[1]) for step, counts in wanted["scale"].items()})
     problems += check(pipeline, values={})
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise SpecError(errors)
-    plan = make_plan(pipeline)
+    plan = make_plan(pipeline, stands)
     if wanted["only"]:
         plan = plan.only(wanted["only"])
     notes = check_interpreter({name: step.component for name, step in plan.steps.items()})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeAlias
 
 from allranks import catalogue
 from allranks.azure.python_target import is_python_target, read_python_pipeline
@@ -11,29 +13,41 @@ from allranks.cli.text import nearest
 from allranks.errors import UnknownNameError
 from allranks.spec import Component, Pipeline, Step, read
 
+Resolve: TypeAlias = Callable[[str], Path | None]
+
 CHOICES = "a name from `allranks list`, a component or pipeline YAML, or FILE.py:FUNCTION"
 
 
-def load(target: str) -> Pipeline:
+def load(target: str, resolve: Resolve = catalogue.resolve) -> Pipeline:
     """Read a target; a component becomes a pipeline of one step with the component's inputs.
+
+    Args:
+        target: what the user named.
+        resolve: gives the file of a component that a pipeline names by its id.
 
     Raises:
         UnknownNameError: no file and no name of the library.
         SpecError: the document is not valid.
     """
-    document = _read(target)
+    document = _read(target, resolve)
     return document if isinstance(document, Pipeline) else of_component(document)
 
 
-def _read(target: str) -> Component | Pipeline:
+def folder_of(target: str) -> Path:
+    """The folder that a target's files lie in; the working folder for a name of the library."""
+    path = Path(target.partition(".py:")[0] if is_python_target(target) else target)
+    return path.absolute().parent if path.suffix in {".yaml", ".yml", ""} and path.parent.is_dir() else Path.cwd()
+
+
+def _read(target: str, resolve: Resolve) -> Component | Pipeline:
     if is_python_target(target):
         return read_python_pipeline(target)
     path = Path(target)
     if path.suffix in {".yaml", ".yml"} and path.is_file():
-        return read(path, resolve=catalogue.resolve)
+        return read(path, resolve=resolve)
     known = catalogue.resolve(target)
     if known is not None:
-        return read(known, resolve=catalogue.resolve)
+        return read(known, resolve=resolve)
     if path.suffix == ".py" and path.is_file():
         raise UnknownNameError(f"{target!r} is a Python file without a function.", f"Name one: {target}:FUNCTION.")
     names = [*catalogue.pipelines(), *catalogue.components()]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from allranks.local import cache, fingerprint, machine, snapshot
+from allranks.local.assets import register
 from allranks.local.cache import Cache, Finished, Workplace
 from allranks.local.folders import Home, RunFolder
 from allranks.local.gang import Gang, RankCommand
@@ -196,6 +197,11 @@ class Execution:
         if self.step.component.is_deterministic:
             records.remember(self.key, self.finished, self.workplace.outputs, self.step.outputs)
         self.workplace.publish(self.folder)
+        for name, output in self.step.outputs.items():
+            if output.asset_name:
+                register(
+                    self.job.home, output.asset_name, output.asset_version, self.folder.outputs / name, output.type
+                )
         self.end(SUCCEEDED)
 
     def broken_promise(self) -> str:

@@ -4,6 +4,7 @@
 
     .allranks/
         mlflow.db                           metrics and models of all runs
+        assets/<name>.json                  outputs that were registered under a name, by version
         cache/<key>.json                    which run holds the outputs of a finished step
         work/<key>/                         a step that is not finished: its outputs so far, and the lock on them
         runs/<id>/

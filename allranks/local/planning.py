@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from allranks.errors import CannotRunHereError, Problem, SpecError
+from allranks.local.assets import HINT, Stands
 from allranks.local.launch import LAUNCHERS
 from allranks.local.launch.mpi import find_mpirun
 from allranks.local.plan import Plan, PlannedStep, StepOutput
@@ -36,13 +37,12 @@ from allranks.spec.model import Literal
 Resolved: TypeAlias = Literal | Path | StepOutput | None
 """What a binding comes to; None for an optional input without a value."""
 
-CLOUD_HINT = "Download it, and give the input a path on this machine."
-
 
 @dataclass(frozen=True, slots=True)
 class _Findings:
-    """What is wrong, and what a user should know of settings that mean something else on one machine."""
+    """What is wrong, what a user should know all the same, and what stands for the cloud."""
 
+    stands: Stands
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -61,14 +61,18 @@ class _Scope:
     inputs: Mapping[str, Resolved]
 
 
-def make_plan(pipeline: Pipeline) -> Plan:
+def make_plan(pipeline: Pipeline, stands: Stands | None = None) -> Plan:
     """Resolve a pipeline that ``spec.check`` found no error in.
+
+    Args:
+        pipeline: with the user's values and scale applied.
+        stands: what stands for data in the cloud.
 
     Raises:
         SpecError: data that is not on this machine, or a resolved count that cannot be.
         CannotRunHereError: a step that only a cloud can run.
     """
-    findings = _Findings()
+    findings = _Findings(stands or Stands())
     inputs = {name: _own_input(pipeline, declared, findings) for name, declared in pipeline.inputs.items()}
     scope = _Scope(pipeline, "", inputs)
     steps = {step.name: step for step in _flatten(scope, findings)}
@@ -98,8 +102,10 @@ def _path(text: str, source: Source, where: str, findings: _Findings) -> Path | 
     """A data path as a path on this machine; addresses in the cloud are no such thing."""
     line = source.lines.get(where)
     if ("://" in text and not text.startswith("file://")) or text.startswith("azureml:"):
-        findings.problems.append(Problem(f"{text!r} lies in the cloud.", where, source.file, line, CLOUD_HINT))
-        return None
+        stand = findings.stands.find(text)
+        if stand is None:
+            findings.problems.append(Problem(f"{text!r} lies in the cloud.", where, source.file, line, HINT))
+        return stand
     path = Path(text.removeprefix("file://")).expanduser()
     path = path if path.is_absolute() else source.base / path
     if not path.exists():
@@ -266,4 +272,10 @@ def _output(declared: Output, step: Step) -> Output:
     setting = step.outputs.get(declared.name)
     if setting is None or isinstance(setting, str):
         return declared
-    return replace(declared, mode=setting.mode or declared.mode, path=setting.path, asset_name=setting.asset_name)
+    return replace(
+        declared,
+        mode=setting.mode or declared.mode,
+        path=setting.path,
+        asset_name=setting.asset_name or declared.asset_name,
+        asset_version=setting.asset_version or declared.asset_version,
+    )

@@ -52,7 +52,7 @@ def read_pipeline(path: Path | str, resolve: Resolve | None = None) -> Pipeline:
 
 def component_from(data: Mapping[str, Any], source: Source) -> Component:
     """Make a component from a document in memory, in the form of its YAML; see ``read_component``."""
-    return cast(Component, _read(data, source, None, "command"))
+    return cast("Component", _read(data, source, None, "command"))
 
 
 def pipeline_from(data: Mapping[str, Any], source: Source, resolve: Resolve | None = None) -> Pipeline:
@@ -60,7 +60,7 @@ def pipeline_from(data: Mapping[str, Any], source: Source, resolve: Resolve | No
 
     Components may stand inline, also those of nested pipelines; relative paths start at ``source.base``.
     """
-    return cast(Pipeline, _read(data, source, resolve, "pipeline"))
+    return cast("Pipeline", _read(data, source, resolve, "pipeline"))
 
 
 def _read(data: Mapping[str, Any], source: Source, resolve: Resolve | None, kind: str) -> Component | Pipeline:

@@ -19,9 +19,6 @@ def reads(step_name: str, port: str) -> str:
     return step("true", inputs=f"x: '${{{{parent.jobs.{step_name}.outputs.{port}}}}}'", outputs=OUT)
 
 
-
-
-
 def component(folder: Path, extra: str = "", command: str = "command: python a.py --n '${{inputs.n}}'") -> Path:
     (folder / "a.py").write_text("")
     path = folder / "a.yaml"

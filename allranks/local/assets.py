@@ -1,0 +1,135 @@
+"""What lives in the cloud and has a stand-in here: mapped by the user, or registered by an earlier run.
+
+A reference is looked up in ``--map``, then in ``allranks-map.yaml`` beside the pipeline, then among the assets that
+earlier runs registered below the runs folder. Nothing is ever downloaded.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from allranks.errors import UsageError
+from allranks.local.folders import Home, read_json, write_json
+
+MAP_FILE = "allranks-map.yaml"
+HINT = (
+    f"Say what stands for it here: --map REFERENCE=PATH, or a line REFERENCE: PATH in {MAP_FILE} beside the pipeline."
+)
+
+_VERSIONED = re.compile(r"azureml:(?P<name>[^:@/]+)(?::(?P<version>[^:@/]+)|@(?P<label>[^:@/]+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Stands:
+    """Where references to the cloud lead on this machine.
+
+    Attributes:
+        mapped: reference, with or without a version, or the beginning of an address, to a path.
+        home: holds what earlier runs registered; None to leave these out.
+    """
+
+    mapped: Mapping[str, Path] = field(default_factory=dict)
+    home: Home | None = None
+
+    def find(self, reference: str) -> Path | None:
+        """The path that stands for a reference or an address; None when there is none."""
+        match = _VERSIONED.fullmatch(reference)
+        if match is None:
+            return self._by_beginning(reference)
+        for key in (reference, f"azureml:{match['name']}"):
+            if key in self.mapped:
+                return self.mapped[key]
+        return self._registered(match["name"], match["version"])
+
+    def _by_beginning(self, address: str) -> Path | None:
+        """A mapped folder of a datastore or web address serves everything below it."""
+        fitting = [key for key in self.mapped if address == key or address.startswith(key.rstrip("/") + "/")]
+        if not fitting:
+            return None
+        longest = max(fitting, key=len)
+        rest = address[len(longest.rstrip("/")) :].lstrip("/")
+        if ".." in Path(rest).parts:
+            raise UsageError(f"{address!r} leads out of the mapped folder {longest!r}.")
+        return self.mapped[longest] / rest if rest else self.mapped[longest]
+
+    def _registered(self, name: str, version: str | None) -> Path | None:
+        versions = {} if self.home is None else _versions(self.home, name)
+        if not versions:
+            return None
+        entry = versions.get(version) if version else versions[_latest(versions)]
+        path = Path(str(entry["path"])) if entry else None
+        return path if path is not None and path.exists() else None
+
+
+def read_mapping(options: Iterable[str], folder: Path) -> dict[str, Path]:
+    """The user's mapping: ``REFERENCE=PATH`` options over the file beside the pipeline.
+
+    Args:
+        options: paths in them start from the working folder.
+        folder: the pipeline's; paths in its mapping file start there.
+
+    Raises:
+        UsageError: an option or the file is malformed, or a path does not exist.
+    """
+    mapping = _read_file(folder / MAP_FILE)
+    for option in options:
+        reference, separator, text = option.partition("=")
+        if not separator or not reference or not text:
+            raise UsageError(
+                f"--map {option!r} is not REFERENCE=PATH.", "For example: --map azureml:mnist=./data/mnist."
+            )
+        mapping[reference] = Path(text).expanduser().absolute()
+    for reference, path in mapping.items():
+        if not path.exists():
+            raise UsageError(f"{reference} is mapped to {str(path)!r}, which does not exist.")
+    return mapping
+
+
+def _read_file(file: Path) -> dict[str, Path]:
+    if not file.is_file():
+        return {}
+    try:
+        document = yaml.safe_load(file.read_text()) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} is not YAML: {' '.join(str(error).split())}.") from error
+    if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
+        raise UsageError(
+            f"{file} has to be a mapping of references to paths.", "For example: azureml:mnist: ./data/mnist"
+        )
+    return {str(reference): (file.parent / Path(path).expanduser()).absolute() for reference, path in document.items()}
+
+
+def register(home: Home, name: str, version: str | None, path: Path, kind: str | None) -> str:
+    """Keep an output under a name, so that later runs can use ``azureml:NAME:VERSION``; return the version.
+
+    Without a version the next whole number is taken, as Azure ML does.
+    """
+    versions = _versions(home, name)
+    numbers = [int(text) for text in versions if text.isdigit()]
+    chosen = version or str(max(numbers, default=0) + 1)
+    versions[chosen] = {"path": str(path), "type": kind, "registered": time.time()}
+    file = _file(home, name)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_json(file, {"name": name, "versions": versions})
+    return chosen
+
+
+def _versions(home: Home, name: str) -> dict[str, dict[str, str | float | None]]:
+    document = read_json(_file(home, name))
+    return dict(document["versions"]) if isinstance(document, dict) else {}
+
+
+def _file(home: Home, name: str) -> Path:
+    if not re.fullmatch(r"[\w.-]+", name) or name.startswith("."):
+        raise UsageError(f"{name!r} is no name for an asset: letters, digits, '_', '-' and '.' are.")
+    return home.path / "assets" / f"{name}.json"
+
+
+def _latest(versions: Mapping[str, dict[str, str | float | None]]) -> str:
+    return max(versions, key=lambda version: float(versions[version]["registered"] or 0.0))
