@@ -38,6 +38,7 @@ from allranks.local.signals import caught_signals
 
 TICK = 0.25  # seconds between two looks at the metrics while something runs
 STACKS = 0.5  # seconds that hung ranks get to write their stacks
+SERVERS = 2.0  # seconds that parameter servers get to end by themselves after the last worker
 LOCK_POLL = 0.1  # seconds between two tries for a step that another engine is running
 LONGEST_PAUSE = 30.0  # seconds; the pause before a retry doubles from one second up to this
 
@@ -207,7 +208,8 @@ class Engine:
         gang.reap(descriptors)
         if gang.first_failure is not None:
             gang.kill()  # the others' exits come as events of their own
-        gang.dismiss_servers()
+        elif gang.only_servers_left:
+            execution.due = time.monotonic() + SERVERS
         if gang.over:
             processes.sweep_orphans(self._known(), [gang.marker])
             self._finish_attempt(execution, gang)
@@ -245,7 +247,10 @@ class Engine:
         for execution in self._steps.values():
             if execution.gang is None or execution.due is None or execution.due > now:
                 continue
-            if execution.step.name in self._timed_out:
+            if execution.gang.only_servers_left:
+                execution.gang.dismiss_servers()
+                execution.due = None
+            elif execution.step.name in self._timed_out:
                 execution.gang.kill()
                 execution.due = None
             else:

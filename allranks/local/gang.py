@@ -137,11 +137,16 @@ class Gang:
         """The rank that ended the gang, if one failed."""
         return next((exit_ for exit_ in self.exits if exit_.code != 0), None)
 
+    @property
+    def only_servers_left(self) -> bool:
+        """Whether all workers have succeeded and only parameter servers still run."""
+        running = [command for _, command in self._running.values()]
+        return bool(running) and self.first_failure is None and not any(command.essential for command in running)
+
     def dismiss_servers(self) -> None:
-        """End the parameter servers once all workers have succeeded: many scripts let them wait for ever."""
-        if self._running and self.first_failure is None and not any(c.essential for _, c in self._running.values()):
-            self._dismissed = True
-            self.kill()
+        """End parameter servers that wait for ever, as many scripts let them; that is no failure."""
+        self._dismissed = True
+        self.kill()
 
     def ask_for_stacks(self) -> None:
         """Let Python ranks that registered faulthandler on SIGUSR1 write their stacks; others just end."""

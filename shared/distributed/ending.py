@@ -13,6 +13,7 @@ from shared.distributed.errors import ControlError, Refusal
 from shared.distributed.launch import Launch
 
 REFUSED = 2  # exit code
+LET_RANK_0_END = 2.0  # seconds: rank 0 has the message, and launchers report the log of the rank that ends first
 
 
 def end_badly(error: BaseException, launch: Launch, control: Control | None) -> None:
@@ -28,6 +29,8 @@ def end_badly(error: BaseException, launch: Launch, control: Control | None) -> 
         if control is not None:
             control.refuse(str(error))
             control.leave(grace=5.0)
+        if launch.rank != 0:
+            time.sleep(LET_RANK_0_END)
         raise SystemExit(REFUSED) from None
     if isinstance(error, Exception):
         write_error_file(error, launch)
