@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from allranks import library
 
-COMPONENTS = ("prepare_data", "train_ddp", "train_torchrun", "evaluate")
+COMPONENTS = ("prepare_data", "train_ddp", "train_torchrun", "evaluate", "compare_models")
 PIPELINES = ("image_classification", "image_classification_torchrun")
-ENVIRONMENTS = ("pytorch", "evaluate")
+ENVIRONMENTS = ("pytorch", "evaluate", "compare")
 
 _ASSET = re.compile(r"(?:azureml:)?(?P<name>[A-Za-z][\w-]*)(?:[:@](?P<version>[\w.-]+))?")
 _REGISTRY = re.compile(r"azureml://registries/[^/]+/(?:components|environments)/(?P<name>[^/]+)/\w+/(?P<version>[^/]+)")

@@ -6,12 +6,13 @@ import argparse
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from allranks import catalogue, library
 from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
+from allranks.local.assets import Stands, read_mapping
 from allranks.spec import check, read
 
 NAME = "lint"
@@ -33,13 +34,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a YAML file, a folder, a name from `allranks list` or FILE.py:FUNCTION; without one, the components and"
         " pipelines of the current folder, or else those of the library",
     )
+    parser.add_argument(
+        "--map",
+        metavar="REFERENCE=PATH",
+        action="append",
+        default=[],
+        help="the YAML of a component that is registered in Azure, such as azureml:theirs:1=./theirs.yaml",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print every problem as ``file:line: where: message``; 2 when one of them is an error, 0 otherwise."""
     targets = [target for name in args.paths for target in find(name)] if args.paths else _default_targets()
-    problems = _without_repeats([problem for target in targets for problem in problems_of(target)])
+    problems = _without_repeats([problem for target in targets for problem in problems_of(target, args.map)])
     errors = sum(problem.severity == "error" for problem in problems)
     if args.json:
         print(
@@ -91,14 +99,20 @@ def documents_in(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def problems_of(target: str) -> list[Problem]:
-    """All that is wrong with one document, whether reading or checking finds it."""
+def problems_of(target: str, mapped: Sequence[str] = ()) -> list[Problem]:
+    """All that is wrong with one document, whether reading or checking finds it.
+
+    Args:
+        target: a YAML file or ``file.py:function``.
+        mapped: ``REFERENCE=PATH`` for components that are registered in Azure.
+    """
     try:
         if _is_python(target):
             from allranks.azure.python_target import read_python_pipeline
 
             return list(check(read_python_pipeline(target)))
-        return list(check(read(Path(target), resolve=catalogue.resolve)))
+        stands = Stands(read_mapping(mapped, Path(target).absolute().parent))
+        return list(check(read(Path(target), resolve=lambda name: catalogue.resolve(name) or stands.find(name))))
     except SpecError as error:
         return list(error.problems)
 

@@ -8,7 +8,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from allranks.cli.text import seconds
-from allranks.local.result import FAILED, RETRYING, RUNNING, SUCCEEDED, WAITING, Progress, StepResult, read_progress
+from allranks.local.folders import StepFolder
+from allranks.local.result import (
+    CANCELLED,
+    FAILED,
+    RETRYING,
+    RUNNING,
+    SUCCEEDED,
+    WAITING,
+    Progress,
+    StepResult,
+    SweepResult,
+    read_progress,
+)
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -101,7 +113,21 @@ def _table(steps: list[StepResult]) -> Table:
             _bar(progress) if step.status == RUNNING else "",
             _metrics(dict(progress.metrics) or dict(step.metrics)),
         )
+        if step.sweep is not None and step.status == RUNNING:
+            _add_trials(table, step.name, step.sweep)
     return table
+
+
+def _add_trials(table: Table, name: str, sweep: SweepResult) -> None:
+    """A row for each running trial, below one that counts them."""
+    over = sum(trial.status in {SUCCEEDED, FAILED, CANCELLED} for trial in sweep.trials)
+    table.add_row("", f"{over} of {sweep.most} trials", "", "", "", best_trial(sweep))
+    for trial in sweep.trials:
+        if trial.status == RUNNING:
+            progress = read_progress(StepFolder(trial.folder).metrics(), tail=True)
+            known = "" if trial.metric is None else f"  {sweep.metric} {trial.metric:.4g}"
+            shown = shown_parameters(trial.parameters) + known
+            table.add_row(f"  {name}.{trial.number}", trial.status, "", seconds(trial.seconds), _bar(progress), shown)
 
 
 def _bar(progress: Progress, width: int = 16) -> str:
@@ -121,13 +147,31 @@ def describe(step: StepResult) -> str:
     """One line on a step: status, ranks, time, what it measured."""
     where = f"{step.nodes} x {step.processes}" if step.nodes * step.processes > 1 else ""
     if step.status == RUNNING:
-        return f"running on {where} ranks" if where else "running"
+        values = f" with {shown_parameters(step.parameters)}" if step.parameters else ""
+        return f"running on {where} ranks{values}" if where else f"running{values}"
     if step.status == RETRYING:
         return f"attempt {step.attempts} failed ({step.failure.message if step.failure else ''}), trying again"
     if step.reused_from:
         return f"reused from {step.reused_from}" + _tail(_metrics(step.metrics))
     took = seconds(step.seconds) if step.started is not None else ""
-    return step.status + _tail(took) + _tail(_metrics(step.metrics))
+    found = step.status + _tail(took) + _tail(_metrics(step.metrics)) + _tail(best_trial(step.sweep))
+    why = step.failure.message if step.failure and step.parameters else ""  # a step's is told at the end
+    return found + (f": {why}" if why else "")
+
+
+def best_trial(sweep: SweepResult | None) -> str:
+    """``best of 8 trials: 5 (learning_rate=0.01)``; empty without one."""
+    if sweep is None or sweep.best is None:
+        return ""
+    best = sweep.trials[sweep.best]
+    return f"best of {len(sweep.trials)} trials: {best.number} ({shown_parameters(best.parameters)})"
+
+
+def shown_parameters(parameters: Mapping[str, str | int | float | bool]) -> str:
+    """A trial's values for people, numbers shortened: ``learning_rate=0.01, optimizer=sgd``."""
+    return ", ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in parameters.items()
+    )
 
 
 def _tail(text: str) -> str:

@@ -176,6 +176,11 @@ def _summarise(result: RunResult) -> None:
     lines = [
         (f"{step.name}.{name}", f"{value:.4f}") for step in result.steps.values() for name, value in _measures(step)
     ]
+    lines += [
+        (f"{step.name}.{step.sweep.metric}", f"{step.metrics[step.sweep.metric]:.4f}, {live.best_trial(step.sweep)}")
+        for step in result.steps.values()
+        if step.sweep is not None and step.sweep.metric in step.metrics
+    ]
     for step in result.steps.values():
         if step.nodes * step.processes > 1:
             ranks = step.nodes * step.processes
@@ -186,7 +191,8 @@ def _summarise(result: RunResult) -> None:
 
 
 def _measures(step: StepResult) -> list[tuple[str, float]]:
-    return [(name, value) for name, value in step.metrics.items() if name == "accuracy"]
+    primary = step.sweep.metric if step.sweep else ""  # shown with its trial
+    return [(name, value) for name, value in step.metrics.items() if name == "accuracy" != primary]
 
 
 def _page(path: Path) -> Path:

@@ -46,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     command("list", list_runs, "list all runs, newest first")
     command("show", show, "show the steps, outputs and metrics of a run")
     logs_parser = command("logs", logs, "print the log of a step, of every rank or of one")
-    logs_parser.add_argument("step", metavar="STEP", help="the step's name; a nested one is OUTER.INNER")
+    logs_parser.add_argument(
+        "step", metavar="STEP", help="the step's name; a nested one is OUTER.INNER, a trial SWEEP.NUMBER"
+    )
     logs_parser.add_argument("--rank", type=int, metavar="N", help="this rank only")
     logs_parser.add_argument("--follow", action="store_true", help="go on printing until the step has finished")
     command("open", open_page, "open a run's page in the browser")
@@ -110,7 +112,7 @@ def show(args: argparse.Namespace, home: Home) -> int:
 def logs(args: argparse.Namespace, home: Home) -> int:
     """Print the logs of a step, every rank's lines marked with its number when there are several."""
     folder = home.find(args.run)
-    steps = state_of(folder)["steps"]
+    steps = _steps_and_trials(folder)
     if args.step not in steps:
         close = text.nearest(args.step, steps)
         raise UnknownNameError(f"run {folder.id} has no step {args.step!r}{close}.", f"Its steps: {', '.join(steps)}.")
@@ -124,7 +126,8 @@ def logs(args: argparse.Namespace, home: Home) -> int:
 
     def over() -> bool:
         state = state_of(folder)
-        return not args.follow or state["status"] != RUNNING or state["steps"][args.step]["status"] in FINISHED
+        steps = _steps_and_trials(folder)
+        return not args.follow or state["status"] != RUNNING or steps[args.step]["status"] in FINISHED
 
     for line in lines_of(lambda: _chosen(step, args.rank, wait=args.follow), over):
         print(line, flush=args.follow)
@@ -201,7 +204,18 @@ def _make_writable(function: Callable[[str], object], path: str, _error: object)
 
 
 def _reused(state: Mapping[str, Any]) -> set[str]:
-    return {step.get("reused_from") for step in state["steps"].values()} - {None}
+    steps = state["steps"].values()
+    trials = [trial for step in steps for trial in step.get("trials", ())]
+    return {one.get("reused_from") for one in (*steps, *trials)} - {None}
+
+
+def _steps_and_trials(folder: RunFolder) -> dict[str, Any]:
+    """What has logs: the steps, and the trials of sweeps as SWEEP.NUMBER."""
+    found = dict(state_of(folder)["steps"])
+    for name, step in list(found.items()):
+        for trial in (read_json(folder.step(name).state) or step).get("trials", ()):
+            found[f"{name}.{trial['number']}"] = trial
+    return found
 
 
 def _step_with_logs(home: Home, folder: RunFolder, name: str, step: Mapping[str, Any]) -> StepFolder:

@@ -47,4 +47,5 @@ class Observer(Protocol):
 
 def new_run_id() -> str:
     """An id that sorts by time and is unique among engines that start in the same second."""
-    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(2)
+    now = time.time()
+    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime(now)) + f"{int(now % 1 * 1000):03d}-{secrets.token_hex(2)}"

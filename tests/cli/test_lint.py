@@ -82,6 +82,16 @@ def test_a_problem_of_a_shared_component_is_told_once(cli: Callable[..., Any], t
     assert cli("lint", ".", "--json").json["errors"] == 1
 
 
+def test_a_component_of_a_workspace_is_checked_by_its_stand_in(cli: Callable[..., Any], tree: Path) -> None:
+    steps = "  a: {type: command, component: 'azureml:theirs:1', inputs: {times: 0}}\n"
+    (tree / "theirs.yaml").write_text(f"type: pipeline\njobs:\n{steps}")
+    assert "--map azureml:theirs:1=PATH" in cli("lint", "theirs.yaml").out
+    called = cli("lint", "theirs.yaml", "--map", "azureml:theirs:1=greet.yaml")
+    assert "theirs.yaml:3: jobs.a.inputs.times" in called.out
+    (tree / "allranks-map.yaml").write_text("azureml:theirs:1: greet.yaml\n")
+    assert cli("lint", "theirs.yaml").out == called.out
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [

@@ -25,7 +25,7 @@ def environ(**extra: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), **extra}
 
 
-def allranks(*arguments: str | Path, cwd: Path, timeout: float = 120, **extra: str) -> subprocess.CompletedProcess[str]:
+def allranks(*arguments: str | Path, cwd: Path, timeout: float = 280, **extra: str) -> subprocess.CompletedProcess[str]:
     """Run a command line to its end."""
     return subprocess.run(
         command(*arguments), cwd=cwd, env=environ(**extra), capture_output=True, text=True, timeout=timeout, check=False

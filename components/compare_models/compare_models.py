@@ -1,0 +1,212 @@
+"""Compare up to eight evaluations of models and name the best.
+
+Written as a function with mldesigner's decorator; component.yaml is what `mldesigner compile` makes of it, and a test
+keeps both equal. Such a component cannot bring `shared/` along, so this file stands alone.
+"""
+
+import csv
+import html
+import json
+import math
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from mldesigner import Input, Output, command_component
+
+MOST = 8
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One evaluation: its name and all of its numbers."""
+
+    name: str
+    metrics: dict[str, float]
+
+
+# The decorator reads annotations as values: this file cannot have `from __future__ import annotations`.
+_EVALUATIONS = [
+    Input(type="uri_folder", optional=True, description=f'Report of "Evaluate" for model {number} of the comparison.')
+    for number in range(1, MOST + 1)
+]
+_NAMES = Input(
+    type="string",
+    default="-",
+    description='Names of the models in the order of their ports, with commas between them; "-" numbers them.',
+)
+_METRIC = Input(type="string", default="accuracy", description="The number in metrics.json that decides.")
+_GOAL = Input(
+    type="string", enum=["maximize", "minimize"], default="maximize", description="Whether more or less of it is better."
+)
+_REPORT = Output(
+    type="uri_folder", description="index.html, comparison.json with the best model, comparison.csv, comparison.png."
+)
+
+
+@command_component(
+    name="compare_models",
+    version="0.1.0",
+    display_name="Compare models",
+    description=(
+        "Compares up to eight evaluations and names the best model by one metric. The page shows every model in a table "
+        "and a picture. All evaluations should be of the same data."
+    ),
+    tags={"task": "comparison"},
+    environment="azureml:allranks-compare:0.1.0",
+    is_deterministic=True,
+)
+def compare_models(  # type: ignore[no-untyped-def]
+    report: _REPORT,  # type: ignore[valid-type]
+    evaluation_1: _EVALUATIONS[0] = None,  # type: ignore[valid-type]
+    evaluation_2: _EVALUATIONS[1] = None,  # type: ignore[valid-type]
+    evaluation_3: _EVALUATIONS[2] = None,  # type: ignore[valid-type]
+    evaluation_4: _EVALUATIONS[3] = None,  # type: ignore[valid-type]
+    evaluation_5: _EVALUATIONS[4] = None,  # type: ignore[valid-type]
+    evaluation_6: _EVALUATIONS[5] = None,  # type: ignore[valid-type]
+    evaluation_7: _EVALUATIONS[6] = None,  # type: ignore[valid-type]
+    evaluation_8: _EVALUATIONS[7] = None,  # type: ignore[valid-type]
+    names: _NAMES = "-",  # type: ignore[valid-type]
+    metric: _METRIC = "accuracy",  # type: ignore[valid-type]
+    goal: _GOAL = "maximize",  # type: ignore[valid-type]
+):  # noqa: ANN201 the decorator refuses "-> None"
+    """Read the reports, find the best, write the comparison."""
+    folders = [
+        *(evaluation_1, evaluation_2, evaluation_3, evaluation_4),
+        *(evaluation_5, evaluation_6, evaluation_7, evaluation_8),
+    ]
+    try:
+        entries = read([Path(folder) if folder else None for folder in folders], names)
+        ranked = rank(entries, metric, goal)
+    except ValueError as error:
+        sys.exit(f"error: {error}")
+    write(Path(report), ranked, metric, goal)
+    track(ranked[0], metric)
+    print(f"best: {ranked[0].name} with {metric} {ranked[0].metrics[metric]:.4f}, of {len(ranked)} models")
+
+
+def read(folders: list[Path | None], names: str) -> list[Entry]:
+    """The evaluations that are there, with their names.
+
+    Raises:
+        ValueError: there is none, a report has no metrics.json, or the number of names is another one.
+    """
+    given = [(number, folder) for number, folder in enumerate(folders, start=1) if folder is not None]
+    if not given:
+        raise ValueError(f"nothing to compare: connect at least one of evaluation_1 to evaluation_{MOST}.")
+    labels = [f"evaluation_{number}" for number, _ in given]
+    if names.strip() not in {"", "-"}:
+        labels = [name.strip() for name in names.split(",")]
+    if len(labels) != len(given) or len(set(labels)) != len(labels):
+        raise ValueError(f"names {names!r} has {len(set(labels))} different names for {len(given)} evaluations.")
+    return [Entry(label, _numbers(folder)) for label, (_, folder) in zip(labels, given, strict=True)]
+
+
+def _numbers(folder: Path) -> dict[str, float]:
+    file = folder / "metrics.json"
+    try:
+        document = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file} cannot be read ({error}); connect a report of Evaluate.") from error
+    return {name: float(value) for name, value in document.items() if isinstance(value, int | float)}
+
+
+def rank(entries: list[Entry], metric: str, goal: str) -> list[Entry]:
+    """The evaluations, best first; of equal ones the first connected comes first.
+
+    Raises:
+        ValueError: an evaluation lacks the metric, or it is not a finite number.
+    """
+    for entry in entries:
+        if not math.isfinite(entry.metrics.get(metric, math.nan)):
+            known = ", ".join(sorted(entry.metrics)) or "none"
+            raise ValueError(f"{entry.name} has no finite {metric!r}; its metrics are: {known}.")
+    return sorted(entries, key=lambda entry: entry.metrics[metric], reverse=goal == "maximize")
+
+
+def write(report: Path, ranked: list[Entry], metric: str, goal: str) -> None:
+    """Write the comparison for programs, for spreadsheets and for people."""
+    report.mkdir(parents=True, exist_ok=True)
+    best = {"name": ranked[0].name, metric: ranked[0].metrics[metric]}
+    document = {
+        "metric": metric,
+        "goal": goal,
+        "best": best,
+        "models": [{"name": entry.name, "metrics": entry.metrics} for entry in ranked],
+    }
+    (report / "comparison.json").write_text(json.dumps(document, indent=1) + "\n")
+    columns = [metric, *sorted({name for entry in ranked for name in entry.metrics} - {metric})]
+    with (report / "comparison.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["model", *columns])
+        table.writerows([entry.name, *(entry.metrics.get(name, "") for name in columns)] for entry in ranked)
+    draw(report / "comparison.png", ranked, metric)
+    (report / "index.html").write_text(page(ranked, columns, metric, report / "comparison.png"))
+
+
+def draw(path: Path, ranked: list[Entry], metric: str) -> None:
+    """A bar for each model, the best on top."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    values = [entry.metrics[metric] for entry in reversed(ranked)]
+    figure, axes = plt.subplots(figsize=(7, 0.5 * len(ranked) + 1.2), layout="constrained")
+    bars = axes.barh([entry.name for entry in reversed(ranked)], values, color="#8fb3f5")
+    bars[-1].set_color("#3b82f6")
+    axes.bar_label(bars, [f"{value:.4f}" for value in values], padding=3)
+    low, high = min(values), max(values)
+    margin = (high - low) * 0.25 or abs(high) * 0.05 or 1.0
+    axes.set_xlim(min(low - margin, 0) if low < 0 else max(0.0, low - margin), high + margin)
+    axes.set_xlabel(metric)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Comparison of models</title>
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 960px; margin: 0 auto; padding: 32px 24px; }}
+table {{ border-collapse: collapse; width: 100%; }} th, td {{ padding: 6px 12px 6px 0; text-align: right; }}
+th:first-child, td:first-child {{ text-align: left; }} tr {{ border-bottom: 1px solid #8884; }}
+tbody tr:first-child {{ font-weight: 600; }} img {{ max-width: 100%; background: #fff; border-radius: 8px; }}
+div {{ overflow-x: auto; }}
+</style></head><body>
+<h1>{best} is best</h1>
+<p>{count} models by {metric}, all numbers from their evaluations.</p>
+<img alt="{metric} of each model" src="data:image/png;base64,{picture}">
+<div><table><thead><tr><th>model</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>
+</body></html>
+"""
+
+
+def page(ranked: list[Entry], columns: list[str], metric: str, picture: Path) -> str:
+    """One page that needs nothing else; names come from users, so all of them are escaped."""
+    import base64
+
+    def row(entry: Entry) -> str:
+        cells = (f"{entry.metrics[name]:.4f}" if name in entry.metrics else "" for name in columns)
+        return f"<tr><td>{html.escape(entry.name)}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+    return PAGE.format(
+        best=html.escape(ranked[0].name),
+        count=len(ranked),
+        metric=html.escape(metric),
+        picture=base64.b64encode(picture.read_bytes()).decode(),
+        head="".join(f"<th>{html.escape(name)}</th>" for name in columns),
+        rows="".join(map(row, ranked)),
+    )
+
+
+def track(best: Entry, metric: str) -> None:
+    """Report the best value where Azure ML and the local engine look for metrics."""
+    file = Path("outputs/metrics.jsonl")
+    file.parent.mkdir(exist_ok=True)
+    line = {"time": time.time(), "step": 0, "total": None, "metrics": {metric: best.metrics[metric]}}
+    with file.open("a") as stream:
+        stream.write(json.dumps(line) + "\n")

@@ -1,0 +1,76 @@
+"""compare_models: what mldesigner compiles is what is registered, the best is found, wrong use is explained."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.local.support import pipeline, run_json
+
+COMPONENT = Path(__file__).parents[2] / "components/compare_models"
+
+
+def evaluation(folder: Path, **metrics: float) -> Path:
+    folder.mkdir()
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    return folder
+
+
+def compare(folder: Path, inputs: str):
+    return run_json(
+        pipeline(
+            folder,
+            f"type: pipeline\njobs:\n  compare:\n    component: {COMPONENT}/component.yaml\n    inputs: {{{inputs}}}\n",
+        ),
+        cwd=folder,
+    )
+
+
+def test_the_yaml_is_what_mldesigner_compiles(tmp_path):
+    (tmp_path / "compare_models.py").write_bytes((COMPONENT / "compare_models.py").read_bytes())
+    tool = Path(sys.executable).parent / "mldesigner"
+    command = [tool, "compile", "--source", "compare_models.py", "--output", "out"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    compiled = yaml.safe_load((tmp_path / "out/compare_models/compare_models.yaml").read_text())
+    assert compiled == yaml.safe_load((COMPONENT / "component.yaml").read_text())
+
+
+def test_the_best_is_named_and_every_number_kept(tmp_path):
+    evaluation(tmp_path / "a", accuracy=0.97, loss=0.1)
+    evaluation(tmp_path / "b", accuracy=0.98, loss=0.2, macro_f1=0.5)
+    inputs = "evaluation_1: {type: uri_folder, path: a}, evaluation_4: {type: uri_folder, path: b}, names: 'ddp, <b>'"
+    step = compare(tmp_path, inputs)["steps"]["compare"]
+    report = Path(step["outputs"]["report"])
+    document = json.loads((report / "comparison.json").read_text())
+    assert document["best"] == {"name": "<b>", "accuracy": 0.98}
+    assert [model["name"] for model in document["models"]] == ["<b>", "ddp"]
+    assert step["metrics"] == {"accuracy": 0.98}
+    with (report / "comparison.csv").open() as file:
+        assert next(csv.DictReader(file)) == {"model": "<b>", "accuracy": "0.98", "loss": "0.2", "macro_f1": "0.5"}
+    page = (report / "index.html").read_text()
+    assert "&lt;b&gt;" in page
+    assert "<td><b>" not in page
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        ("metric: accuracy", ["nothing to compare", "evaluation_8"]),
+        ("evaluation_1: {type: uri_folder, path: a}, metric: recall", ["'recall'", "accuracy, loss"]),
+        ("evaluation_1: {type: uri_folder, path: a}, names: 'x,y'", ["2 different names for 1 evaluations"]),
+        ("evaluation_2: {type: uri_folder, path: .}", ["metrics.json cannot be read"]),
+    ],
+)
+def test_wrong_use(tmp_path, inputs, words):
+    evaluation(tmp_path / "a", accuracy=0.97, loss=0.1)
+    failure = compare(tmp_path, inputs)["steps"]["compare"]["failure"]
+    text = "\n".join(failure["last_lines"])
+    for word in words:
+        assert word in text, text
+    assert "Traceback" not in text
