@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from allranks import library
 
-COMPONENTS = ("prepare_data", "train_ddp", "train_torchrun", "evaluate", "compare_models")
+COMPONENTS = ("prepare_data", "train_ddp", "train_torchrun", "evaluate", "compare_models", "check_cluster")
 PIPELINES = ("image_classification", "image_classification_torchrun")
 ENVIRONMENTS = ("pytorch", "evaluate", "compare")
 

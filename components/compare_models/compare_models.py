@@ -38,26 +38,29 @@ _NAMES = Input(
 )
 _METRIC = Input(type="string", default="accuracy", description="The number in metrics.json that decides.")
 _GOAL = Input(
-    type="string", enum=["maximize", "minimize"], default="maximize", description="Whether more or less of it is better."
+    type="string",
+    enum=["maximize", "minimize"],
+    default="maximize",
+    description="Whether more or less of it is better.",
 )
 _REPORT = Output(
     type="uri_folder", description="index.html, comparison.json with the best model, comparison.csv, comparison.png."
 )
 
 
-@command_component(
+@command_component(  # type: ignore[untyped-decorator]
     name="compare_models",
     version="0.1.0",
     display_name="Compare models",
     description=(
-        "Compares up to eight evaluations and names the best model by one metric. The page shows every model in a table "
-        "and a picture. All evaluations should be of the same data."
+        "Compares up to eight evaluations and names the best model by one metric. The page shows every model in a "
+        "table and a picture. All evaluations should be of the same data."
     ),
     tags={"task": "comparison"},
     environment="azureml:allranks-compare:0.1.0",
     is_deterministic=True,
 )
-def compare_models(  # type: ignore[no-untyped-def]
+def compare_models(  # type: ignore[no-untyped-def] # noqa: ANN201 the decorator refuses "-> None"
     report: _REPORT,  # type: ignore[valid-type]
     evaluation_1: _EVALUATIONS[0] = None,  # type: ignore[valid-type]
     evaluation_2: _EVALUATIONS[1] = None,  # type: ignore[valid-type]
@@ -70,7 +73,7 @@ def compare_models(  # type: ignore[no-untyped-def]
     names: _NAMES = "-",  # type: ignore[valid-type]
     metric: _METRIC = "accuracy",  # type: ignore[valid-type]
     goal: _GOAL = "maximize",  # type: ignore[valid-type]
-):  # noqa: ANN201 the decorator refuses "-> None"
+):
     """Read the reports, find the best, write the comparison."""
     folders = [
         *(evaluation_1, evaluation_2, evaluation_3, evaluation_4),

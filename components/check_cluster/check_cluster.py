@@ -1,0 +1,113 @@
+"""Before money is spent: does every rank reach every other, how fast, and are all machines alike?
+
+Ranks that never start are named when the world is joined; a rank that dies or hangs later, by whatever waits for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from shared.cluster import AllReduce, Pair, Survey, describe, find_problems, write_survey
+from shared.cluster.transport import Transport, open_transport
+from shared.distributed import Refusal, World, init
+from shared.tracking import Tracker
+
+PAIR_BYTES = 1 << 20  # what each pair exchanges
+
+
+def main() -> None:
+    """Survey the cluster that this step runs on."""
+    arguments = parser().parse_args()
+    timeout = timedelta(minutes=min(arguments.init_timeout, arguments.step_timeout))
+    framework = None if arguments.transport == "mpi" else "torch"
+    with init(framework, timeout=timeout) as world, Tracker(world) as tracker:
+        transport = open_transport(arguments.transport, world)
+        machines = world.gather(describe(world), name="machines")
+        world.note(f"{world.world_size} ranks on {world.num_nodes} nodes, {transport.name}")
+
+        pairs = meet_everybody(transport, world)
+        sizes = message_sizes(arguments.max_megabytes)
+        measured = [measure_all_reduce(transport, world, size, arguments.repeats) for size in sizes]
+
+        survey = Survey(transport.name, machines, pairs, measured, find_problems(machines, pairs))
+        world.once(lambda: write_survey(arguments.report, survey), name="report", scope="job")
+        tracker.log(survey.numbers(), step=0)
+        world.note(survey.verdict())
+        if survey.problems and arguments.fail_on_problem == "true":
+            raise Refusal("\n".join(survey.problems))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments, as `component.yaml` gives them."""
+    result = argparse.ArgumentParser(description=__doc__)
+    result.add_argument("--transport", choices=("auto", "mpi"), default="auto")
+    result.add_argument("--max-megabytes", type=float, default=256)
+    result.add_argument("--repeats", type=int, default=10)
+    result.add_argument("--fail-on-problem", choices=("true", "false"), default="true")
+    result.add_argument("--init-timeout", type=float, default=5, help="minutes")
+    result.add_argument("--step-timeout", type=float, default=2, help="minutes")
+    result.add_argument("--report", type=Path, required=True)
+    return result
+
+
+def message_sizes(max_megabytes: float) -> list[int]:
+    """Bytes: 4, 16, 64 ... up to the largest, which is always there."""
+    largest = max(4, int(max_megabytes * 1e6) // 4 * 4)
+    sizes = [4**power for power in range(1, 20) if 4**power < largest]
+    return [*sizes, largest]
+
+
+def partners(rank: int, world_size: int) -> list[int | None]:
+    """Whom a rank meets in each round, so that everybody meets everybody and nobody twice; None sits a round out.
+
+    The circle method of tournaments: the last seat stays, the others move on by one each round.
+    """
+    seats = world_size + world_size % 2
+    found: list[int | None] = []
+    for turn in range(seats - 1):
+        circle = [(turn + place) % (seats - 1) for place in range(seats - 1)] + [seats - 1]
+        partner = circle[seats - 1 - circle.index(rank)] if rank != circle[0] else seats - 1
+        if rank == seats - 1:
+            partner = circle[0]
+        found.append(partner if partner < world_size else None)
+    return found
+
+
+def meet_everybody(transport: Transport, world: World) -> list[Pair]:
+    """Exchange a megabyte in each pair of ranks, one partner at a time; every rank gets all results."""
+    mine = []
+    for partner in partners(world.rank, world.world_size):
+        if partner is None:
+            continue
+        started = time.perf_counter()
+        try:
+            transport.exchange(partner, PAIR_BYTES)
+            error = ""
+        except (RuntimeError, OSError) as problem:
+            error = " ".join(str(problem).split())[:200] or type(problem).__name__
+        seconds = time.perf_counter() - started
+        if world.rank < partner or error:
+            mine.append(Pair(world.rank, partner, seconds, error).to_json())
+    everybody = world.gather(mine, name="pairs")
+    return [Pair(**record) for records in everybody for record in records]
+
+
+def measure_all_reduce(transport: Transport, world: World, size: int, repeats: int) -> AllReduce:
+    """The median time of an all-reduce of this many bytes, on the rank on which it took longest."""
+    transport.all_reduce(size)  # the first one makes connections and buffers
+    times = []
+    for _ in range(max(1, repeats if size < 1 << 24 else repeats // 3)):
+        world.barrier(f"all-reduce {size}")
+        started = time.perf_counter()
+        transport.all_reduce(size)
+        times.append(time.perf_counter() - started)
+    slowest = max(world.gather(statistics.median(times), name=f"times {size}"))
+    return AllReduce.of(size, slowest, world.world_size)
+
+
+if __name__ == "__main__":
+    main()

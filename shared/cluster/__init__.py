@@ -1,0 +1,9 @@
+"""What a cluster is made of and how fast it talks: facts of each rank, measurements, a verdict, a page."""
+
+from __future__ import annotations
+
+from shared.cluster.machine import describe
+from shared.cluster.page import write_survey
+from shared.cluster.survey import AllReduce, Pair, Survey, find_problems
+
+__all__ = ["AllReduce", "Pair", "Survey", "describe", "find_problems", "write_survey"]

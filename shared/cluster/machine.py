@@ -1,0 +1,71 @@
+"""What one rank knows of its machine: device, versions, InfiniBand."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from shared.distributed import World
+
+INFINIBAND = Path("/sys/class/infiniband")  # the kernel's list of RDMA devices
+PACKAGES = ("torch", "numpy", "horovod", "mpi4py", "tensorflow", "tensorflow-cpu", "deepspeed", "transformers")
+
+
+def describe(world: World) -> dict[str, Any]:
+    """The facts of this rank, as JSON."""
+    return {
+        "rank": world.rank,
+        "node": world.node_rank,
+        "host": socket.gethostname(),
+        "device": _device(world),
+        "versions": {"python": platform.python_version(), **_versions()},
+        "infiniband": infiniband(INFINIBAND),
+        "variables": {name: os.environ[name] for name in sorted(os.environ) if name.startswith("NCCL_")},
+    }
+
+
+def _device(world: World) -> dict[str, Any]:
+    """The device that this rank computes on; a GPU by its unique id, so that two ranks on one are noticed."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return {"kind": "cpu", "name": platform.machine(), "cores": len(os.sched_getaffinity(0))}
+    properties = torch.cuda.get_device_properties(world.device)
+    return {
+        "kind": "cuda",
+        "name": properties.name,
+        "memory_gb": round(properties.total_memory / 1e9, 1),
+        "id": str(getattr(properties, "uuid", "")) or f"{socket.gethostname()}:{world.local_rank}",
+    }
+
+
+def _versions() -> dict[str, str]:
+    """Versions that have to be the same on all ranks."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        found |= {"cuda": str(torch.version.cuda), "nccl": ".".join(map(str, torch.cuda.nccl.version()))}
+    return found
+
+
+def infiniband(root: Path) -> list[dict[str, str]]:
+    """The RDMA ports below the kernel's folder: device, port, state (``ACTIVE``), rate (``200 Gb/sec``), link layer."""
+    ports = []
+    for port in sorted(root.glob("*/ports/*")) if root.is_dir() else []:
+        facts = {"device": port.parent.parent.name, "port": port.name}
+        for name in ("state", "rate", "link_layer"):
+            try:
+                facts[name] = (port / name).read_text().strip().rpartition(": ")[2]
+            except OSError:
+                facts[name] = "unknown"
+        ports.append(facts)
+    return ports
