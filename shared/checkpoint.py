@@ -21,6 +21,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -137,10 +138,8 @@ def check_same(saved: Mapping[str, Any], now: Mapping[str, Any], source: str | P
 
 def _newest_first(folder: Path) -> Iterator[Path]:
     names = {path.name for path in folder.glob("step-*")} if folder.is_dir() else set()
-    try:  # the pointer is there even where a listing lags behind
+    with suppress(OSError, ValueError, KeyError, TypeError):  # the pointer is there where a listing lags behind
         names.add(str(json.loads((folder / LATEST).read_text(encoding="utf-8"))["checkpoint"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
     steps = [(int(match[1]), match[0]) for match in map(_STEP.fullmatch, names) if match]
     return (folder / name for _, name in sorted(steps, reverse=True))
 
@@ -163,7 +162,7 @@ def _fingerprint(path: Path) -> dict[str, Any]:
 
 
 def _synchronise(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk; a mount that cannot do it for folders may say so."""
+    """Wait until a file, or the names in a folder, are on the disk; a mount may not be able to do it for folders."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from shared.distributed import World
 
 SECRET = re.compile(r"TOKEN|KEY|SECRET|SAS|PASSWORD", re.IGNORECASE)
-CLOSE_SECONDS = 30.0
+CLOSE_SECONDS = 120.0
 """How long `close` waits for MLflow to take what is left."""
 
 Number = float | int
@@ -67,7 +67,7 @@ class Tracker:
             self._mlflow.put(("params", shown, 0, time.time()))
 
     def close(self, *, failed: bool = False) -> None:
-        """Send what is left to MLflow, waiting for half a minute at most."""
+        """Send what is left to MLflow, waiting for two minutes at most."""
         if self._mlflow is not None:
             self._mlflow.close(failed=failed)
             self._mlflow = None

@@ -48,14 +48,18 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     from shared.models import save_model
     from shared.training.data import Feed, Reader
+    from shared.training.dataset import open_data
     from shared.training.evaluation import Evaluation
-    from shared.training.optimization import Precision, Schedule, make_optimizer, set_learning_rate
+    from shared.training.objective import objective_of
+    from shared.training.optimization import Precision, make_optimizer, set_learning_rate
+    from shared.training.progress import Meter
     from shared.training.run import Run
-    from shared.training.start import make_model, open_data, set_up
+    from shared.training.schedule import Schedule
+    from shared.training.start import make_model, set_up
     from shared.training.state import Saver
 
     set_up(world, args.step_timeout)
-    data = open_data(args, plan)
+    data = open_data(args, plan, tasks=("classification", "regression"))
     precision = Precision(args.precision, world.device)
     module, card = make_model(args, data, world, precision.dtype)
     optimizer = make_optimizer(module, args)
@@ -68,11 +72,12 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     model = parallel(module, world, compiled=args.compile == "true")
     settle_buckets(model, module, feed.one_pass(), precision)
 
-    with Run(args, world, saver, at, schedule) as run:
+    meter = Meter(world)
+    with Run(args, world, saver, at, schedule, meter) as run:
         for epoch in range(at.epoch, args.epochs):
             for batch in feed.epoch(epoch, at.batch):
                 set_learning_rate(optimizer, schedule(at.step))
-                add_gradients(model, batch, plan, precision, run.meter)
+                add_gradients(model, batch, plan, precision, meter)
                 precision.step(optimizer, args.clip_norm)
                 if run.end_step():  # reports and saves where it is due; true after SIGTERM
                     return False
@@ -125,14 +130,14 @@ def add_gradients(model: nn.Module, batch: Batch, plan: BatchPlan, precision: Pr
     """Add up the gradients of the mean loss over the global batch, in passes; the ranks exchange them in the last."""
     from torch.nn import functional
 
-    # DDP takes the mean over the ranks, so that the sum over our rows is divided by the rows of one rank.
-    share = plan.world_size / plan.batch_size
     passes = zip(*(tensor.split(plan.rows_per_pass) for tensor in batch), strict=True)
     for number, (rows, labels) in enumerate(passes, start=1):
         alone = number < plan.accumulation_steps and plan.world_size > 1
-        with model.no_sync() if alone else nullcontext():  # type: ignore[operator]
+        with model.no_sync() if alone else nullcontext():
             with precision.autocast():
-                loss = functional.cross_entropy(model(rows), labels, reduction="sum") * share
+                loss = functional.cross_entropy(model(rows), labels)
+            if plan.accumulation_steps > 1:  # passes and ranks are of one size, and DDP takes the mean over the ranks
+                loss = loss / plan.accumulation_steps
             precision.scaler.scale(loss).backward()
         meter.add(loss)
 

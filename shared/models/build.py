@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +19,7 @@ from .refuse import refusal
 Builder = Callable[[tuple[int, ...], int], nn.Module]
 """Takes the shape of one channels-first row and the number of outputs."""
 
-ZOO = MappingProxyType({"mlp": mlp.build, "resnet": resnet.build, "vit": vit.build})
+ZOO: Mapping[str, Builder] = MappingProxyType({"mlp": mlp.build, "resnet": resnet.build, "vit": vit.build})
 FOR_IMAGES = ("resnet", "vit")
 
 
@@ -32,18 +32,28 @@ class Normalised(nn.Module):
     mean: torch.Tensor
     std: torch.Tensor
 
-    def __init__(self, mean: Sequence[float], std: Sequence[float], net: nn.Module) -> None:
+    def __init__(
+        self,
+        mean: Sequence[float],
+        std: Sequence[float],
+        net: nn.Module,
+        target_mean: float = 0.0,
+        target_std: float = 1.0,
+    ) -> None:
         super().__init__()
+        self._target = (target_mean, target_std)  # of a regression, so that its outputs are in the target's units
         # A channel that never changes is only shifted: dividing by its deviation of 0 would make it not a number.
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32))
         self.register_buffer("std", torch.tensor([s or 1.0 for s in std], dtype=torch.float32))
         self.net = net
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """Map raw rows (N, *input_shape) of any type to logits (N, outputs); images come in as (N, H, W, C)."""
+        """Map raw rows (N, *input_shape) of any type to logits or values (N, outputs); images come as (N, H, W, C)."""
         x = (rows.to(self.mean.dtype) - self.mean) / self.std
         # Moving the axis of contiguous NHWC rows is channels_last in memory, which convolutions on GPUs want.
-        return self.net(x.movedim(-1, 1) if x.ndim > 2 else x)
+        outputs = self.net(x.movedim(-1, 1) if x.ndim > 2 else x)
+        mean, std = self._target
+        return outputs if (mean, std) == (0.0, 1.0) else outputs.to(self.mean.dtype) * std + mean
 
 
 def build(
@@ -55,7 +65,7 @@ def build(
         architecture: a name of the zoo, or ``FILE.py:FUNCTION`` in the folder `model_code`, where
             ``function(input_shape, num_outputs)`` gets the channels-first shape and returns a ``torch.nn.Module``.
         input_shape: (height, width, channels) for images, (features,) for tables.
-        num_outputs: number of logits.
+        num_outputs: number of logits, or 1 for a regression.
         model_code: folder with the user's code.
 
     Raises:
@@ -66,7 +76,9 @@ def build(
     if builder is None:
         return _from_users_file(architecture, model_code, shape, num_outputs)
     if architecture in FOR_IMAGES and len(input_shape) != 3:
-        raise refusal(f"architecture {architecture} takes images, (H, W, C); the rows have shape {input_shape}. Use mlp.")
+        raise refusal(
+            f"architecture {architecture} takes images, (H, W, C); the rows have shape {input_shape}. Use mlp."
+        )
     return builder(shape, num_outputs)
 
 
@@ -90,7 +102,9 @@ def _from_users_file(
         try:
             net = builder(shape, num_outputs)
         except Exception as error:
-            raise refusal(f"{path}: {function}({shape}, {num_outputs}) raised {type(error).__name__}: {error}") from error
+            raise refusal(
+                f"{path}: {function}({shape}, {num_outputs}) raised {type(error).__name__}: {error}"
+            ) from error
     if not isinstance(net, nn.Module):
         raise refusal(f"{path}: {function} returned {type(net).__name__}; it has to return a torch.nn.Module.")
     return net
@@ -116,7 +130,7 @@ def _function(path: Path, name: str) -> Builder:
         raise refusal(
             f"{path}: {name}{inspect.signature(function)} has to take (input_shape, num_outputs): {error}."
         ) from error
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 @contextmanager

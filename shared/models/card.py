@@ -25,8 +25,12 @@ class Card:
         classes: names of the classes, in the order of the logits.
         mean: of each channel (the last axis), in raw units.
         std: standard deviation of each channel, in raw units.
-        task: what the outputs mean; ``classification``: one logit for each class.
+        task: what the outputs mean; ``classification``: one logit for each class; ``regression``: the target's value.
         library_version: version of the library that saved the model.
+        columns: names of the features, where the rows are those of a table.
+        target: name of what a regression predicts.
+        target_mean: of the target, in its units; 0 for a classification.
+        target_std: its standard deviation; 1 for a classification.
     """
 
     architecture: str
@@ -37,6 +41,15 @@ class Card:
     std: tuple[float, ...]
     task: str = "classification"
     library_version: str = VERSION
+    columns: tuple[str, ...] = ()
+    target: str = ""
+    target_mean: float = 0.0
+    target_std: float = 1.0
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that the model gives for each row."""
+        return len(self.classes) if self.task == "classification" else 1
 
     def to_json(self) -> str:
         """Text of `card.json`."""
@@ -51,9 +64,8 @@ class Card:
         """
         try:
             found: Mapping[str, Any] = json.loads(text)
-            if found["format"] != FORMAT:
-                raise refusal(f"{source} has the format {found['format']!r}; this library reads {FORMAT!r}.")
-            return cls(
+            version = found["format"]
+            card = cls(
                 architecture=str(found["architecture"]),
                 input_shape=tuple(map(int, found["input_shape"])),
                 input_dtype=str(found["input_dtype"]),
@@ -62,6 +74,13 @@ class Card:
                 std=tuple(map(float, found["std"])),
                 task=str(found["task"]),
                 library_version=str(found["library_version"]),
+                columns=tuple(map(str, found.get("columns", ()))),
+                target=str(found.get("target", "")),
+                target_mean=float(found.get("target_mean", 0)),
+                target_std=float(found.get("target_std", 1)),
             )
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise refusal(f"{source} is damaged: {error!r}. Train and save the model again.") from error
+        if version != FORMAT:
+            raise refusal(f"{source} has the format {version!r}; this library reads {FORMAT!r}.")
+        return card

@@ -15,7 +15,7 @@ OLDEST_MLFLOW = "2.13.0"
 def mlmodel(card: Card, python: str, size: int) -> str:
     """Text of `MLmodel`; its fields are those of MLflow 3's `save_model` for a script. `size` is in bytes."""
     inputs = [_tensor(card.input_dtype, [-1, *card.input_shape])]
-    outputs = [_tensor("float32", [-1, len(card.classes)])]
+    outputs = [_tensor("float32", [-1, card.outputs])]
     return f"""\
 flavors:
   python_function:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from torch import nn
 
@@ -11,6 +12,6 @@ def build(input_shape: tuple[int, ...], num_outputs: int, *, width: int = 256, d
     """Build `depth` hidden layers of `width` units for inputs of any shape."""
     sizes = [math.prod(input_shape), *[width] * depth]
     layers: list[nn.Module] = [nn.Flatten()]
-    for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True):
+    for inputs, outputs in pairwise(sizes):
         layers += [nn.Linear(inputs, outputs), nn.GELU()]
     return nn.Sequential(*layers, nn.Linear(sizes[-1], num_outputs))

@@ -45,8 +45,8 @@ def from_card(card: Card, model_code: str | Path | None = None) -> Normalised:
     Raises:
         Refusal: see `build`.
     """
-    net = build(card.architecture, card.input_shape, len(card.classes), model_code)
-    return Normalised(card.mean, card.std, net)
+    net = build(card.architecture, card.input_shape, card.outputs, model_code)
+    return Normalised(card.mean, card.std, net, card.target_mean, card.target_std)
 
 
 def check_saveable(module: nn.Module, card: Card, model_code: str | Path | None = None) -> None:

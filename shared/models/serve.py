@@ -17,7 +17,7 @@ ROWS_AT_ONCE = 1024
 
 
 class Served(PythonModel):
-    """Takes raw rows as the dataset held them and returns one logit for each class."""
+    """Takes raw rows as the dataset held them and returns one logit for each class, or the value of a regression."""
 
     def load_context(self, context: PythonModelContext) -> None:
         """Rebuild the network with the code that lies beside its weights."""
@@ -30,12 +30,14 @@ class Served(PythonModel):
     def predict(
         self,
         context: PythonModelContext,
-        model_input: np.ndarray,  # type: ignore[type-arg]
+        model_input: np.ndarray,
         params: dict[str, Any] | None = None,
     ) -> np.ndarray[Any, Any]:
-        """Compute float32 logits (N, classes) of raw rows (N, *input_shape)."""
+        """Compute float32 outputs (N, outputs) of raw rows (N, *input_shape)."""
         del context, params
-        rows = torch.from_numpy(np.array(model_input, dtype=self.card.input_dtype, ndmin=1 + len(self.card.input_shape)))
+        rows = torch.from_numpy(
+            np.array(model_input, dtype=self.card.input_dtype, ndmin=1 + len(self.card.input_shape))
+        )
         with torch.inference_mode():
             parts = [self.module(part.to(self.device)).float().cpu() for part in rows.split(ROWS_AT_ONCE)]
         return torch.cat(parts).numpy()
@@ -44,7 +46,9 @@ class Served(PythonModel):
 def _package(folder: Path) -> ModuleType:
     """Import the package under a name that belongs to this model: two models may be of two versions."""
     name = f"zoo_of_model_{abs(hash(folder)):x}"
-    spec = importlib.util.spec_from_file_location(name, folder / "__init__.py", submodule_search_locations=[str(folder)])
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
     assert spec is not None and spec.loader is not None  # noqa: S101, PT018  # it ends in .py
     package = importlib.util.module_from_spec(spec)
     sys.modules[name] = package

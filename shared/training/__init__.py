@@ -1,4 +1,4 @@
-"""What the trainers share. This module and `arguments` need no torch: what cannot be is refused before it is imported."""
+"""What the trainers share. This module and `arguments` need no framework: some refusals come before it is imported."""
 
 from shared.training.arguments import BatchPlan, add_arguments, plan_batches
 

@@ -19,7 +19,7 @@ HELD_BYTES = 256 * 2**20
 """Splits up to this size are held in memory, on the device."""
 
 Batch = tuple[torch.Tensor, torch.Tensor]
-"""Raw rows (N, *shape) and their labels (N,), int64."""
+"""Raw rows (N, *shape) and their labels (N,), int64, or their targets (N,), float64."""
 
 
 class Reader:

@@ -1,4 +1,4 @@
-"""Exact loss and accuracy over all ranks: each row counts once, whatever the number of ranks."""
+"""Exact loss and metrics over all ranks: each row counts once, whatever the number of ranks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from datetime import timedelta
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional
 
 from shared.data import Dataset
 from shared.distributed import World
 from shared.training.arguments import BatchPlan
 from shared.training.data import Reader
+from shared.training.objective import objective_of
 from shared.training.optimization import Precision
 
 
@@ -26,7 +26,7 @@ class Evaluation:
     def __init__(
         self, data: Dataset, split: str, world: World, precision: Precision, plan: BatchPlan, args: argparse.Namespace
     ) -> None:
-        self._world, self._precision = world, precision
+        self._world, self._precision, self._objective = world, precision, objective_of(data.index)
         self._timeout = timedelta(minutes=args.step_timeout)
         self._rows_per_pass = 4 * plan.rows_per_pass  # no activations are kept, so more fit than in training
         rows = data.index.rows(split)
@@ -34,18 +34,18 @@ class Evaluation:
         self._mine = np.arange(world.rank, rows, world.world_size)
 
     def of(self, module: nn.Module) -> dict[str, float]:
-        """Compute the mean cross entropy (`loss`, in nats) and `accuracy` of the unwrapped module, summed in float64."""
+        """Compute mean loss and metrics of the unwrapped module, summed in float64; see `Objective` for their names."""
         if self._reader is None:
             return {}
-        sums = torch.zeros(2, dtype=torch.float64, device=self._world.device)
+        sums = torch.zeros(self._objective.sums, dtype=torch.float64, device=self._world.device)
         module.eval()
         with torch.inference_mode():
             for start in range(0, len(self._mine), self._rows_per_pass):
-                rows, labels = self._reader.take(self._mine[start : start + self._rows_per_pass])
+                rows, y = self._reader.take(self._mine[start : start + self._rows_per_pass])
                 with self._precision.autocast():
-                    logits = module(rows).to(self._precision.dtype)
-                losses = functional.cross_entropy(logits, labels, reduction="none")
-                sums += torch.stack([losses.double().sum(), (logits.argmax(1) == labels).sum().double()])
+                    outputs = module(rows).to(self._precision.dtype)
+                sums += self._objective.measure(outputs, y)
         module.train()
-        loss, correct = self._world.sum(sums.tolist(), "validation", self._timeout)
-        return {"loss": loss / self._reader.split.rows, "accuracy": correct / self._reader.split.rows}
+        return self._objective.metrics(
+            self._world.sum(sums.tolist(), "validation", self._timeout), self._reader.split.rows
+        )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import math
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -13,6 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from shared.distributed import Refusal
+from shared.training.arguments import weight_decay
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -24,49 +23,19 @@ def make_optimizer(module: nn.Module, args: argparse.Namespace) -> torch.optim.O
         Refusal: if nothing trains.
     """
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [p for p in trained if p.ndim > 1], "weight_decay": args.weight_decay},
-        {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
-    if not groups:
+    if not trained:
         raise Refusal("The model has no parameter that trains: none has requires_grad.")
+    decay = weight_decay(args)
+    decays = [decay > 0 and parameter.ndim > 1 for parameter in trained]
+    groups = [
+        {"params": [p for p, yes in zip(trained, decays, strict=True) if yes is kind], "weight_decay": kind * decay}
+        for kind in sorted(set(decays))
+    ]
     if args.optimizer == "sgd":
         nesterov = args.momentum > 0
         return torch.optim.SGD(groups, args.learning_rate, args.momentum, nesterov=nesterov, fused=True)
     kind = torch.optim.AdamW if args.optimizer == "adamw" else torch.optim.Adam
     return kind(groups, args.learning_rate, betas=(args.momentum, 0.999), fused=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """The learning rate as a function of the step alone, so that nothing of it has to be saved.
-
-    Attributes:
-        kind: constant, cosine or linear; the last two end at 0.
-        peak: highest learning rate.
-        steps: of the whole training.
-        warmup_steps: during which it rises from 0.
-    """
-
-    kind: str
-    peak: float
-    steps: int
-    warmup_steps: int
-
-    @classmethod
-    def over(cls, steps: int, args: argparse.Namespace) -> Schedule:
-        """Make the schedule of the arguments for a whole training of `steps`."""
-        return cls(args.schedule, args.learning_rate, steps, round(steps * args.warmup_fraction))
-
-    def __call__(self, step: int) -> float:
-        """Learning rate of a step, counted from 0."""
-        if step < self.warmup_steps:
-            return self.peak * (step + 1) / (self.warmup_steps + 1)
-        done = (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps)
-        if self.kind == "cosine":
-            return self.peak * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
-        return self.peak if self.kind == "constant" else self.peak * max(0.0, 1 - done)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, value: float) -> None:
@@ -101,8 +70,11 @@ class Precision:
             self.scaler.unscale_(optimizer)
             trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
             nn.utils.clip_grad_norm_(trained, clip_norm)
-        self.scaler.step(optimizer)
-        self.scaler.update()
+        if self.scaler.is_enabled():
+            self.scaler.step(optimizer)
+            self.scaler.update()
+        else:
+            optimizer.step()
         optimizer.zero_grad()
 
 

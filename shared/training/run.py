@@ -5,21 +5,29 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import statistics
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from shared.distributed import Refusal, World
 from shared.tracking import Tracker
-from shared.training.optimization import Schedule
-from shared.training.progress import Meter, Reading, hardware
-from shared.training.state import Position, Saver
+from shared.training.meter import Meter, Reading
+from shared.training.position import Position
+from shared.training.schedule import Schedule
 
 NOTE_SECONDS = 10.0
 """An epoch that takes long is heard of this often."""
+
+
+class Saver(Protocol):
+    """Writes the checkpoints of a training, with whatever framework it is done."""
+
+    def save(self, position: Position) -> None:
+        """Write a checkpoint; every rank calls this at the same step."""
 
 
 class Run:
@@ -33,22 +41,29 @@ class Run:
         saver: writes the checkpoints.
         at: where the training starts; moved on as it goes.
         schedule: the learning rate, for the reports.
+        meter: adds up the loss.
     """
 
     def __init__(
-        self, args: argparse.Namespace, world: World, saver: Saver, at: Position, schedule: Schedule
+        self,
+        args: argparse.Namespace,
+        world: World,
+        saver: Saver,
+        at: Position,
+        schedule: Schedule,
+        meter: Meter,
     ) -> None:
         self._args, self._world, self._saver, self.at, self._schedule = args, world, saver, at, schedule
         self._steps_per_epoch = schedule.steps // args.epochs
         self._saved = at.step
         self._started = self._epoch_started = self._noted = time.perf_counter()
         self._speed: list[float] = []
-        self.meter = Meter(world)
+        self._meter = meter
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
         self._tracker = self._open.enter_context(Tracker(self._world, self._schedule.steps))
-        self._open.enter_context(self.meter.stopping_on_sigterm())
+        self._open.enter_context(self._meter.stopping_on_sigterm())
         self._tracker.params({name: value for name, value in vars(self._args).items() if value is not None})
         return self
 
@@ -63,14 +78,14 @@ class Run:
         Raises:
             Refusal: if the loss is not finite any more.
         """
-        self.meter.end_step()
+        self._meter.end_step()
         at, args = self.at, self._args
         at.step += 1
         at.batch += 1
         save = args.checkpoint_every > 0 and at.step % args.checkpoint_every == 0
         if not save and at.step % args.log_every and at.batch < self._steps_per_epoch:
             return False
-        reading = self.meter.read()
+        reading = self._meter.read()
         at.epoch_loss += reading.loss_sum
         self._check_finite("loss", reading.loss)
         self._report(reading)
@@ -93,11 +108,13 @@ class Run:
             "train_loss": at.epoch_loss / self._steps_per_epoch,
             **{f"validation_{name}": value for name, value in validation.items()},
             "epoch_seconds": now - self._epoch_started,
-            **hardware(self._world.device),
+            **self._meter.hardware(),
         }
         at.history.append({"step": float(at.step), **numbers})
         self._tracker.log(numbers, at.step)
-        shown = [f"{name.replace('_', ' ')} {numbers[name]:.4f}" for name in numbers if name.endswith(("loss", "accuracy"))]
+        shown = [
+            f"{name.replace('_', ' ')} {numbers[name]:.4f}" for name in numbers if name.endswith(("loss", "accuracy"))
+        ]
         self._world.note(f"epoch {at.epoch + 1}/{self._args.epochs}  " + "  ".join(shown))
         at.epoch, at.batch, at.epoch_loss = at.epoch + 1, 0, 0.0
         self._epoch_started = self._noted = now
@@ -114,7 +131,7 @@ class Run:
         document: dict[str, Any] = {
             **last,
             "steps": self.at.step,
-            "samples_per_second": max(self._speed, default=0.0),
+            "samples_per_second": statistics.median(self._speed) if self._speed else 0.0,
             "seconds": time.perf_counter() - self._started,
             "world_size": self._world.world_size,
             "history": self.at.history,

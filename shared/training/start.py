@@ -14,7 +14,6 @@ import torch.distributed as dist
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.models import Card, Normalised, build, check_saveable
-from shared.training.arguments import BatchPlan
 from shared.training.optimization import checkpoint_activations
 
 
@@ -38,44 +37,47 @@ def seed_all(seed: int, rank: int | None = None) -> None:
     random.seed(mixed)
 
 
-def open_data(args: argparse.Namespace, plan: BatchPlan) -> Dataset:
-    """Open the dataset and see that it can be trained on.
-
-    Raises:
-        Refusal: if it is of another task, or too small for one batch.
-    """
-    data = Dataset.open(args.data)
-    if data.index.task != "classification":
-        raise Refusal(f"{args.data} was prepared for {data.index.task}; this component trains classifiers.")
-    rows = data.split("train").rows
-    if rows < plan.batch_size:
-        raise Refusal(f"batch_size {plan.batch_size} is more than the {rows} rows of the train split.")
-    return data
-
-
 def make_model(args: argparse.Namespace, data: Dataset, world: World, dtype: torch.dtype) -> tuple[Normalised, Card]:
     """Build the model of the arguments on the rank's device; its first weights depend on the seed alone.
 
     Raises:
         Refusal: if it cannot be built, saved, or fed with the dataset's rows.
     """
-    x, classes, statistics = data.index.arrays["x"], data.index.classes, data.index.statistics
-    card = Card(args.architecture, x.shape, x.dtype, classes, statistics.mean, statistics.std)
+    card = card_of(args, data)
     seed_all(args.seed)
-    module = Normalised(card.mean, card.std, build(card.architecture, x.shape, len(classes), args.model_code))
+    net = build(card.architecture, card.input_shape, card.outputs, args.model_code)
+    module = Normalised(card.mean, card.std, net, card.target_mean, card.target_std)
     check_saveable(module, card, args.model_code)
     _check_output(module, card)
     if args.gradient_checkpointing == "true":
         checkpoint_activations(module.net)
     module.to(world.device, dtype)
     if world.device.type == "cuda":
-        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        module.to(memory_format=torch.channels_last)
     seed_all(args.seed, world.rank)
     return module, card
 
 
+def card_of(args: argparse.Namespace, data: Dataset) -> Card:
+    """Describe the model of the arguments for a dataset."""
+    x, statistics, target = data.index.arrays["x"], data.index.statistics, data.index.target
+    return Card(
+        architecture=args.architecture,
+        input_shape=x.shape,
+        input_dtype=x.dtype,
+        classes=data.index.classes,
+        mean=statistics.mean,
+        std=statistics.std,
+        task=data.index.task,
+        columns=data.index.columns,
+        target=target.name if target else "",
+        target_mean=target.mean if target else 0.0,
+        target_std=(target.std or 1.0) if target else 1.0,
+    )
+
+
 def _check_output(module: Normalised, card: Card) -> None:
-    """See that two rows come out as logits, in eval mode, which draws no numbers and updates no statistics."""
+    """See that two rows come out as they have to, in eval mode, which draws no numbers and updates no statistics."""
     rows = torch.zeros((2, *card.input_shape), dtype=getattr(torch, card.input_dtype))
     try:
         with torch.no_grad():
@@ -85,8 +87,6 @@ def _check_output(module: Normalised, card: Card) -> None:
         raise Refusal(f"{card.architecture} cannot take rows of shape {channels_first}: {error}") from error
     finally:
         module.train()
-    if shape != (2, len(card.classes)):
-        raise Refusal(
-            f"{card.architecture} maps 2 rows to shape {shape}; with {len(card.classes)} classes it has to be "
-            f"(2, {len(card.classes)})."
-        )
+    if shape != (2, card.outputs):
+        why = f"with {len(card.classes)} classes" if card.classes else "for a regression"
+        raise Refusal(f"{card.architecture} maps 2 rows to shape {shape}; {why} it has to be (2, {card.outputs}).")

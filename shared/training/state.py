@@ -7,7 +7,7 @@ import base64
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,28 +19,7 @@ from torch import nn
 from shared import checkpoint
 from shared.data import Dataset
 from shared.distributed import Refusal, World
-
-SETTINGS = ("architecture", "batch_size", "optimizer", "precision", "seed")
-"""Arguments that must be the same when a training goes on. The number of ranks may change."""
-
-
-@dataclass
-class Position:
-    """Where a training is.
-
-    Attributes:
-        epoch: epochs done.
-        batch: batches of the current epoch done.
-        step: optimizer steps done.
-        epoch_loss: sum of the losses of the current epoch's steps.
-        history: numbers of each epoch done.
-    """
-
-    epoch: int = 0
-    batch: int = 0
-    step: int = 0
-    epoch_loss: float = 0.0
-    history: list[dict[str, float]] = field(default_factory=list)
+from shared.training.position import Position, choose_checkpoint, settings_of
 
 
 class Saver:
@@ -65,7 +44,7 @@ class Saver:
         scaler: torch.amp.GradScaler,
     ) -> None:
         self.folder = Path(args.checkpoints)
-        self.settings = _settings(args, data)
+        self.settings = settings_of(args, data)
         self._timeout = timedelta(minutes=args.step_timeout)
         self.world, self.module, self.optimizer, self.scaler = world, module, optimizer, scaler
 
@@ -108,7 +87,7 @@ class Saver:
         Raises:
             Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
         """
-        path = self._choose(resume_from)
+        path = choose_checkpoint(self.world, self.folder, resume_from)
         if path is None:
             return Position()
         tensors, state = checkpoint.load(path)
@@ -129,28 +108,6 @@ class Saver:
         position = Position(**state["position"])
         self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
         return position
-
-    def _choose(self, resume_from: str | None) -> Path | None:
-        def choose() -> str | None:
-            own = checkpoint.newest_valid(self.folder)
-            found = own or (checkpoint.newest_valid(resume_from) if resume_from else None)
-            return None if found is None else str(found)
-
-        # Rank 0 chooses for all: another node may see a mounted folder as it was a moment ago.
-        chosen = self.world.once(choose, name="choose a checkpoint", scope="job")
-        if chosen is None and resume_from:
-            raise Refusal(f"resume_from {resume_from} holds no whole checkpoint (step-*/manifest.json and its files).")
-        return None if chosen is None else Path(chosen)
-
-
-def _settings(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
-    """Take out of the arguments and the dataset what makes it another training if it differs."""
-    x = data.index.arrays["x"]
-    return {name: getattr(args, name) for name in SETTINGS} | {
-        "train rows": data.split("train").rows,
-        "row shape": list(x.shape),
-        "classes": len(data.index.classes),
-    }
 
 
 def _below(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:

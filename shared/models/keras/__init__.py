@@ -1,0 +1,6 @@
+"""The zoo in Keras: the same architectures, built, saved and loaded in the same way. Nothing here needs torch."""
+
+from .build import ZOO, build
+from .package import check_saveable, load_model, save_model
+
+__all__ = ["ZOO", "build", "check_saveable", "load_model", "save_model"]

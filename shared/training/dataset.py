@@ -1,0 +1,32 @@
+"""Opening the dataset of a training."""
+
+from __future__ import annotations
+
+import argparse
+
+from shared.data import Dataset
+from shared.distributed import Refusal
+from shared.training.arguments import BatchPlan
+
+
+def open_data(args: argparse.Namespace, plan: BatchPlan, tasks: tuple[str, ...] = ("classification",)) -> Dataset:
+    """Open the dataset and see that it can be trained on.
+
+    Args:
+        args: the trainer's; its `data` is the folder.
+        plan: how many rows a batch needs.
+        tasks: what the trainer is made for.
+
+    Raises:
+        Refusal: if it is of another task, or too small for one batch.
+    """
+    data = Dataset.open(args.data)
+    if data.index.task not in tasks:
+        raise Refusal(
+            f"{args.data} was prepared for {data.index.task}; this component is for {' and '.join(tasks)}. "
+            "Use train_ddp or train_torchrun."
+        )
+    rows = data.split("train").rows
+    if rows < plan.batch_size:
+        raise Refusal(f"batch_size {plan.batch_size} is more than the {rows} rows of the train split.")
+    return data

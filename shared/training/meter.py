@@ -1,0 +1,84 @@
+"""How a training is doing: its loss, its speed, and whether it has to stop; what the frameworks have in common."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+from shared.distributed import World
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What happened since the reading before.
+
+    Attributes:
+        loss: mean over all rows of all ranks.
+        loss_sum: sum of the steps' mean losses.
+        steps: how many.
+        seconds: how long they took.
+        stop: some rank was asked to stop.
+    """
+
+    loss: float
+    loss_sum: float
+    steps: int
+    seconds: float
+    stop: bool
+
+
+class Meter(ABC):
+    """Counts steps, times them, and agrees with the other ranks on the loss when it is read.
+
+    A framework's own meter adds up the loss on the device, so that no step waits for it.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._steps = 0
+        self._since = time.perf_counter()
+        self._asked_to_stop = False
+
+    def end_step(self) -> None:
+        """Count a step."""
+        self._steps += 1
+
+    def read(self) -> Reading:
+        """Read and start again from 0; every rank calls this at the same step."""
+        total, stop = self._agree(float(self._asked_to_stop))
+        now = time.perf_counter()
+        reading = Reading(total / max(1, self._steps), total, self._steps, now - self._since, stop > 0)
+        self._steps, self._since = 0, now
+        return reading
+
+    @abstractmethod
+    def _agree(self, stop: float) -> tuple[float, float]:
+        """Sum up the loss and the wish to stop over the ranks, and start again from 0."""
+
+    def hardware(self) -> dict[str, float]:
+        """Memory of this process at its peak, in MB."""
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return {"memory_mb": peak / (2**20 if sys.platform == "darwin" else 2**10)}
+
+    @contextmanager
+    def stopping_on_sigterm(self) -> Iterator[None]:
+        """Note SIGTERM instead of dying of it; the ranks agree on it at the next reading.
+
+        A handler that saved at once would deadlock: the other ranks may be anywhere.
+        """
+        before = signal.signal(signal.SIGTERM, self._ask_to_stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self._asked_to_stop = True

@@ -1,0 +1,94 @@
+"""What is minimised and what is measured, by task: cross entropy and accuracy, or squared and absolute errors."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch.nn import functional
+
+from shared.data import Index
+
+
+class Objective(ABC):
+    """The loss of a task, and its metrics from sums over rows, which add up over ranks.
+
+    Attributes:
+        sums: how many sums ``measure`` gives.
+    """
+
+    sums: int
+
+    @abstractmethod
+    def loss(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Mean loss of some rows: outputs (N, outputs) against labels or targets (N,)."""
+
+    @abstractmethod
+    def measure(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Sums over some rows, float64, from which ``metrics`` are made."""
+
+    @abstractmethod
+    def metrics(self, sums: Sequence[float], rows: int) -> dict[str, float]:
+        """Metrics by name, from the sums over all ``rows``; ``loss`` is the mean of what is minimised."""
+
+
+class Classification(Objective):
+    """Cross entropy in nats, and accuracy."""
+
+    sums = 2
+
+    def loss(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Mean cross entropy."""
+        return functional.cross_entropy(outputs, y)
+
+    def measure(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Cross entropies and right answers."""
+        losses = functional.cross_entropy(outputs, y, reduction="none")
+        return torch.stack([losses.double().sum(), (outputs.argmax(1) == y).sum().double()])
+
+    def metrics(self, sums: Sequence[float], rows: int) -> dict[str, float]:
+        """``loss`` and ``accuracy``."""
+        return {"loss": sums[0] / rows, "accuracy": sums[1] / rows}
+
+
+class Regression(Objective):
+    """Mean squared error of the standardised target; root mean square error, mean absolute error and R2 in its units.
+
+    Args:
+        mean: of the target over the train split.
+        std: its standard deviation; 0 counts as 1.
+    """
+
+    sums = 4
+
+    def __init__(self, mean: float, std: float) -> None:
+        self._mean, self._std = mean, std or 1.0
+
+    def loss(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Mean squared error, in standard deviations of the target."""
+        # A difference first, in the wider type of the two: a target far from 0 keeps its digits.
+        return ((outputs[:, 0] - y) / self._std).square().mean().to(outputs.dtype)
+
+    def measure(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Squared and absolute errors; the target's first and second moment around the train split's mean."""
+        errors, around_mean = outputs[:, 0].double() - y, y - self._mean
+        parts = (errors.square(), errors.abs(), around_mean, around_mean.square())
+        return torch.stack([part.double().sum() for part in parts])
+
+    def metrics(self, sums: Sequence[float], rows: int) -> dict[str, float]:
+        """``loss``, ``rmse``, ``mae`` and, where the targets differ, ``r2``."""
+        squares, absolutes, first, second = sums
+        variation = second - first * first / rows
+        numbers = {
+            "loss": squares / rows / self._std**2,
+            "rmse": math.sqrt(squares / rows),
+            "mae": absolutes / rows,
+        }
+        return numbers | ({"r2": 1 - squares / variation} if variation > 0 else {})
+
+
+def objective_of(index: Index) -> Objective:
+    """The objective of a dataset's task."""
+    return Classification() if index.target is None else Regression(index.target.mean, index.target.std)

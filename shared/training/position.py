@@ -1,0 +1,65 @@
+"""Where a training is, and which checkpoint it goes on from; no framework is needed to say so."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shared import checkpoint
+from shared.data import Dataset
+from shared.distributed import Refusal, World
+
+SETTINGS = ("architecture", "batch_size", "optimizer", "precision", "seed")
+"""Arguments that must be the same when a training goes on. The number of ranks may change."""
+
+
+@dataclass
+class Position:
+    """Where a training is.
+
+    Attributes:
+        epoch: epochs done.
+        batch: batches of the current epoch done.
+        step: optimizer steps done.
+        epoch_loss: sum of the losses of the current epoch's steps.
+        history: numbers of each epoch done.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    epoch_loss: float = 0.0
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+def choose_checkpoint(world: World, folder: Path, resume_from: str | None) -> Path | None:
+    """Choose the newest whole checkpoint of our folder, else of `resume_from`; None to start from the start.
+
+    Rank 0 chooses for all: another node may see a mounted folder as it was a moment ago.
+
+    Raises:
+        Refusal: if `resume_from` holds no whole checkpoint.
+    """
+
+    def choose() -> str | None:
+        own = checkpoint.newest_valid(folder)
+        found = own or (checkpoint.newest_valid(resume_from) if resume_from else None)
+        return None if found is None else str(found)
+
+    chosen = world.once(choose, name="choose a checkpoint", scope="job")
+    if chosen is None and resume_from:
+        raise Refusal(f"resume_from {resume_from} holds no whole checkpoint (step-*/manifest.json and its files).")
+    return None if chosen is None else Path(chosen)
+
+
+def settings_of(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
+    """Take out of the arguments and the dataset what makes it another training if it differs."""
+    x = data.index.arrays["x"]
+    return {name: getattr(args, name) for name in SETTINGS} | {
+        "train rows": data.split("train").rows,
+        "row shape": list(x.shape),
+        "task": data.index.task,
+        "classes": len(data.index.classes),
+    }

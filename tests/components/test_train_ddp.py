@@ -1,0 +1,230 @@
+"""train_ddp and, by the same script, train_torchrun: the same result on any number of ranks, and after any kill."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from shared import checkpoint
+from shared.data import Dataset
+from shared.models import load_model
+from tests.components.training import (
+    bit_equal,
+    furthest,
+    lines,
+    train,
+    train_under_torchrun,
+    training,
+    weights,
+    write_digits,
+)
+from tests.helpers import finish
+
+SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2))
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_digits(tmp_path_factory.mktemp("digits"))
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_digits(tmp_path_factory.mktemp("few"), rows=400)
+
+
+def predictions(data: Path, out: Path) -> np.ndarray:
+    split = Dataset.open(data).split("test")
+    module, _ = load_model(out / "model")
+    with torch.no_grad():
+        return module(torch.from_numpy(split.take(np.arange(split.rows))["x"])).argmax(1).numpy()
+
+
+@pytest.mark.slow
+def test_default_mlp_is_the_same_on_any_number_of_ranks_and_under_torchrun(digits: Path, tmp_path: Path) -> None:
+    for nodes, processes in SHAPES:
+        train(digits, tmp_path / f"{nodes}x{processes}", nodes=nodes, processes=processes)
+    train_under_torchrun(digits, tmp_path / "torchrun", 2)
+    first, predicted = weights(tmp_path / "1x1"), predictions(digits, tmp_path / "1x1")
+    split = Dataset.open(digits).split("test")
+    labels = split.take(np.arange(split.rows))["y"]
+    assert (predicted == labels).mean() >= 0.97
+    for other in ("1x2", "2x1", "2x2", "torchrun"):
+        assert furthest(first, weights(tmp_path / other)) < 1e-5
+        assert (predictions(digits, tmp_path / other) == predicted).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["resnet", "vit"])
+def test_float64_is_exact_on_any_number_of_ranks(architecture: str, few: Path, tmp_path: Path) -> None:
+    options = {"architecture": architecture, "precision": "fp64", "epochs": 3}
+    for nodes, processes in SHAPES:
+        train(few, tmp_path / f"{nodes}x{processes}", nodes=nodes, processes=processes, **options)
+    first = weights(tmp_path / "1x1")
+    assert all(tensor.dtype == torch.float64 for tensor in first.values())
+    for other in ("1x2", "2x1", "2x2"):
+        assert furthest(first, weights(tmp_path / other)) < 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_a_killed_training_ends_with_the_same_bits(processes: int, few: Path, tmp_path: Path) -> None:
+    options = {"processes": processes, "epochs": 10, "batch_size": 16, "log_every": 1}
+    train(few, tmp_path / "whole", **options)
+    draw = random.Random(processes)
+    for lines_before_the_kill in (20, 70):
+        with training(few, tmp_path / "killed", **options, checkpoint_every=7) as ranks:
+            until = time.monotonic() + 60
+            while len(lines(tmp_path / "killed")) < lines_before_the_kill:
+                assert time.monotonic() < until
+                time.sleep(0.002)
+            time.sleep(draw.random() * 0.02)
+            ranks[draw.randrange(processes)].kill()
+            assert any(result.returncode for result in finish(ranks, 60))
+    results = train(few, tmp_path / "killed", **options, checkpoint_every=7)
+    assert "continuing from" in results[0].stdout
+    assert bit_equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
+    history = json.loads((tmp_path / "killed" / "metrics" / "metrics.json").read_text())["history"]
+    assert [entry["epoch"] for entry in history] == list(range(1, 11))
+
+
+def test_accumulation_and_activation_checkpointing_do_not_change_the_result(few: Path, tmp_path: Path) -> None:
+    options = {"epochs": 2, "batch_size": 32, "precision": "fp64", "processes": 2}
+    train(few, tmp_path / "plain", **options)
+    train(few, tmp_path / "spared", **options, accumulation_steps=4, gradient_checkpointing="true")
+    assert furthest(weights(tmp_path / "plain"), weights(tmp_path / "spared")) < 1e-12
+
+
+def test_it_leaves_what_it_promises(few: Path, tmp_path: Path) -> None:
+    result = train(few, tmp_path, epochs=2, batch_size=16, log_every=5)[0]
+    metrics = json.loads((tmp_path / "metrics" / "metrics.json").read_text())
+    assert metrics["epoch"] == len(metrics["history"]) == 2
+    assert {"train_loss", "validation_loss", "validation_accuracy", "samples_per_second", "memory_mb"} <= set(metrics)
+    assert (tmp_path / "model" / "MLmodel").is_file()
+    written = lines(tmp_path)
+    assert {"loss", "learning_rate", "samples_per_second"} <= set(written[0]["metrics"])
+    assert written[0]["step"] == 5
+    assert {line["total"] for line in written} == {metrics["steps"]}
+    assert "epoch 2/2" in result.stdout
+    newest = checkpoint.newest_valid(tmp_path / "checkpoints")
+    assert newest is not None
+    assert newest.name == f"step-{metrics['steps']:08d}"
+
+
+def test_a_finished_training_started_again_only_saves_its_model(few: Path, tmp_path: Path) -> None:
+    train(few, tmp_path, epochs=2, batch_size=16)
+    before = weights(tmp_path)
+    result = train(few, tmp_path, epochs=2, batch_size=16)[0]
+    assert "continuing from" in result.stdout
+    assert "epoch 2/2" not in result.stdout
+    assert bit_equal(before, weights(tmp_path))
+
+
+def test_resume_from_another_folder_and_on_another_number_of_ranks(few: Path, tmp_path: Path) -> None:
+    options = {"batch_size": 16, "schedule": "constant"}
+    train(few, tmp_path / "half", **options, epochs=2, warmup_fraction=0)
+    train(few, tmp_path / "whole", **options, epochs=4, warmup_fraction=0)
+    other_half = {"epochs": 4, "warmup_fraction": 0, "resume_from": tmp_path / "half" / "checkpoints", "processes": 2}
+    train(few, tmp_path / "other half", **options, **other_half)
+    assert furthest(weights(tmp_path / "whole"), weights(tmp_path / "other half")) < 1e-5
+
+
+def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(few: Path, tmp_path: Path) -> None:
+    options = {"epochs": 400, "batch_size": 16, "log_every": 2, "processes": 2}
+    with training(few, tmp_path, **options) as ranks:
+        until = time.monotonic() + 60
+        while len(lines(tmp_path)) < 5:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        ranks[1].kill(signal.SIGTERM)
+        results = finish(ranks, 60)
+    assert [result.returncode for result in results] == [143, 143]
+    assert "stopped by SIGTERM after step" in results[0].stdout
+    newest = checkpoint.newest_valid(tmp_path / "checkpoints")
+    assert newest is not None
+    assert int(newest.name[5:]) == lines(tmp_path)[-1]["step"]
+
+
+def refused(data: Path, out: Path, *, processes: int = 1, **options: object) -> str:
+    """What rank 0 says when all ranks refuse, once."""
+    with training(data, out, processes=processes, **options) as ranks:
+        results = finish(ranks, 60)
+    assert [result.returncode for result in results] == [2] * processes, "".join(r.stderr for r in results)
+    said = [line for result in results for line in result.stderr.splitlines() if line.startswith("error:")]
+    assert len(said) == 1
+    assert "Traceback" not in "".join(result.stderr for result in results)
+    return said[0]
+
+
+def test_a_batch_that_does_not_divide_is_refused_with_the_arithmetic(few: Path, tmp_path: Path) -> None:
+    said = refused(few, tmp_path, processes=3, batch_size=100, accumulation_steps=2)
+    assert said == ("error: batch_size 100 does not divide over 3 ranks x 2 accumulation steps = 6; nearest: 96 or 102")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"batch_size": 4096}, "batch_size 4096 is more than the 280 rows of the train split"),
+        ({"precision": "fp16"}, "fp16 needs a GPU"),
+        ({"architecture": "lstm"}, "choose mlp, resnet, vit, or FILE.py:FUNCTION"),
+        ({"architecture": "mine.py:build"}, "needs the input model_code"),
+        ({"resume_from": "."}, "holds no whole checkpoint"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, object], text: str, few: Path, tmp_path: Path) -> None:
+    assert text in refused(few, tmp_path, **{"batch_size": 16, **options})
+
+
+def test_a_loss_that_is_not_finite_stops_all_ranks(few: Path, tmp_path: Path) -> None:
+    wild = {"learning_rate": 1e30, "optimizer": "sgd", "clip_norm": 0, "warmup_fraction": 0}
+    said = refused(few, tmp_path, processes=2, batch_size=16, log_every=3, **wild)
+    assert "The loss is" in said
+    assert "Lower learning_rate" in said
+
+
+def test_other_settings_than_the_checkpoints_are_refused(few: Path, tmp_path: Path) -> None:
+    train(few, tmp_path, epochs=1, batch_size=16)
+    said = refused(few, tmp_path, epochs=2, batch_size=32, seed=7)
+    assert "batch_size was 16 and is now 32" in said
+    assert "seed was 0 and is now 7" in said
+
+
+MINE = """
+import torch
+from layers import Twice
+
+
+def build(input_shape, num_outputs):
+    channels, height, width = input_shape
+    return torch.nn.Sequential(
+        torch.nn.Flatten(), Twice(), torch.nn.BatchNorm1d(channels * height * width), torch.nn.Dropout(0.3),
+        torch.nn.Linear(channels * height * width, num_outputs),
+    )
+"""
+LAYERS = "import torch\n\n\nclass Twice(torch.nn.Module):\n    def forward(self, x):\n        return 2 * x\n"
+
+
+def test_a_model_of_ones_own_with_dropout_and_batch_norm_resumes_bit_equal(few: Path, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "mine.py").write_text(MINE)
+    (code / "layers.py").write_text(LAYERS)
+    options = {"architecture": "mine.py:build", "model_code": code, "batch_size": 16, "processes": 2, "log_every": 1}
+    train(few, tmp_path / "whole", **options, epochs=3)
+    with training(few, tmp_path / "killed", **options, epochs=3, checkpoint_every=4) as ranks:
+        until = time.monotonic() + 60
+        while len(lines(tmp_path / "killed")) < 15:
+            assert time.monotonic() < until
+            time.sleep(0.002)
+        ranks[0].kill()
+        finish(ranks, 60)
+    train(few, tmp_path / "killed", **options, epochs=3, checkpoint_every=4)
+    assert bit_equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
+    assert len(predictions(few, tmp_path / "killed")) == 60

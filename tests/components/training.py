@@ -1,0 +1,116 @@
+"""A small dataset, and trainers run on it as Azure ML's PyTorch jobs are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+
+from shared.data import Array, Index, Statistics, write_index, write_shard
+from tests.helpers import ROOT, RankResult, RunningRank, azure_variables, clean_environment, finish, free_port, started
+
+IMAGE = Array((8, 8, 1), "uint8")
+LABEL = Array((), "int64")
+
+
+def write_digits(folder: Path, *, rows: int | None = None) -> Path:
+    """Write scikit-learn's digits as a dataset, or so many rows of them: 70 % train, 15 % validation, 15 % test."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    x, y = digits.images.astype("uint8")[..., None], digits.target.astype("int64")
+    order = np.random.default_rng(0).permutation(len(x))[:rows]
+    cuts = np.split(order, [int(len(order) * 0.7), int(len(order) * 0.85)])
+    arrays = {"x": IMAGE, "y": LABEL}
+    shards = {}
+    for split, part in zip(("train", "validation", "test"), cuts, strict=True):
+        halves = np.array_split(part, 2)
+        shards[split] = tuple(
+            write_shard(folder, split, n, rows=len(half), arrays=arrays, chunks=[{"x": x[half], "y": y[half]}])
+            for n, half in enumerate(halves)
+        )
+    train = x[cuts[0]].astype("float64")
+    statistics = Statistics((float(train.mean()),), (float(train.std()),))
+    write_index(folder, Index("classification", arrays, tuple("0123456789"), statistics, shards))
+    return folder
+
+
+def arguments(data: Path, out: Path, **options: object) -> list[str]:
+    """The trainer's arguments: outputs below `out`, options with underscores."""
+    given = {"data": data, "model": out / "model", "checkpoints": out / "checkpoints", "metrics": out / "metrics"}
+    pairs = {**given, **options}.items()
+    return [text for name, value in pairs for text in ("--" + name.replace("_", "-"), str(value))]
+
+
+@contextmanager
+def training(
+    data: Path, out: Path, *, nodes: int = 1, processes: int = 1, script: str = "train_ddp", **options: object
+) -> Iterator[list[RunningRank]]:
+    """Start a trainer's ranks with `out` as their working folder."""
+    out.mkdir(parents=True, exist_ok=True)
+    path = ROOT / "components" / script / f"{script}.py"
+    code = f"""
+        import runpy, sys
+        sys.argv = {[str(path), *arguments(data, out, **options)]!r}
+        runpy.run_path({str(path)!r}, run_name="__main__")
+    """
+    port = free_port()
+    environments = [azure_variables(rank, nodes, processes, port) for rank in range(nodes * processes)]
+    with started(code, environments, out) as ranks:
+        yield ranks
+
+
+def train(data: Path, out: Path, *, nodes: int = 1, processes: int = 1, **options: object) -> list[RankResult]:
+    """Train to the end and expect success."""
+    with training(data, out, nodes=nodes, processes=processes, **options) as ranks:
+        results = finish(ranks, 200)
+    assert [result.returncode for result in results] == [0] * len(results), "".join(r.stderr for r in results)
+    return results
+
+
+def train_under_torchrun(data: Path, out: Path, processes: int, **options: object) -> None:
+    """Train by the command of train_torchrun on one node and expect success."""
+    out.mkdir(parents=True, exist_ok=True)
+    where = ["--nnodes", "1", "--node_rank", "0", "--master_addr", "127.0.0.1", "--master_port", str(free_port())]
+    script = ROOT / "components" / "train_ddp" / "train_ddp.py"
+    command = [sys.executable, "-m", "torch.distributed.run", *where, "--nproc_per_node", str(processes), str(script)]
+    done = subprocess.run(
+        [*command, *arguments(data, out, **options)],
+        cwd=out,
+        env=clean_environment({"AZUREML_NODE_COUNT": "1", "NODE_RANK": "0"}),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def weights(out: Path) -> dict[str, torch.Tensor]:
+    """Weights of the saved model."""
+    return dict(load_file(out / "model" / "artifacts" / "model" / "weights.safetensors"))
+
+
+def furthest(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+    """Largest difference between two sets of weights."""
+    assert one.keys() == other.keys()
+    return max((one[name].double() - other[name].double()).abs().max().item() for name in one)
+
+
+def bit_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    """Whether two sets of weights are the same, bit for bit."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def lines(out: Path) -> list[dict[str, Any]]:
+    """Lines of metrics.jsonl, as far as they are written."""
+    path = out / "outputs" / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []

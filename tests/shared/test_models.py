@@ -1,0 +1,232 @@
+"""The zoo, bring-your-own, and saved models that MLflow serves without the library and without pickle."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from torch import nn
+
+from shared.distributed import Refusal
+from shared.models import ZOO, Card, Normalised, build, check_saveable, load_model, save_model
+from shared.models.package import from_card
+from tests.helpers import clean_environment
+
+CLASSES = ("zero", "one", "two")
+
+
+def card(architecture: str = "mlp", shape: tuple[int, ...] = (8, 8, 1), dtype: str = "uint8") -> Card:
+    return Card(architecture, shape, dtype, CLASSES, (4.9,) * shape[-1], (6.0,) * shape[-1])
+
+
+def rows(count: int = 5, shape: tuple[int, ...] = (8, 8, 1)) -> torch.Tensor:
+    return torch.randint(0, 17, (count, *shape), dtype=torch.uint8)
+
+
+@pytest.mark.parametrize("architecture", ZOO)
+@pytest.mark.parametrize("shape", [(8, 8, 1), (28, 28, 1), (32, 32, 3), (17, 30, 2)])
+def test_the_zoo_takes_images_of_any_size(architecture: str, shape: tuple[int, int, int]) -> None:
+    logits = from_card(card(architecture, shape))(rows(2, shape))
+    assert logits.shape == (2, 3)
+    assert bool(torch.isfinite(logits).all())
+
+
+@pytest.mark.parametrize("architecture", ZOO)
+def test_the_zoo_has_nothing_that_depends_on_the_other_rows(architecture: str) -> None:
+    module, batch = from_card(card(architecture)).double(), rows(6)
+    apart = torch.cat([module(part) for part in batch.split(2)])
+    assert torch.allclose(module(batch), apart, rtol=0, atol=1e-12)
+    assert torch.equal(module(batch), module.eval()(batch))
+
+
+@pytest.mark.parametrize("architecture", ZOO)
+def test_every_parameter_gets_a_gradient(architecture: str) -> None:
+    module = from_card(card(architecture))
+    nn.functional.cross_entropy(module(rows()), torch.tensor([0, 1, 2, 0, 1])).backward()
+    assert all(parameter.grad is not None for parameter in module.parameters())
+
+
+def test_normalisation_works_on_the_last_axis_and_leaves_constant_channels_finite() -> None:
+    module = Normalised((2.0, 5.0), (4.0, 0.0), nn.Identity())
+    out = module(torch.tensor([[[[2, 5], [6, 5]]]], dtype=torch.uint8))
+    assert out.shape == (1, 2, 1, 2)
+    assert out.tolist() == [[[[0.0, 1.0]], [[0.0, 0.0]]]]
+
+
+def test_a_table_needs_no_channels() -> None:
+    module = from_card(card(shape=(13,), dtype="float64"))
+    assert module(torch.randn(4, 13, dtype=torch.float64)).shape == (4, 3)
+    with pytest.raises(Refusal, match="resnet takes images"):
+        build("resnet", (13,), 3)
+
+
+USERS = """
+from torch import nn
+import neighbour
+
+Other = 3
+
+def build(input_shape, num_outputs):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_outputs * neighbour.ONE))
+
+def number(input_shape, num_outputs):
+    return 7
+
+def no_arguments():
+    return nn.Identity()
+
+def broken(input_shape, num_outputs):
+    raise KeyError("depth")
+"""
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "mine.py").write_text(USERS)
+    (folder / "neighbour.py").write_text("ONE = 1\n")
+    (folder / "bad.py").write_text("import does_not_exist\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("architecture", "text"),
+    [
+        ("mpl", "choose mlp, resnet, vit, or FILE.py:FUNCTION"),
+        ("mine.py", "FILE.py:FUNCTION"),
+        ("mine.py:1", "FILE.py:FUNCTION"),
+        ("other.py:build", "there is no other.py in .* which holds bad.py, mine.py, neighbour.py"),
+        ("../mine.py:build", "there is no"),
+        ("bad.py:build", "cannot be imported: ModuleNotFoundError: No module named 'does_not_exist'"),
+        ("mine.py:make", "has no function make; it has build, number, no_arguments, broken"),
+        ("mine.py:Other", "has no function Other"),
+        ("mine.py:number", "returned int; it has to return a torch.nn.Module"),
+        ("mine.py:no_arguments", r"no_arguments\(\) has to take \(input_shape, num_outputs\)"),
+        ("mine.py:broken", "raised KeyError: 'depth'"),
+    ],
+)
+def test_what_is_wrong_with_the_users_function_is_said(architecture: str, text: str, code: Path) -> None:
+    with pytest.raises(Refusal, match=text):
+        build(architecture, (8, 8, 1), 3, code)
+
+
+def test_the_users_function_needs_its_folder() -> None:
+    with pytest.raises(Refusal, match="needs the input model_code"):
+        build("mine.py:build", (8, 8, 1), 3)
+
+
+@pytest.mark.parametrize("architecture", ZOO)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_saved_model_comes_back_the_same(architecture: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    module = from_card(card(architecture)).to(dtype)
+    generator = torch.get_rng_state()
+    check_saveable(module, card(architecture))
+    save_model(tmp_path, module, card(architecture))
+    loaded, loaded_card = load_model(tmp_path)
+    assert torch.equal(torch.get_rng_state(), generator)
+    assert loaded_card == card(architecture)
+    assert not loaded.training
+    batch = rows()
+    assert torch.equal(loaded(batch), module.eval()(batch))
+    assert not [path for path in tmp_path.rglob("*") if path.suffix in {".pkl", ".pt", ".bin"}]
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 64), nn.Linear(64, 64)
+        self.second.weight = self.first.weight
+
+
+def test_what_cannot_be_saved_is_refused_before_training() -> None:
+    with pytest.raises(Refusal, match=r"net.first.weight and net.second.weight share memory"):
+        check_saveable(Normalised((0.0,), (1.0,), Tied()), card())
+    strange = nn.Linear(2, 2)
+    strange.register_buffer("table", torch.eye(2).to_sparse())
+    with pytest.raises(Refusal, match=r"net.table in its state is a torch.sparse_coo"):
+        check_saveable(Normalised((0.0,), (1.0,), strange), card())
+    with pytest.raises(Refusal, match="A second mlp, built in the same way, does not take the weights"):
+        check_saveable(Normalised((0.0,), (1.0,), nn.Linear(2, 2)), card())
+
+
+def test_a_damaged_or_foreign_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="holds no model of this library"):
+        load_model(tmp_path)
+    save_model(tmp_path, from_card(card()), card())
+    inside = tmp_path / "artifacts" / "model"
+    whole = (inside / "card.json").read_text()
+    (inside / "card.json").write_text(whole.replace("allranks-model/1", "allranks-model/9"))
+    with pytest.raises(Refusal, match="allranks-model/9"):
+        load_model(tmp_path)
+    (inside / "card.json").write_text(whole[:40])
+    with pytest.raises(Refusal, match=r"card.json is damaged"):
+        load_model(tmp_path)
+    (inside / "card.json").write_text(whole)
+    weights = (inside / "weights.safetensors").read_bytes()
+    (inside / "weights.safetensors").write_bytes(weights[:-7])
+    with pytest.raises(Refusal, match="cannot be read"):
+        load_model(tmp_path)
+
+
+SERVE = """
+import json, sys, warnings
+import mlflow.pyfunc, numpy as np
+warnings.simplefilter("error", UserWarning)  # after MLflow's import, which warns about itself
+rows = np.load(sys.argv[1])
+models = [mlflow.pyfunc.load_model(folder) for folder in sys.argv[2:]]
+assert "shared" not in sys.modules
+print(json.dumps([model.predict(rows).tolist() for model in models]))
+"""
+
+
+def test_mlflow_serves_saved_models_where_the_library_is_not(code: Path, tmp_path: Path) -> None:
+    batch = rows(1500)
+    np.save(tmp_path / "rows.npy", batch.numpy())
+    expected, folders = [], []
+    for architecture in ("mlp", "vit", "mine.py:build"):
+        users = code if ":" in architecture else None
+        module = from_card(card(architecture), users).eval()
+        folders.append(tmp_path / architecture)
+        save_model(folders[-1], module, card(architecture), users)
+        with torch.no_grad():
+            expected.append(module(batch))
+    command = [sys.executable, "-W", "ignore", "-c", SERVE, tmp_path / "rows.npy", *folders]
+    environment = clean_environment({"PYTHONPATH": None})
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for logits, served in zip(expected, json.loads(done.stdout), strict=True):
+        assert torch.allclose(torch.tensor(served), logits, rtol=0, atol=1e-5)
+
+
+def test_the_files_are_those_that_mlflow_writes(tmp_path: Path) -> None:
+    import mlflow.pyfunc
+    from mlflow.models import Model, ModelSignature
+    from mlflow.types import Schema, TensorSpec
+
+    save_model(tmp_path / "ours", from_card(card()), card())
+    signature = ModelSignature(
+        Schema([TensorSpec(np.dtype("uint8"), (-1, 8, 8, 1))]), Schema([TensorSpec(np.dtype("float32"), (-1, 3))])
+    )
+    mlflow.pyfunc.save_model(
+        str(tmp_path / "theirs"),
+        python_model=str(tmp_path / "ours" / "serve.py"),
+        artifacts={"model": str(tmp_path / "ours" / "artifacts" / "model")},
+        signature=signature,
+        pip_requirements=["torch"],
+    )
+    ours, theirs = (yaml.safe_load((tmp_path / who / "MLmodel").read_text()) for who in ("ours", "theirs"))
+    assert set(ours) <= set(theirs)
+    mine, flavor = ours["flavors"]["python_function"], theirs["flavors"]["python_function"]
+    assert set(mine) <= set(flavor)
+    for name in ("loader_module", "env", "python_version", "streamable", "code"):
+        assert mine[name] == flavor[name]
+    assert Path(flavor["model_code_path"]).name == mine["model_code_path"]
+    assert Model.load(str(tmp_path / "ours")).signature == signature
+    assert {path.name for path in (tmp_path / "ours").iterdir()} == {path.name for path in (tmp_path / "theirs").iterdir()}

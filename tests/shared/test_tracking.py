@@ -1,0 +1,128 @@
+"""Metrics: always a file, MLflow where there is one, and never a training that suffers from it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from shared import tracking
+from tests.helpers import clean_environment
+
+LOG = """
+import sys, types
+from shared.tracking import Tracker
+world = types.SimpleNamespace(is_main=sys.argv[1] == "0")
+with Tracker(world, total_steps=20) as tracker:
+    tracker.params({"epochs": 3, "api_key": "hidden"})
+    for step in range(1, 21):
+        tracker.log({"loss": 1 / step, "wrong": float("nan")}, step)
+print("mlflow" in sys.modules)
+"""
+
+
+def start(folder: Path, rank: int = 0, **variables: str) -> subprocess.Popen[str]:
+    environment = {
+        name: value for name, value in clean_environment(variables).items() if name in variables or "MLFLOW" not in name
+    }
+    command = [sys.executable, "-c", LOG, str(rank)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True)
+
+
+def log(folder: Path, rank: int = 0, **variables: str) -> tuple[str, str]:
+    process = start(folder, rank, **variables)
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    return out, err
+
+
+def test_lines_are_appended_without_mlflow(tmp_path: Path) -> None:
+    before = time.time()
+    assert log(tmp_path)[0] == "False\n"
+    log(tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "outputs" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [*range(1, 21), *range(1, 21)]
+    assert lines[3]["metrics"] == {"loss": 0.25}
+    assert {line["total"] for line in lines} == {20}
+    assert before <= lines[0]["time"] <= lines[-1]["time"] <= time.time()
+
+
+def test_other_ranks_write_nothing(tmp_path: Path) -> None:
+    assert log(tmp_path, rank=1, MLFLOW_TRACKING_URI=f"sqlite:///{tmp_path}/mlflow.db")[0] == "False\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def runs(uri: str, experiment: str) -> list[object]:
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(tracking_uri=uri)
+    found = client.get_experiment_by_name(experiment)
+    assert found is not None
+    return list(client.search_runs([found.experiment_id]))
+
+
+@pytest.mark.slow
+def test_steps_that_start_at_once_share_a_new_database(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    steps = ("train_a", "train_b", "train_c")
+    processes = []
+    for step in steps:
+        (tmp_path / step).mkdir()
+        azure = {"AZUREML_ROOT_RUN_ID": "calm_owl", "AZUREML_RUN_ID": f"calm_owl_{step}"}
+        azure["AZUREML_ARM_PROJECT_NAME"] = "digits"
+        processes.append(start(tmp_path / step, MLFLOW_TRACKING_URI=uri, **azure))
+    for process in processes:
+        _, err = process.communicate(timeout=200)
+        assert process.returncode == 0, err
+        assert "MLflow is not used" not in err
+    found = {run.info.run_name: run for run in runs(uri, "digits")}  # type: ignore[attr-defined]
+    assert sorted(found) == sorted(steps)
+    run = found["train_a"]
+    assert run.info.status == "FINISHED"
+    assert run.data.metrics == {"loss": 0.05}
+    assert run.data.params == {"epochs": "3"}
+    assert run.data.tags["allranks.run"] == "calm_owl"
+
+
+def test_the_run_that_azure_made_is_used_and_left_open(tmp_path: Path) -> None:
+    from mlflow.tracking import MlflowClient
+
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    client = MlflowClient(tracking_uri=uri)
+    made = client.create_run(client.create_experiment("on azure"))
+    log(tmp_path, MLFLOW_TRACKING_URI=uri, MLFLOW_RUN_ID=made.info.run_id)
+    (run,) = runs(uri, "on azure")
+    assert run.info.status == "RUNNING"  # type: ignore[attr-defined]
+    assert run.data.metrics == {"loss": 0.05}  # type: ignore[attr-defined]
+
+
+def test_a_server_that_is_away_costs_a_line_without_its_password(tmp_path: Path) -> None:
+    uri = "http://me:opensesame@127.0.0.1:9"
+    fast = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "2"}
+    _, err = log(tmp_path, MLFLOW_TRACKING_URI=uri, MLFLOW_TRACKING_TOKEN="sesame-token", **fast)
+    said = [line for line in err.splitlines() if line.startswith("MLflow is not used")]
+    assert len(said) == 1
+    assert "opensesame" not in err
+    assert "sesame-token" not in err
+    assert len((tmp_path / "outputs" / "metrics.jsonl").read_text().splitlines()) == 20
+
+
+@pytest.mark.parametrize(
+    ("root", "run", "name"),
+    [
+        ("calm_owl", "calm_owl_train", "train"),
+        ("calm_owl", "calm_owl/outer.train", "outer.train"),
+        ("", "20261101/train", "train"),
+        ("calm_owl", "calm_owl", "calm_owl"),
+        ("", "", None),
+    ],
+)
+def test_the_run_is_named_after_the_step(root: str, run: str, name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZUREML_ROOT_RUN_ID", root)
+    monkeypatch.setenv("AZUREML_RUN_ID", run)
+    assert tracking.run_name() == name

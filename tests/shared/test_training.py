@@ -1,0 +1,183 @@
+"""What the trainers share: batch arithmetic, learning rate, batches on each rank, optimizers, activations."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from shared.data import Dataset
+from shared.distributed import Refusal
+from shared.models import ZOO, build
+from shared.training import BatchPlan, add_arguments
+from shared.training import data as training_data
+from shared.training.arguments import weight_decay
+from shared.training.data import Feed, Reader
+from shared.training.optimization import Precision, checkpoint_activations, make_optimizer, set_learning_rate
+from shared.training.schedule import Schedule
+from tests.components.training import write_digits
+from tests.helpers import clean_environment
+
+CPU = torch.device("cpu")
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(["--data", "d", "--model", "m", "--checkpoints", "c", "--metrics", "x", *words])
+
+
+@given(st.integers(1, 500), st.integers(1, 12), st.integers(1, 6))
+def test_a_plan_splits_evenly_or_names_the_nearest_that_do(batch: int, ranks: int, accumulation: int) -> None:
+    parts = ranks * accumulation
+    if batch % parts == 0:
+        plan = BatchPlan(batch, ranks, accumulation)
+        assert plan.rows_per_pass * parts == plan.rows_per_rank * ranks == batch
+        return
+    with pytest.raises(Refusal) as refusal:
+        BatchPlan(batch, ranks, accumulation)
+    nearest = [int(word) for word in str(refusal.value).rpartition("nearest: ")[2].split(" or ")]
+    assert all(value % parts == 0 and value > 0 and abs(value - batch) < parts for value in nearest)
+
+
+@pytest.mark.parametrize("words", [("--epochs", "0"), ("--momentum", "1.5"), ("--learning-rate", "nan"), ("--seed", "x")])
+def test_values_out_of_range_are_refused(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parsed(*words)
+    assert ended.value.code == 2
+    assert words[0] in capsys.readouterr().err
+
+
+def test_the_arguments_and_the_refusal_need_no_torch(tmp_path: Path) -> None:
+    code = """
+import sys
+from shared.training import add_arguments, plan_batches
+import argparse
+try:
+    plan_batches(argparse.Namespace(batch_size=3, accumulation_steps=2))
+finally:
+    print("torch" in sys.modules)
+"""
+    command = [sys.executable, "-c", code]
+    environment = clean_environment({})
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "False\n")
+    assert "nearest: 2 or 4" in done.stderr
+
+
+def test_the_schedule_rises_peaks_and_falls() -> None:
+    cosine = Schedule.over(100, parsed("--learning-rate", "0.5", "--warmup-fraction", "0.1"))
+    rates = [cosine(step) for step in range(100)]
+    assert rates[10] == max(rates) == 0.5
+    assert rates[:11] == sorted(rates[:11])
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert 0 < rates[0] < 0.05
+    assert cosine(100) == pytest.approx(0, abs=1e-15)
+    assert Schedule("linear", 1.0, 10, 0)(5) == 0.5
+    assert Schedule("constant", 1.0, 10, 0)(9) == 1.0
+    assert Schedule("cosine", 1.0, 4, 4)(3) < 1.0
+
+
+def test_weight_decay_suits_the_optimizer_and_spares_vectors() -> None:
+    assert weight_decay(parsed()) == 0.3
+    assert weight_decay(parsed("--optimizer", "sgd")) == 0.0005
+    assert weight_decay(parsed("--weight-decay", "0")) == 0.0
+    optimizer = make_optimizer(build("mlp", (8, 8, 1), 3), parsed("--weight-decay", "0.7"))
+    decays = {p.ndim: group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
+    assert decays == {1: 0.0, 2: 0.7}
+    set_learning_rate(optimizer, 0.25)
+    assert {group["lr"] for group in optimizer.param_groups} == {0.25}
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
+@pytest.mark.parametrize("momentum", ["0", "0.9"])
+def test_each_optimizer_makes_the_loss_smaller(name: str, momentum: str) -> None:
+    torch.manual_seed(0)
+    net, args = nn.Linear(4, 1), parsed("--optimizer", name, "--learning-rate", "0.05", "--momentum", momentum)
+    optimizer, precision = make_optimizer(net, args), Precision("fp32", CPU)
+    x = torch.randn(32, 4)
+    losses = []
+    for _ in range(30):
+        loss = (net(x) - x.sum(1, keepdim=True)).square().mean()
+        loss.backward()
+        precision.step(optimizer, 1.0)
+        losses.append(float(loss))
+    assert losses[-1] < losses[0] / 2
+
+
+def test_nothing_to_train_is_refused() -> None:
+    with pytest.raises(Refusal, match="no parameter that trains"):
+        make_optimizer(nn.Identity(), parsed())
+
+
+def test_clipping_bounds_the_step() -> None:
+    net = nn.Linear(1, 1, bias=False)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+    before = float(net.weight)
+    (net(torch.ones(1)) * 1000).sum().backward()
+    Precision("fp32", CPU).step(optimizer, 0.5)
+    assert before - float(net.weight) == pytest.approx(0.5, rel=1e-4)
+
+
+@pytest.mark.parametrize("architecture", ZOO)
+def test_activation_checkpointing_gives_the_same_gradients(architecture: str) -> None:
+    x = torch.randn(3, 1, 8, 8, dtype=torch.float64)
+    grads = []
+    for spared in (False, True):
+        torch.manual_seed(0)
+        net = build(architecture, (8, 8, 1), 3).double()
+        names = list(net.state_dict())
+        if spared:
+            checkpoint_activations(net)
+        net(x).square().sum().backward()
+        assert list(net.state_dict()) == names
+        grads.append([parameter.grad for parameter in net.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True) if a is not None and b is not None)
+    with pytest.raises(Refusal, match="attribute `blocks`"):
+        checkpoint_activations(nn.Linear(2, 2))
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return Dataset.open(write_digits(tmp_path_factory.mktemp("data"), rows=200))
+
+
+@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize("workers", ["0", "1", "3"])
+def test_ranks_together_see_each_global_batch_from_any_start(
+    held: bool, workers: str, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training_data, "HELD_BYTES", 2**20 if held else 0)
+    args = parsed("--loader-workers", workers, "--prefetch", "2")
+    reader = Reader(dataset.split("train"), CPU, args)
+    assert (reader.held is not None) == held
+    alone = list(Feed(reader, BatchPlan(24, 1, 1), 0, args).epoch(3))
+    assert len(alone) == 140 // 24
+    for start in (0, 2, 5):
+        feeds = [Feed(reader, BatchPlan(24, 4, 2), rank, args).epoch(3, start) for rank in range(4)]
+        parts = list(zip(*feeds, strict=True))
+        assert len(parts) == len(alone) - start
+        for whole, split in zip(alone[start:], parts, strict=True):
+            assert torch.equal(whole[0], torch.cat([rows for rows, _ in split]))
+            assert torch.equal(whole[1], torch.cat([labels for _, labels in split]))
+
+
+def test_reading_ahead_passes_on_what_went_wrong(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_data, "HELD_BYTES", 0)
+    args = parsed()
+    reader = Reader(dataset.split("train"), CPU, args)
+
+    def fail(rows: np.ndarray) -> None:
+        raise OSError(f"no disk for {len(rows)} rows")
+
+    monkeypatch.setattr(reader, "read", fail)
+    with pytest.raises(OSError, match="no disk for 20 rows"):
+        list(Feed(reader, BatchPlan(20, 1, 1), 0, args).epoch(0))
