@@ -111,10 +111,28 @@ def _step(node: Any) -> dict[str, Any]:
     }
     if node.type == "sweep":
         written = _plain(node._to_dict())
-        return common | {"trial": _component(node.trial)} | {key: written.get(key) for key in _SWEEP}
+        search = {key: _type_first(written.get(key)) for key in _SWEEP}
+        return common | {"trial": _trial(node.trial)} | search | {"resources": _resources(node.resources)}
     if node.type not in ("command", "pipeline"):
         return common
     return common | {"component": _component(node.component)} | (_launch(node) if node.type == "command" else {})
+
+
+def _type_first(setting: Any) -> Any:
+    """The order in which people write a sweep's mappings."""
+    if not isinstance(setting, dict):
+        return setting
+    rest = {key: _type_first(value) for key, value in setting.items() if key != "type"}
+    return ({"type": setting["type"]} if "type" in setting else {}) | rest
+
+
+def _trial(component: Any) -> Any:
+    """A sweep's trial; inline also if only where it runs was changed, for a sweep has no place to say that."""
+    fresh = _pristine(component)
+    if fresh is None:
+        return _component(component)
+    ours, theirs = ((_resources(one.resources), _distribution(one.distribution)) for one in (component, fresh))
+    return _component(component) if ours == theirs else _command(component)
 
 
 def _launch(node: Any) -> dict[str, Any]:

@@ -124,6 +124,12 @@ def _still_there(descriptor: int, path: Path) -> bool:
         return False
 
 
+def link(path: Path, target: Path) -> None:
+    """Let ``path`` be a link to a folder; relative, so that the runs folder can be moved as a whole."""
+    remove(path)
+    path.symlink_to(os.path.relpath(target, path.parent), target_is_directory=True)
+
+
 def remove(path: Path) -> None:
     """Remove a file, a link or a folder with everything below it."""
     if path.is_dir() and not path.is_symlink():

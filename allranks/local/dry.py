@@ -11,6 +11,8 @@ from allranks.local.cache import Cache, Finished
 from allranks.local.execution import Execution, Job
 from allranks.local.folders import Home
 from allranks.local.plan import PLACEHOLDER_PORT, Plan, StepOutput
+from allranks.local.sweep.sweep import Sweep, execution_of
+from allranks.local.sweep.trial import Trial
 from allranks.local.variables import inherited
 
 RUN = "RUN"  # stands for the id that a run gets when it starts
@@ -27,7 +29,7 @@ def dry_run(plan: Plan, home: Home, python: Path) -> dict[str, Any]:
     finished: dict[str, Finished] = {}
     steps = {}
     for name, step in plan.steps.items():
-        execution = Execution(step, job)
+        execution = execution_of(step, job)
         found = None
         if all(other in finished for other in step.after) and step.component.is_deterministic and not plan.force_rerun:
             found = records.find(execution.identify(finished))
@@ -44,11 +46,15 @@ def dry_run(plan: Plan, home: Home, python: Path) -> dict[str, Any]:
 
 
 def _step(execution: Execution, found: Finished | None, published: dict[str, Path]) -> dict[str, Any]:
+    search = {}
+    if isinstance(execution, Sweep):  # what its trials have in common, with a name for each value that differs
+        search = {"sweep": execution.search.identity()}
+        execution = Trial(execution, 0, {name: f"<{name}>" for name in execution.search.space})
     step = execution.step
     data = {name: _shown(value, published) for name, value in step.inputs.items() if not isinstance(value, str)}
     outputs = {name: f"<{step.name}.{name}>" for name in step.outputs}
     first = execution.ranks(data, outputs, execution.cluster(PLACEHOLDER_PORT))[0]
-    own = inherited(execution.job.environ, execution.job.python)
+    own = inherited(execution.job.environ, execution.python)
     return {
         "status": "planned",
         "component": step.component.name,
@@ -67,6 +73,7 @@ def _step(execution: Execution, found: Finished | None, published: dict[str, Pat
         "variables": {
             name: redact(name, value) for name, value in sorted(first.environ.items()) if own.get(name) != value
         },
+        **search,
     }
 
 

@@ -35,6 +35,8 @@ from allranks.local.result import (
     RunResult,
 )
 from allranks.local.signals import caught_signals
+from allranks.local.sweep.sweep import Sweep, execution_of
+from allranks.local.sweep.trial import Trial
 
 TICK = 0.25  # seconds between two looks at the metrics while something runs
 STACKS = 0.5  # seconds that hung ranks get to write their stacks
@@ -68,7 +70,8 @@ class Engine:
         self._signal: int | None = None
         self._timed_out: set[str] = set()
         job = Job(options.home, self._folder, plan.name, options.python, dict(os.environ), self._began)
-        self._steps = {name: Execution(step, job) for name, step in plan.steps.items()}
+        self._steps = {name: execution_of(step, job) for name, step in plan.steps.items()}
+        self._executions = list(self._steps.values())  # and the trials of sweeps, as they are begun
         self._header: dict[str, Any] = {
             **options.about,
             "run_id": self._folder.id,
@@ -106,9 +109,11 @@ class Engine:
 
     def _advance(self) -> bool:
         """Start every step that can start; False when all are over."""
-        for execution in self._steps.values():
+        for execution in self._executions:  # grows while it is read
             if execution.status == WAITING:
                 self._consider(execution)
+            elif isinstance(execution, Sweep) and not execution.over:
+                self._steer(execution)
             elif execution.status == RETRYING and execution.due is not None and execution.due <= time.monotonic():
                 self._launch(execution)
         return not all(execution.over for execution in self._steps.values())
@@ -124,9 +129,28 @@ class Engine:
             if not self._reuse(execution) and self._has_room(execution) and self._acquire(execution):
                 self._launch(execution)
 
+    def _steer(self, sweep: Sweep) -> None:
+        """End the trials that fall behind, begin those that may be, and end the sweep when all are over."""
+        for trial, reason in sweep.fallen_behind():
+            if trial.gang is not None:
+                self._kill(trial.gang)
+            self._end(trial, CANCELLED, Failure(reason))
+        for trial in sweep.new_trials():
+            self._executions.append(trial)
+            if trial.over:
+                self._changed(trial)
+        if sweep.settled:
+            failure = sweep.conclude(self._cache)
+            if failure is None:
+                self._changed(sweep)
+            else:
+                self._end(sweep, FAILED, failure)
+
+    def _reusable(self, execution: Execution) -> bool:
+        return self._options.use_cache and not self._plan.force_rerun and execution.step.component.is_deterministic
+
     def _reuse(self, execution: Execution) -> bool:
-        reusable = self._options.use_cache and not self._plan.force_rerun and execution.step.component.is_deterministic
-        finished = self._cache.find(execution.key) if reusable else None
+        finished = self._cache.find(execution.key) if self._reusable(execution) else None
         if finished is not None:
             execution.reuse(self._cache, finished)
             self._changed(execution)
@@ -134,7 +158,7 @@ class Engine:
 
     def _has_room(self, execution: Execution) -> bool:
         """Whether the cores suffice; a step that is larger than the machine runs alone."""
-        busy = sum(other.step.ranks for other in self._steps.values() if other.gang is not None)
+        busy = sum(other.step.ranks for other in self._executions if other.gang is not None)
         return busy == 0 or busy + execution.step.ranks <= machine.cores()
 
     def _acquire(self, execution: Execution) -> bool:
@@ -150,6 +174,11 @@ class Engine:
         return True
 
     def _launch(self, execution: Execution) -> None:
+        if isinstance(execution, Sweep):
+            execution.begin(fresh=not self._reusable(execution))
+            self._changed(execution)
+            self._steer(execution)
+            return
         data = {name: self._path(value) for name, value in execution.step.inputs.items() if not isinstance(value, str)}
         missing = [f"{name} ({path})" for name, path in data.items() if not path.exists()]
         if missing:
@@ -196,10 +225,8 @@ class Engine:
 
     def _patience(self) -> float | None:
         now = time.monotonic()
-        dues = [execution.due - now for execution in self._steps.values() if execution.due is not None]
-        blocked = any(e.status == WAITING for e in self._steps.values()) and not any(
-            e.gang for e in self._steps.values()
-        )
+        dues = [execution.due - now for execution in self._executions if execution.due is not None]
+        blocked = any(e.status == WAITING for e in self._executions) and not any(e.gang for e in self._executions)
         return max(0.0, min([*dues, LOCK_POLL if blocked else TICK]))
 
     def _note_exits(self, execution: Execution, gang: Gang, descriptors: list[int]) -> None:
@@ -216,7 +243,7 @@ class Engine:
 
     def _known(self) -> set[int]:
         pids = {self._guard.pid}
-        for execution in self._steps.values():
+        for execution in self._executions:
             if execution.gang is not None:
                 pids |= execution.gang.pids
         return pids
@@ -233,7 +260,9 @@ class Engine:
             failure = Failure(broken)
         else:
             failure = execution.explain(gang, timed_out=timed_out)
-        if execution.attempts <= self._options.retries:
+        if timed_out and isinstance(execution, Trial):
+            self._end(execution, CANCELLED, failure)  # as on Azure ML: a limit of the sweep, and not a fault
+        elif execution.attempts <= self._options.retries:
             execution.keep_logs()
             execution.status, execution.gang, execution.failure = RETRYING, None, failure
             execution.due = time.monotonic() + min(2.0 ** (execution.attempts - 1), LONGEST_PAUSE)
@@ -244,7 +273,7 @@ class Engine:
     def _enforce_timeouts(self) -> None:
         """Ask the ranks of an attempt whose time is up for their stacks; kill them half a second later."""
         now = time.monotonic()
-        for execution in self._steps.values():
+        for execution in self._executions:
             if execution.gang is None or execution.due is None or execution.due > now:
                 continue
             if execution.gang.only_servers_left:
@@ -263,12 +292,12 @@ class Engine:
     def _end(self, execution: Execution, status: str, failure: Failure | None = None) -> None:
         execution.end(status, failure)
         self._changed(execution)
-        if status == FAILED and not self._plan.continue_on_failure:
+        if status == FAILED and not self._plan.continue_on_failure and not isinstance(execution, Trial):
             self._cancel()
 
     def _cancel(self) -> None:
         """Stop everything that is not over: running steps are killed, waiting ones never start."""
-        for execution in self._steps.values():
+        for execution in self._executions:
             if execution.over:
                 continue
             if execution.gang is not None:
@@ -285,7 +314,7 @@ class Engine:
 
     def _end_all(self) -> None:
         """Whatever happened, also a fault of ours: no process stays behind."""
-        for execution in self._steps.values():
+        for execution in self._executions:
             if execution.gang is not None and not execution.gang.over:
                 self._kill(execution.gang)
 
@@ -293,10 +322,9 @@ class Engine:
         self._signal = number
 
     def _changed(self, execution: Execution) -> None:
-        result = execution.result()
-        execution.folder.path.mkdir(parents=True, exist_ok=True)
-        write_json(execution.folder.state, {**result.document(), "command": execution.command, "key": execution.key})
-        self._observer.changed(result)
+        self._observer.changed(execution.keep())
+        if isinstance(execution, Trial):
+            execution.sweep.keep()
 
     def _status(self) -> str:
         statuses = {execution.status for execution in self._steps.values()}

@@ -11,7 +11,7 @@ from pathlib import Path
 from allranks.local import cache, fingerprint, machine, snapshot
 from allranks.local.assets import register
 from allranks.local.cache import Cache, Finished, Workplace
-from allranks.local.folders import Home, RunFolder
+from allranks.local.folders import Home, RunFolder, write_json
 from allranks.local.gang import Gang, RankCommand
 from allranks.local.guard import Guard
 from allranks.local.launch import LAUNCHERS, LaunchContext, first_exit
@@ -50,10 +50,13 @@ class Execution:
     Attributes:
         finished: the execution whose outputs stand for this step's, once there is one.
         gang: the ranks of the running attempt.
+        files, snapshot_hash: its snapshot; taken from ``like``, an execution of the same component, if that is given.
         due: when the attempt's time is up, or when the next attempt may start (monotonic seconds).
     """
 
-    def __init__(self, step: PlannedStep, job: Job) -> None:
+    limit = "limits.timeout"  # what the time-out of an attempt is called
+
+    def __init__(self, step: PlannedStep, job: Job, like: Execution | None = None) -> None:
         self.step = step
         self.job = job
         self.folder = job.run.step(step.name)
@@ -66,8 +69,8 @@ class Execution:
         self.due: float | None = None
         self.key = ""
         self.command = ""
-        self.files = snapshot.files(step.component)
-        self.snapshot_hash = snapshot.content_hash(self.files)
+        self.files: list[snapshot.SnapshotFile] = snapshot.files(step.component) if like is None else like.files
+        self.snapshot_hash: str = snapshot.content_hash(self.files) if like is None else like.snapshot_hash
         self._inputs: dict[Path, list[list[str | int]]] = {}
         self._started: float | None = None
         self._ended: float | None = None
@@ -81,6 +84,16 @@ class Execution:
     def reused(self) -> bool:
         """Whether its outputs come from an earlier run, or from an equal step of this one."""
         return self.finished is not None and self.attempts == 0
+
+    @property
+    def reused_from(self) -> str | None:
+        """The run whose outputs it took, or None."""
+        return self.finished.run_id if self.finished is not None and self.reused else None
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken so far; 0 before it starts."""
+        return 0.0 if self._started is None else (self._ended or time.monotonic()) - self._started
 
     @property
     def marker(self) -> str:
@@ -108,7 +121,7 @@ class Execution:
                 "inputs": inputs,
                 "outputs": {name: [output.type, output.mode] for name, output in step.outputs.items()},
                 "environment": str(step.component.environment),
-                "interpreter": fingerprint.interpreter(self.job.python),
+                "interpreter": fingerprint.interpreter(self.python),
                 "environment_variables": dict(step.environment_variables),
                 "distribution": [step.distribution, step.nodes, step.processes, step.parameter_servers],
             }
@@ -119,8 +132,7 @@ class Execution:
         source = records.folder(finished)
         self.folder.path.mkdir(parents=True, exist_ok=True)
         for mine, theirs in ((self.folder.outputs, source.outputs), (self.folder.logs, source.logs)):
-            cache.remove(mine)
-            mine.symlink_to(Path("../../..") / theirs.relative_to(self.job.home.runs), target_is_directory=True)
+            cache.link(mine, theirs)
         self.finished = finished
         self.end(SUCCEEDED)
 
@@ -183,12 +195,23 @@ class Execution:
         step, job = self.step, self.job
         self.command = step.command(data, outputs)
         shared = {
-            **inherited(job.environ, job.python),
+            **inherited(job.environ, self.python),
             **of_job(job.run.id, step.name, job.experiment, f"sqlite:///{job.home.mlflow}", max(1, self.attempts)),
             **of_data(step.literals, data, outputs),
+            **self.variables,
         }
         context = LaunchContext(self.folder, cluster, self.command, shared, step.environment_variables)
         return LAUNCHERS[step.distribution](context)
+
+    @property
+    def python(self) -> Path:
+        """The interpreter that runs it."""
+        return self.step.python or self.job.python
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """What this kind of execution adds to the variables of every process."""
+        return {}
 
     def publish(self, records: Cache) -> None:
         """Make the outputs the run's: the record first, the rename last, so that a kill in between loses nothing."""
@@ -197,12 +220,15 @@ class Execution:
         if self.step.component.is_deterministic:
             records.remember(self.key, self.finished, self.workplace.outputs, self.step.outputs)
         self.workplace.publish(self.folder)
+        self.register_outputs()
+        self.end(SUCCEEDED)
+
+    def register_outputs(self) -> None:
+        """Keep the outputs that have a name as assets."""
         for name, output in self.step.outputs.items():
             if output.asset_name:
-                register(
-                    self.job.home, output.asset_name, output.asset_version, self.folder.outputs / name, output.type
-                )
-        self.end(SUCCEEDED)
+                place = self.folder.outputs / name
+                register(self.job.home, output.asset_name, output.asset_version, place, output.type)
 
     def broken_promise(self) -> str:
         """What a step that ended well did all the same: an output that is not there, an input that is not as it was."""
@@ -237,12 +263,18 @@ class Execution:
         who = "the command" if command.rank is None else f"rank {command.rank} on node {command.node}"
         message = f"{who} {exit_.reason}"
         if timed_out:
-            message = f"not finished after limits.timeout = {self.step.timeout:g} s"
+            message = f"not finished after {self.limit} = {self.step.timeout:g} s"
         return Failure(message, command.rank, command.node, command.log, last_lines(command.log))
+
+    def keep(self) -> StepResult:
+        """Write step.json."""
+        result = self.result()
+        self.folder.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.folder.state, {**result.document(), "command": self.command, "key": self.key})
+        return result
 
     def result(self) -> StepResult:
         """What became of it so far."""
-        now = self._ended or time.monotonic()
         started = None if self._started is None else self._started - self.job.began
         outputs = {name: self.folder.outputs / name for name in self.step.outputs} if self.finished else {}
         source = self.job.home.run(self.finished.run_id).step(self.finished.step) if self.finished else self.folder
@@ -250,8 +282,8 @@ class Execution:
             name=self.step.name,
             status=self.status,
             started=started,
-            seconds=0.0 if self._started is None else now - self._started,
-            reused_from=self.finished.run_id if self.finished and self.reused else None,
+            seconds=self.seconds,
+            reused_from=self.reused_from,
             attempts=self.attempts,
             nodes=self.step.nodes,
             processes=self.step.processes,

@@ -3,10 +3,11 @@
 ::
 
     .allranks/
-        mlflow.db                           metrics and models of all runs
+        mlflow.db, mlflow/                  metrics of all runs, and the files that they logged
         assets/<name>.json                  outputs that were registered under a name, by version
         cache/<key>.json                    which run holds the outputs of a finished step
         work/<key>/                         a step that is not finished: its outputs so far, and the lock on them
+        work/<key>/trials.json              of a sweep that is not finished: its trials so far, and how they ended
         runs/<id>/
             alive                           locked while an engine runs it
             run.json                        target, values, status; one entry for each step
@@ -19,6 +20,8 @@
                 outputs/<port>              published by one rename when the step has succeeded
                 user_logs/                  std_log.txt, or std_log_process_<rank>.txt
                 attempts/<k>/user_logs/     logs of earlier attempts that failed
+                trials/<k>/                 of a sweep: the same for each trial, all from the sweep's one snapshot;
+                                            the sweep's own outputs and user_logs are links to those of the best
 """
 
 from __future__ import annotations
@@ -37,9 +40,14 @@ DEFAULT_HOME = ".allranks"
 
 @dataclass(frozen=True, slots=True)
 class StepFolder:
-    """One step's folder inside a run."""
+    """One step's folder inside a run.
+
+    Attributes:
+        sweep: for a trial, the folder of its sweep, which holds the snapshot of all trials.
+    """
 
     path: Path
+    sweep: Path | None = None
 
     @property
     def state(self) -> Path:
@@ -49,7 +57,7 @@ class StepFolder:
     @property
     def snapshot(self) -> Path:
         """The files that every node gets."""
-        return self.path / "snapshot"
+        return (self.sweep or self.path) / "snapshot"
 
     @property
     def outputs(self) -> Path:
@@ -125,7 +133,11 @@ class RunFolder:
         return False
 
     def step(self, name: str) -> StepFolder:
-        """The folder of a step, nested ones by their dotted name."""
+        """The folder of a step, nested ones by their dotted name, or of trial ``sweep.<number>``."""
+        sweep, _, number = name.rpartition(".")
+        if sweep and number.isdigit():  # no step's name begins with a digit
+            folder = self.path / "steps" / sweep
+            return StepFolder(folder / "trials" / number, folder)
         return StepFolder(self.path / "steps" / name)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from allranks.errors import UnknownNameError
+from allranks.local.sweep.search import Search
 from allranks.spec import Component, Output
 from allranks.spec.expressions import render_command
 
@@ -41,6 +42,8 @@ class PlannedStep:
         processes: ranks on each node, those included that the command starts itself (torchrun).
         launched: processes that are started on each node by whoever runs the step.
         timeout: seconds for one attempt, or None.
+        python: the interpreter of the environment that the step names; None for the run's own.
+        search: what a sweep step tries; the rest is then what its trials have in common. None for other steps.
     """
 
     name: str
@@ -54,6 +57,8 @@ class PlannedStep:
     timeout: float | None
     launched: int = 1
     parameter_servers: int = 0
+    python: Path | None = None
+    search: Search | None = None
 
     @property
     def after(self) -> tuple[str, ...]:

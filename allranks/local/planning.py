@@ -11,12 +11,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from allranks.errors import CannotRunHereError, Problem, SpecError
+from allranks.errors import Problem, SpecError
 from allranks.local.assets import HINT, Stands
 from allranks.local.launch import LAUNCHERS
 from allranks.local.launch.mpi import find_mpirun
 from allranks.local.plan import Plan, PlannedStep, StepOutput
 from allranks.local.settings import PROCESSES_INPUT
+from allranks.local.sweep.search import Search, plan_search
 from allranks.spec import (
     Component,
     Data,
@@ -27,6 +28,7 @@ from allranks.spec import (
     Reference,
     Source,
     Step,
+    Sweep,
     literal_text,
     references,
     single,
@@ -120,10 +122,11 @@ def _flatten(scope: _Scope, findings: _Findings) -> list[PlannedStep]:
     found = []
     for step in scope.pipeline.steps.values():
         where = f"jobs.{step.name}"
-        if step.sweep is not None:
-            raise CannotRunHereError(f"step {scope.prefix}{step.name}: sweep steps cannot run on this machine yet.")
         inputs = {}
+        searched = step.sweep.space if step.sweep else {}
         for name, declared in step.component.inputs.items():
+            if name in searched:
+                continue
             value: Literal | Data | None = step.inputs.get(name)
             if value is None:
                 value = declared.default
@@ -155,6 +158,8 @@ def _resolve(value: Literal | Data | None, declared: Input, scope: _Scope, where
 
 def _follow(reference: Reference, scope: _Scope) -> Resolved:
     """What a binding comes to in the scope of its pipeline; the check has seen that it exists."""
+    if reference.scope == "search_space":
+        return str(reference)  # each trial has a value of its own
     if reference.scope == "parent.inputs":
         name = reference.name
         return scope.inputs[name if name in scope.inputs else name.removesuffix(".path")]
@@ -209,6 +214,7 @@ def _plan_step(
         processes = _count(distribution.processes_per_node, "process_count_per_instance", step, scope, findings)
     if distribution is not None and distribution.type == "mpi":
         find_mpirun({"PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"})
+    search = None if step.sweep is None else _search(step, step.sweep, scope, nodes * processes, findings)
     timeout = step.timeout if step.timeout is not None else component.timeout
     variables = {**component.environment_variables, **step.environment_variables}
     # A component that starts its own processes says how many in an input; torchrun is the case in point.
@@ -227,7 +233,24 @@ def _plan_step(
         environment_variables=MappingProxyType({key: _bound(value, scope) for key, value in variables.items()}),
         timeout=None if timeout is None else float(_bound(timeout, scope)),
         parameter_servers=servers,
+        search=search,
     )
+
+
+def _search(step: Step, sweep: Sweep, scope: _Scope, ranks: int, findings: _Findings) -> Search:
+    """What a sweep step tries; a choice among mappings or among data is more than its trials can be given here."""
+    for name, one in sweep.space.items():
+        declared = step.component.inputs.get(name)
+        values = one.get("values")
+        mapped = isinstance(values, list) and any(isinstance(value, dict) for value in values)
+        if mapped or (declared is not None and declared.is_data):
+            what = "a choice among mappings" if mapped else f"a search over {declared.type if declared else ''} inputs"
+            findings.problems.append(_problem(step, scope, f"cannot run here: {name!r} is {what}."))
+
+    def limit(key: str) -> int | None:
+        return _count(sweep.limits[key], key, step, scope, findings) if key in sweep.limits else None
+
+    return plan_search(sweep, ranks, limit)
 
 
 def _check_workers(distribution: Distribution, nodes: int, step: Step, scope: _Scope, findings: _Findings) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.local.folders import RunFolder, read_json
-from allranks.local.result import last_lines
+from allranks.local.result import SUCCEEDED, last_lines
 
 LOG_LINES = 40  # of each rank; the whole log is linked
 
@@ -67,8 +67,32 @@ def _step(run: RunFolder, name: str, step: dict[str, Any]) -> dict[str, Any]:
         "command": (read_json(folder.state) or {}).get("command", ""),
         "logs": [{"name": log.name, "path": _relative(log, run), "lines": last_lines(log, LOG_LINES)} for log in logs],
         "curves": _curves(folder.metrics()),
+        "plot": _trial_plot(step),
         "links": {port: _relative(folder.outputs / port, run) for port in step["outputs"]},
     }
+
+
+def _trial_plot(step: dict[str, Any]) -> dict[str, Any] | None:
+    """The primary metric by trial as dots in a box of 480 by 120, the best so far as a line; None without values."""
+    trials = [trial for trial in step.get("trials", ()) if trial["metric"] is not None]
+    if not trials:
+        return None
+    values = [trial["metric"] for trial in trials]
+    low, high, last = min(values), max(values), max(1, len(step["trials"]) - 1)
+    better = max if step["goal"] == "maximize" else min
+
+    def place(number: int, value: float) -> tuple[float, float]:
+        return 8 + 464 * number / last, 112 - 104 * (value - low) / ((high - low) or 1.0)
+
+    dots = [(*place(trial["number"], trial["metric"]), trial) for trial in trials]
+    line, best = [], None
+    for trial in trials:
+        if trial["status"] != SUCCEEDED:
+            continue
+        best = trial["metric"] if best is None else better(best, trial["metric"])
+        x, y = place(trial["number"], best)
+        line.append(f"{x:.1f},{y:.1f}")
+    return {"dots": dots, "line": " ".join(line), "low": low, "high": high}
 
 
 def _relative(path: Path, run: RunFolder) -> str:

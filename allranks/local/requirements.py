@@ -1,47 +1,71 @@
-"""Does the interpreter that will run a step hold what the step's environment asks for?"""
+"""Which interpreter runs a step: the environment that its component names, or the current one in its place."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from allranks import catalogue
 from allranks.errors import CannotRunHereError
+from allranks.local import environments
 from allranks.spec import Component
 
+# Two builds of one package: whoever has the one needs not have the other.
+EQUIVALENT = {"tensorflow-cpu": "tensorflow"}
 
-def check_interpreter(components: Mapping[str, Component]) -> list[str]:
-    """See that this interpreter can stand in for each step's environment.
+
+@dataclass(frozen=True, slots=True)
+class Interpreters:
+    """What will run the steps.
+
+    Attributes:
+        pythons: the interpreter of each step whose environment is built; the current one runs the others.
+        notes: one line for each environment that is not ours, whose steps run in the current interpreter all the same.
+    """
+
+    pythons: Mapping[str, Path]
+    notes: tuple[str, ...]
+
+
+def choose_interpreters(components: Mapping[str, Component], home: Path) -> Interpreters:
+    """Choose the interpreter of each step.
 
     Args:
         components: the component of each step, by the step's name.
-
-    Returns:
-        One line for each environment that is not ours, whose steps run in this interpreter all the same.
+        home: the folder ``.allranks``, in which environments are built.
 
     Raises:
-        CannotRunHereError: an environment of ours asks for packages that are not installed here.
+        CannotRunHereError: an environment of ours is not built, and asks for packages that are not installed here.
     """
     steps: dict[str, list[str]] = {}
     for name, component in components.items():
         steps.setdefault(_name(component), []).append(name)
+    pythons: dict[str, Path] = {}
     notes = []
     for reference, names in steps.items():
         folder = catalogue.environment_of(reference)
-        if folder is None:
-            if reference:
-                notes.append(
-                    f"{', '.join(names)}: environment {reference} is not emulated; the current Python runs it."
-                )
-            continue
-        lacking = unmet(catalogue.environments()[folder].parent / "requirements.txt")
-        if lacking:
-            raise CannotRunHereError(
-                f"{', '.join(names)}: the environment {folder!r} asks for {', '.join(lacking)}.",
-                'Install what the library\'s own pipelines need: pip install "allranks[local]".',
-            )
-    return notes
+        if folder is not None:
+            python = environments.interpreter(home, folder)
+            if python is not None:
+                pythons |= dict.fromkeys(names, python)
+            else:
+                _check_current(folder, names)
+        elif reference:
+            notes.append(f"{', '.join(names)}: environment {reference} is not emulated; the current Python runs it.")
+    return Interpreters(pythons, tuple(notes))
+
+
+def _check_current(folder: str, names: list[str]) -> None:
+    lacking = unmet(catalogue.environments()[folder].parent / "requirements.txt")
+    if lacking:
+        raise CannotRunHereError(
+            f"{', '.join(names)}: the environment {folder!r} asks for {', '.join(lacking)}.",
+            f"Build it: allranks env build {folder}. What the library's own first pipelines need, this brings too: "
+            'pip install "allranks[local]".',
+        )
 
 
 def _name(component: Component) -> str:
@@ -49,8 +73,13 @@ def _name(component: Component) -> str:
     return environment.reference or str(environment.file or "") or environment.inline or ""
 
 
-def unmet(requirements: Path) -> list[str]:
-    """The requirements of a file that this interpreter does not satisfy, each with what is installed."""
+def unmet(requirements: Path, packages: Path | None = None) -> list[str]:
+    """The requirements of a file that an interpreter does not satisfy, each with what is installed.
+
+    Args:
+        requirements: the file, with one requirement in a line.
+        packages: the folder in which the interpreter's packages are; None for the current one's.
+    """
     from packaging.requirements import Requirement
 
     lacking = []
@@ -61,11 +90,17 @@ def unmet(requirements: Path) -> list[str]:
         requirement = Requirement(text)
         if requirement.marker is not None and not requirement.marker.evaluate():
             continue
-        try:
-            version = metadata.version(requirement.name)
-        except metadata.PackageNotFoundError:
+        version = _version(requirement.name, packages) or _version(EQUIVALENT.get(requirement.name), packages)
+        if not version:
             lacking.append(f"{text} (not installed)")
-            continue
-        if not requirement.specifier.contains(version, prereleases=True):
+        elif not requirement.specifier.contains(version, prereleases=True):
             lacking.append(f"{text} ({version} is installed)")
     return lacking
+
+
+def _version(package: str | None, packages: Path | None) -> str:
+    """The version of a package; empty if it is not there."""
+    if package is None:
+        return ""
+    path = sys.path if packages is None else [str(packages)]
+    return next((found.version for found in metadata.distributions(name=package, path=path)), "")

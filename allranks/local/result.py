@@ -42,6 +42,69 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class TrialResult:
+    """What became of one trial of a sweep.
+
+    Attributes:
+        number: from 0, in the order in which they were begun.
+        status: as of a step; ``cancelled`` for one that was ended early or ran out of time.
+        metric: the best value of the primary metric that it logged, or None.
+        reused_from: the run in which it was executed, or None for this one.
+        message: why it failed or was cancelled.
+    """
+
+    number: int
+    parameters: Mapping[str, str | int | float | bool]
+    status: str
+    metric: float | None
+    seconds: float
+    reused_from: str | None
+    folder: Path
+    message: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "number": self.number,
+            "parameters": dict(self.parameters),
+            "status": self.status,
+            "metric": self.metric,
+            "seconds": round(self.seconds, 3),
+            "reused_from": self.reused_from,
+            "folder": str(self.folder),
+            "message": self.message,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SweepResult:
+    """What became of the trials of a sweep step.
+
+    Attributes:
+        goal: ``minimize`` or ``maximize``.
+        metric: the primary metric's name.
+        most: how many trials there will be at most.
+        best: the number of the trial whose outputs are the step's, or that would be now; None without any.
+    """
+
+    goal: str
+    metric: str
+    most: int
+    trials: tuple[TrialResult, ...]
+    best: int | None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "goal": self.goal,
+            "primary_metric": self.metric,
+            "max_total_trials": self.most,
+            "best_trial": self.best,
+            "trials": [trial.document() for trial in self.trials],
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class StepResult:
     """What became of one step.
 
@@ -52,6 +115,8 @@ class StepResult:
         reused_from: the run whose outputs were taken, or None.
         processes: ranks on each node.
         metrics: the last value of everything that rank 0 logged.
+        sweep: the trials of a sweep step; None for other steps.
+        parameters: the values that a trial tries; empty for steps.
     """
 
     name: str
@@ -68,6 +133,8 @@ class StepResult:
     failure: Failure | None = None
     component: str = ""
     after: tuple[str, ...] = ()
+    sweep: SweepResult | None = None
+    parameters: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """As JSON, the form that `allranks run --json` prints."""
@@ -86,6 +153,8 @@ class StepResult:
             "after": list(self.after),
             "folder": str(self.folder),
             "failure": self.failure.document() if self.failure else None,
+            **({"parameters": dict(self.parameters)} if self.parameters else {}),
+            **(self.sweep.document() if self.sweep else {}),
         }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from allranks.errors import Problem
 from allranks.spec.check_command import check_counts, check_shm_size, check_spelling, check_workers
+from allranks.spec.check_space import check_space
 from allranks.spec.expressions import Reference, faults, references, single
 from allranks.spec.inline import output_type
 from allranks.spec.model import Component, Data, Distribution, Input, Literal, Output, Pipeline, Source, Step
@@ -110,6 +111,11 @@ class StepCheck:
                 yield self._wrong(where, message, did_you_mean(reference.name, pipeline.inputs, "inputs"))
         elif reference.scope == "parent.jobs":
             yield from self._check_job(reference, where)
+        elif reference.scope == "search_space" and self._step.sweep is not None and where.startswith("inputs."):
+            space = self._step.sweep.space
+            if reference.name not in space:
+                message = f"{reference}: the search space has no '{reference.name}'."
+                yield self._wrong(where, message, did_you_mean(reference.name, space, "names"))
         elif reference.scope == "inputs":
             message = f"{reference} is for a command; a step binds the pipeline's inputs."
             yield self._wrong(where, message, f"Write ${{{{parent.inputs.{reference.name}}}}}.")
@@ -166,27 +172,9 @@ class StepCheck:
                 yield self._wrong("inputs" if step.inputs else "", message, hint)
 
     def _check_space(self) -> Iterator[Problem]:
-        step = self._step
-        for name, search in (step.sweep.space if step.sweep else {}).items():
-            where = f"search_space.{name}"
-            declared = step.component.inputs.get(name)
-            if declared is None:
-                message = f"the trial has no input '{name}'."
-                yield self._wrong(where, message, did_you_mean(name, step.component.inputs, "inputs"))
-                continue
-            values = search.get("values")
-            for value in values if isinstance(values, list) else ():
-                if isinstance(value, dict):  # a choice with choices of its own
-                    continue
-                if value is None or isinstance(value, list):
-                    yield self._wrong(where, f"{shown(value)} cannot be chosen; write texts, numbers or booleans.")
-                    continue
-                typed = check_value(declared, value)
-                if isinstance(typed, Problem):
-                    yield self._wrong(where, typed.message, typed.hint)
-            low, high = search.get("min_value"), search.get("max_value")
-            if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low > high:
-                yield self._wrong(where, f"min_value {low} is above max_value {high}.")
+        if self._step.sweep is not None:
+            for name, message, hint in check_space(self._step, self._step.sweep):
+                yield self._wrong(f"search_space.{name}", message, hint)
 
     # Outputs and settings
 

@@ -7,6 +7,7 @@ reads it. All paths are absolute. Field names are those of the YAML, except wher
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -188,9 +189,14 @@ class Sweep:
     """The search of a sweep step; the trial is the step's component.
 
     Attributes:
+        algorithm: ``random``, ``sobol`` (random sampling with that rule), ``grid`` or ``bayesian``.
         space: input name to the distribution as written, ``{"type": "choice", "values": [...]}``.
         objective: (goal, primary metric), goal being ``minimize`` or ``maximize``.
         limits: ``max_total_trials``, ``max_concurrent_trials``, ``timeout``, ``trial_timeout`` as written.
+        early_termination: the policy's ``type``, ``evaluation_interval``, ``delay_evaluation`` (0 where the YAML is
+            silent) and its own setting; None without a policy.
+        seed: of random and sobol sampling.
+        log_base: what loguniform and its like are powers of.
     """
 
     algorithm: str
@@ -198,6 +204,8 @@ class Sweep:
     objective: tuple[str, str]
     limits: Mapping[str, object]
     early_termination: Mapping[str, object] | None = None
+    seed: int | None = None
+    log_base: float = math.e
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from allranks.spec.inline import settle
 from allranks.spec.model import Component, Input, Pipeline, Resources, Settings, Step
 from allranks.spec.section import Section, is_address
 from allranks.spec.suggest import did_you_mean, nearest
+from allranks.spec.sweep import sweep as read_sweep
 
 Resolve: TypeAlias = Callable[[str], Path | None]
 """Finds the file of a component that is named otherwise than by its path, or returns None."""
@@ -142,7 +143,7 @@ class Reader:
         if component is None:
             unread = Component("", replace(section.source, prefix=section.where, problems=()))
             return Step(name, unread, outputs=_frozen(ports.step_outputs(section.mapping("outputs"))))
-        sweep = settings.sweep(section) if type_ == "sweep" else None
+        sweep = read_sweep(section) if type_ == "sweep" else None
         return Step(
             name=name,
             component=component,

@@ -88,6 +88,11 @@ SEARCHES = {
     "qnormal": ("mu", "sigma", "q"),
     "qlognormal": ("mu", "sigma", "q"),
 }
+POLICIES = {
+    "bandit": ("slack_factor", "slack_amount"),
+    "median_stopping": (),
+    "truncation_selection": ("truncation_percentage",),
+}
 
 MODES = frozenset(
     {"direct", "download", "eval_download", "eval_mount", "mount", "ro_mount", "rw_mount", "upload", "link"}

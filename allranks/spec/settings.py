@@ -1,4 +1,4 @@
-"""The parts of a command that say where and how it runs: code, environment, distribution, resources, limits, sweep."""
+"""The parts of a command that say where and how it runs: code, environment, distribution, resources, limits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 from allranks.spec import schema
 from allranks.spec.document import kind_of
-from allranks.spec.model import Distribution, Environment, Resources, Sweep
-from allranks.spec.section import Section, is_address, noun, shown
+from allranks.spec.model import Distribution, Environment, Resources
+from allranks.spec.section import Section, is_address, noun
 from allranks.spec.suggest import did_you_mean, nearest
 
 
@@ -134,65 +134,6 @@ def compute(section: Section) -> str | None:
     """Read ``compute`` as written, ``azureml:`` included; None for a mapping, which has no meaning here."""
     value = section.data.get("compute")
     return None if isinstance(value, dict) else section.text("compute") or None
-
-
-def sweep(section: Section) -> Sweep:
-    """Read what a sweep step adds to its trial."""
-    algorithm = section.data.get("sampling_algorithm")
-    if isinstance(algorithm, dict):
-        algorithm = section.mapping("sampling_algorithm").text("type")
-    if algorithm is None:
-        section.wrong("", "states no sampling_algorithm.", "Write sampling_algorithm: random, grid or bayesian.")
-        algorithm = "random"
-    elif str(algorithm).lower() not in ("random", "grid", "bayesian"):
-        hint = did_you_mean(str(algorithm), ("random", "grid", "bayesian"), "algorithms")
-        section.wrong("sampling_algorithm", f"{shown(algorithm)} is no sampling algorithm.", hint)
-    limits = section.mapping("limits")
-    limits.known(schema.SWEEP_LIMITS, "a sweep's limits")
-    for key in limits:
-        limits.whole(key)
-    if "max_total_trials" not in limits:
-        limits.wrong("", "states no max_total_trials.", "Write limits: {max_total_trials: 8}.")
-    early = section.mapping("early_termination").data
-    return Sweep(
-        str(algorithm).lower(),
-        MappingProxyType(_space(section.mapping("search_space"))),
-        _objective(section),
-        MappingProxyType(limits.data),
-        MappingProxyType(early) if early else None,
-    )
-
-
-def _objective(section: Section) -> tuple[str, str]:
-    inner = section.mapping("objective")
-    inner.known(schema.OBJECTIVE, "an objective")
-    goal, metric = inner.text("goal").lower(), inner.text("primary_metric")
-    if goal not in ("minimize", "maximize"):
-        message = f"'{goal}' is neither minimize nor maximize." if goal else "states no goal: minimize or maximize."
-        inner.wrong(
-            "goal" if goal else "", message, did_you_mean(goal, ("minimize", "maximize"), "goals") if goal else ""
-        )
-    if not metric:
-        inner.wrong("", "states no primary_metric.", "Write the name of a metric that the trial logs.")
-    return goal or "minimize", metric
-
-
-def _space(section: Section) -> dict[str, MappingProxyType[str, object]]:
-    found = {}
-    for name in section:
-        inner = section.mapping(name)
-        type_ = inner.text("type").lower()
-        if type_ not in schema.SEARCHES:
-            hint = did_you_mean(type_, schema.SEARCHES, "types")
-            inner.wrong("type" if type_ else "", f"'{type_}' is no type of a search space.", hint)
-            continue
-        for key in schema.SEARCHES[type_]:
-            if key not in inner:
-                inner.wrong("", f"a search of type {type_} needs '{key}'.")
-        if type_ == "choice" and not inner.items("values"):
-            inner.wrong("", "offers no values.", "Write values: [a, b].")
-        found[name] = MappingProxyType({**inner.data, "type": type_})
-    return found
 
 
 def relative(path: Path) -> str:

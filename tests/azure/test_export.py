@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 
@@ -57,3 +58,24 @@ def test_what_is_no_python_pipeline_is_refused(tmp_path: Path, capsys: pytest.Ca
     assert "It is YAML already" in capsys.readouterr().err
     assert main(["export", f"{SAMPLES}:small", "-o", "/proc/no/such.yaml"]) == 2
     assert "Cannot write /proc/no" in capsys.readouterr().err
+
+
+def test_sweeps_are_sent_as_the_python_pipeline_would_send_them(tmp_path: Path) -> None:
+    file = tmp_path / "tuned.yaml"
+    for path, text in export(f"{SAMPLES}:tuned", file).items():
+        path.write_text(text)
+    job = load_job(file)
+    assert job._validate().error_messages == {}
+    spec = importlib.util.spec_from_file_location("samples", SAMPLES)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    theirs, ours = (one._to_rest_object().as_dict()["properties"]["jobs"] for one in (module.tuned(), job))
+    assert theirs["search"]["sampling_algorithm"]["rule"] == "sobol"
+    for name in ("search", "grid"):
+        for key in theirs[name].keys() - {"trial", "inputs", "_source"}:  # where it was read from
+            assert ours[name][key] == theirs[name][key], (name, key)
+        mine, yours = (one[name]["trial"]["properties"]["componentSpec"] for one in (ours, theirs))
+        for key in ("command", "distribution", "resources", "inputs", "outputs"):
+            assert mine[key] == yours[key], (name, key)

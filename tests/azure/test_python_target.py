@@ -15,7 +15,7 @@ from allranks.azure import reader
 from allranks.azure.python_target import read_document, read_python_pipeline
 from allranks.catalogue import resolve
 from allranks.errors import CannotRunHereError, UnknownNameError, UsageError
-from allranks.spec.model import Component, Data, Distribution, Literal, Output, Pipeline, Source
+from allranks.spec.model import Component, Data, Distribution, Literal, Output, Pipeline, Source, Sweep
 from allranks.spec.read import pipeline_from, read_component
 
 HERE = Path(__file__).parent
@@ -240,3 +240,32 @@ def test_what_the_module_prints_goes_to_standard_error(capfd: pytest.CaptureFixt
     assert found["name"] == "small"
     assert printed.out == ""
     assert printed.err == "users print when their module is imported\n", "nothing of the SDK's"
+
+
+def test_sweeps() -> None:
+    search, grid = (read_here("tuned").steps[name] for name in ("search", "grid"))
+    assert search.sweep == Sweep(
+        "sobol",
+        {
+            "start": {"type": "choice", "values": [1, 2]},
+            "rate": {"type": "loguniform", "min_value": -3.0, "max_value": -1.0},
+        },
+        ("minimize", "sum"),
+        {"max_total_trials": 6, "max_concurrent_trials": 3, "timeout": 600, "trial_timeout": 60},
+        {
+            "type": "truncation_selection",
+            "evaluation_interval": 2,
+            "delay_evaluation": 4,
+            "truncation_percentage": 20,
+        },
+        seed=4,
+    )
+    assert search.inputs == {"data": "${{parent.inputs.data}}", "mode": "${{parent.inputs.mode}}"}
+    assert search.resources.nodes == 2
+    assert search.component == read_component(ADD)
+    assert grid.sweep is not None
+    assert (grid.sweep.algorithm, grid.sweep.early_termination) == ("grid", None)
+    assert grid.inputs == {"data": "${{parent.jobs.search.outputs.sum}}", "rate": 0.5}
+    assert isinstance(grid.component, Component)
+    assert grid.component.distribution is not None
+    assert grid.component.distribution.processes_per_node == 3, "a sweep's trial is where this is kept"

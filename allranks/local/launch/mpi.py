@@ -25,13 +25,22 @@ from allranks.local.variables import of_node
 
 HOW_TO_GET_IT = 'Install it: pip install "allranks[mpi]", or apt-get install openmpi-bin.'
 
-# Started by mpirun for each host that is not this one: drops the options and the name, and runs the rest here.
+# Started by mpirun for each host that is not this one: runs the rest of its arguments here, under the node's name where
+# the system allows it. Open MPI 5 looks at host names: under one name it counts a part of the other nodes' ranks as
+# neighbours (5.0.11: 3 on the first node and 2 on the second), and whatever splits by node, Horovod too, then hangs.
 AGENT = """#!/bin/sh
+host=$1
 shift
+for how in "" --map-root-user; do
+    if unshare $how --uts hostname "$host" 2> /dev/null; then
+        exec unshare $how --uts /bin/sh -c "hostname '$host'; $*"
+    fi
+done
 exec /bin/sh -c "$*"
 """
 
-# One rank: into its node's working folder, with its node's variables, to its own log.
+# One rank: into its node's working folder, with its node's variables, to its own log. One that fails ends mpirun, and
+# the engine ends the rest: mpirun 5.0.11 itself may wait for ever when a rank leaves a collective.
 RANK = """#!/bin/bash
 rank=$OMPI_COMM_WORLD_RANK
 . {nodes}/$((rank / {processes})).sh
@@ -39,7 +48,9 @@ export AZUREML_PROCESS_NAME=rank_$rank
 exec >> {logs}/std_log_process_$rank.txt 2>&1
 /bin/bash -c {command}
 code=$?
-[ $code = 0 ] || echo "$code $(date +%s.%N)" > {exits}/$rank
+[ $code = 0 ] && exit
+echo "$code $(date +%s.%N)" > {exits}/$rank
+kill -KILL "$(cat {mpirun})"
 exit $code
 """
 
@@ -54,9 +65,12 @@ def ranks(context: LaunchContext) -> list[RankCommand]:
     if cluster.nodes > 1:
         variables["AZ_BATCH_MASTER_NODE"] = f"{cluster.addresses[0]}:6000"  # Azure Batch's own port, never to be taken
     argv = (
+        *("/bin/bash", "-c", 'echo $$ > "$0" && exec "$@"', str(files / "mpirun.pid")),
         *(mpirun, "-np", str(cluster.nodes * cluster.processes), "-H", hosts),
         *_agent_options(mpirun, files / "agent.sh"),
         *("--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"),
+        *("--mca", "mpi_yield_when_idle", "1"),  # a rank that waits would else keep a core from those it waits for
+        *("--mca", "coll", "^han"),  # it splits by node, and would hang where all nodes have one name
         *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
         *("/bin/bash", str(files / "rank.sh")),
     )
@@ -112,6 +126,7 @@ def _write_files(context: LaunchContext) -> Path:
         logs=shlex.quote(str(folder.logs)),
         command=shlex.quote(context.command),
         exits=shlex.quote(str(files / "exits")),
+        mpirun=shlex.quote(str(files / "mpirun.pid")),
     )
     (files / "rank.sh").write_text(text)
     (files / "agent.sh").write_text(AGENT)

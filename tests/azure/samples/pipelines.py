@@ -6,7 +6,8 @@ from pathlib import Path
 from azure.ai.ml import Input, Output, command, load_component
 from azure.ai.ml.dsl import pipeline
 from azure.ai.ml.dsl._group_decorator import group
-from azure.ai.ml.entities import Environment
+from azure.ai.ml.entities import Environment, JobResourceConfiguration
+from azure.ai.ml.sweep import Choice, LogUniform, RandomSamplingAlgorithm, TruncationSelectionPolicy
 
 HERE = Path(__file__).parent
 print("users print when their module is imported")
@@ -102,6 +103,33 @@ def repeated(data: Input(type="uri_folder"), steps: int = 1):
     for _ in range(steps):
         add = load_component(HERE / "add" / "component.yaml")(data=data)
         data = add.outputs.sum
+
+
+@pipeline(default_compute="cpu-cluster")
+def tuned(data: Input(type="uri_folder"), mode: str = "fast"):
+    """A sweep over one step's inputs, with everything that can be set on it."""
+    add = load_component(HERE / "add" / "component.yaml")(
+        data=data, mode=mode, start=Choice([1, 2]), rate=LogUniform(min_value=-3.0, max_value=-1.0)
+    )
+    search = add.sweep(
+        primary_metric="sum",
+        goal="Minimize",
+        sampling_algorithm=RandomSamplingAlgorithm(seed=4, rule="sobol", logbase="e"),
+        early_termination_policy=TruncationSelectionPolicy(
+            truncation_percentage=20, evaluation_interval=2, delay_evaluation=4
+        ),
+        max_total_trials=6,
+        max_concurrent_trials=3,
+        timeout=600,
+        trial_timeout=60,
+    )
+    search.resources = JobResourceConfiguration(instance_count=2)
+    other = load_component(HERE / "add" / "component.yaml")
+    other.distribution.process_count_per_instance = 3
+    grid = other(data=search.outputs.sum, start=Choice([1, 2]), rate=0.5).sweep(
+        primary_metric="sum", goal="maximize", sampling_algorithm="grid", max_total_trials=2
+    )
+    return {"sum": grid.outputs.sum}
 
 
 @pipeline

@@ -1,0 +1,247 @@
+"""A sweep step on its way: it begins trials, ends those that fall behind, and takes the outputs of the best.
+
+The engine runs the trials as it runs steps. A journal in the sweep's workplace keeps which trials there are and how
+they ended, so that an engine that follows one that was killed goes on with the same: finished trials are found in the
+cache, failed and cancelled ones are not repeated, and those that were running start again with their values.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from allranks.errors import CannotRunHereError
+from allranks.local import cache, fingerprint
+from allranks.local.cache import Cache, Finished
+from allranks.local.execution import Execution, Job
+from allranks.local.folders import read_json, write_json
+from allranks.local.plan import PlannedStep
+from allranks.local.result import CANCELLED, FAILED, RUNNING, SUCCEEDED, Failure, StepResult, SweepResult, TrialResult
+from allranks.local.sweep.sampling import Past, make_sampler
+from allranks.local.sweep.termination import falls_behind
+from allranks.local.sweep.trial import Trial
+
+
+def execution_of(step: PlannedStep, job: Job) -> Execution:
+    """The execution of a step, sweep or not."""
+    return Execution(step, job) if step.search is None else Sweep(step, job)
+
+
+class Sweep(Execution):
+    """The state of a sweep step.
+
+    Attributes:
+        search: what is tried.
+        trials: those begun so far, in order.
+    """
+
+    def __init__(self, step: PlannedStep, job: Job) -> None:
+        super().__init__(step, job)
+        assert step.search is not None  # noqa: S101 execution_of has looked
+        self.search = step.search
+        self.trials: list[Trial] = []
+        self._sampler = make_sampler(self.search)
+        self._journal: list[dict[str, Any]] = []
+        self._fault = ""
+        self._deadline: float | None = None
+        self._reused: Mapping[str, Any] = {}
+
+    def identify(self, upstream: Mapping[str, Finished]) -> str:
+        """The key: that of what the trials have in common, and the search."""
+        return fingerprint.digest([super().identify(upstream), self.search.identity()])
+
+    def reuse(self, records: Cache, finished: Finished) -> None:
+        """Take the outputs of a finished sweep, and its table of trials."""
+        self._reused = read_json(records.folder(finished).state) or {}
+        super().reuse(records, finished)
+
+    # Trials
+
+    def begin(self, *, fresh: bool) -> None:
+        """Start, or go on where an earlier engine left off.
+
+        Args:
+            fresh: forget what an earlier engine noted.
+        """
+        self.attempts = 1
+        self._started = time.monotonic()
+        self._deadline = None if self.search.timeout is None else self._started + self.search.timeout
+        if not fresh:
+            self._journal = read_json(self._journal_file) or []
+        self.status = RUNNING
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time for the whole sweep is up."""
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    def new_trials(self) -> list[Trial]:
+        """The trials that may be begun now, and those of the journal that come before them and are over."""
+        self._note()
+        found: list[Trial] = []
+        while not self.out_of_time and not self._fault and len(self.trials) < self.search.trials:
+            if sum(not trial.over for trial in self.trials) >= self.search.at_once:
+                break
+            trial = self._recalled() or self._chosen()
+            if trial is None:
+                break
+            self.trials.append(trial)
+            found.append(trial)
+        if found:
+            self._note()
+        return found
+
+    def _recalled(self) -> Trial | None:
+        """The next trial of the journal."""
+        if len(self.trials) >= len(self._journal):
+            return None
+        entry = self._journal[len(self.trials)]
+        trial = Trial(self, len(self.trials), entry["parameters"])
+        if entry["status"] in {FAILED, CANCELLED}:
+            trial.key = entry["key"]
+            trial.recall(entry["run"], entry["status"], entry["message"])
+        return trial
+
+    def _chosen(self) -> Trial | None:
+        """The next trial of the sampler."""
+        past = [Past(trial.parameters, trial.metric if trial.over else None, trial.over) for trial in self.trials]
+        try:
+            parameters = self._sampler.next(past)
+        except CannotRunHereError as error:
+            self._fault = str(error)
+            return None
+        return None if parameters is None else Trial(self, len(self.trials), parameters)
+
+    def fallen_behind(self) -> list[tuple[Trial, str]]:
+        """The running trials to be ended early, each with the reason."""
+        if self.out_of_time:
+            reason = f"the sweep's limits.timeout = {self.search.timeout:g} s was up"
+            return [(trial, reason) for trial in self.trials if not trial.over]
+        if self.search.policy is None:
+            return []
+        return [(trial, why) for trial in self.trials if trial.gang is not None and (why := self._judge(trial))]
+
+    def _judge(self, trial: Trial) -> str:
+        """Apply the policy at each interval that the trial has come to since the last look."""
+        history = trial.history()
+        others = [other.history() for other in self.trials if other is not trial]
+        while trial.judged < len(history):
+            trial.judged += 1
+            assert self.search.policy is not None  # noqa: S101 fallen_behind has looked
+            why = falls_behind(self.search.policy, self.search.goal, history[: trial.judged], others)
+            if why:
+                return why
+        return ""
+
+    # The end
+
+    @property
+    def settled(self) -> bool:
+        """Whether every trial is over and none will follow."""
+        if any(not trial.over for trial in self.trials):
+            return False
+        complete = len(self.trials) >= self.search.trials or (
+            self._sampler.exhausted and len(self.trials) >= len(self._journal)
+        )
+        return complete or self.out_of_time or bool(self._fault)
+
+    @property
+    def best(self) -> Trial | None:
+        """The succeeded trial with the best metric; the first of equal ones."""
+        ranked = [
+            (metric, trial)
+            for trial in self.trials
+            if trial.status == SUCCEEDED and (metric := trial.metric) is not None
+        ]
+        if not ranked:
+            return None
+        value = self.search.best([metric for metric, _ in ranked])
+        return next(trial for metric, trial in ranked if metric == value)
+
+    def conclude(self, records: Cache) -> Failure | None:
+        """Make the best trial's outputs the step's; a failure when there is no such trial."""
+        best = None if self._fault else self.best
+        if best is None:
+            return self._no_best()
+        assert best.finished is not None  # noqa: S101 it has succeeded
+        assert self.workplace is not None  # noqa: S101 the engine acquired it
+        # The same outputs, so the same execution for the steps that read them.
+        self.finished = Finished(self.job.run.id, self.step.name, best.finished.execution)
+        cache.link(self.folder.outputs, best.folder.outputs)
+        cache.link(self.folder.logs, best.folder.logs)
+        if self.step.component.is_deterministic:
+            records.remember(self.key, self.finished, self.folder.outputs, self.step.outputs)
+        self.register_outputs()
+        for trial in self.trials:
+            trial.clear_up()
+        cache.remove(self.workplace.path)
+        self.end(SUCCEEDED)
+        return None
+
+    def _no_best(self) -> Failure:
+        metric = self.search.metric
+        if self._fault:
+            return Failure(self._fault)
+        silent = [trial for trial in self.trials if trial.status == SUCCEEDED]
+        if silent:
+            logged = sorted({name for trial in silent for name in trial.result().metrics})
+            message = f"no trial logged the primary metric {metric!r}, neither in outputs/metrics.jsonl nor in MLflow"
+            return Failure(f"{message}; logged were: {', '.join(logged) or 'none'}")
+        if not self.trials:
+            return Failure("no trial was begun before the sweep's limits.timeout was up")
+        first = next((trial for trial in self.trials if trial.status == FAILED), self.trials[0])
+        failure = first.failure or Failure("cancelled")
+        values = ", ".join(f"{name}={value}" for name, value in first.parameters.items())
+        message = (
+            f"none of {len(self.trials)} trials succeeded; the first, {first.step.name} ({values}): {failure.message}"
+        )
+        return replace(failure, message=message)
+
+    def end(self, status: str, failure: Failure | None = None) -> None:
+        """Nothing more will happen; a sweep that failed as a whole starts with new trials next time."""
+        self._sampler.close()
+        if status == FAILED and self.workplace is not None:
+            self._journal_file.unlink(missing_ok=True)
+        super().end(status, failure)
+
+    # What is kept and shown
+
+    @property
+    def _journal_file(self) -> Path:
+        assert self.workplace is not None  # noqa: S101 the engine acquires it first
+        return self.workplace.path / "trials.json"
+
+    def _note(self) -> None:
+        """Keep which trials there are and how they ended; whoever reads it is not told of what was just stopped."""
+        noted = [_entry(trial) for trial in self.trials] + self._journal[len(self.trials) :]
+        if noted != self._journal:
+            self._journal = noted
+            write_json(self._journal_file, noted)
+
+    def result(self) -> StepResult:
+        """What became of it so far, with its trials; the metrics are the best trial's."""
+        found = super().result()
+        if self._reused:
+            table = tuple(
+                TrialResult(**{**one, "folder": Path(one["folder"])}) for one in self._reused.get("trials", ())
+            )
+            best, metrics = self._reused.get("best_trial"), self._reused.get("metrics", {})
+        else:
+            trial = self.best
+            table = tuple(one.summary() for one in self.trials)
+            best, metrics = (None, {}) if trial is None else (trial.number, trial.result().metrics)
+        sweep = SweepResult(self.search.goal, self.search.metric, self.search.trials, table, best)
+        return replace(found, sweep=sweep, metrics=metrics)
+
+
+def _entry(trial: Trial) -> dict[str, Any]:
+    return {
+        "key": trial.key,
+        "parameters": dict(trial.parameters),
+        "status": trial.status if trial.over else "",
+        "run": trial.recalled or trial.job.run.id,
+        "message": trial.failure.message if trial.failure else "",
+    }

@@ -1,0 +1,105 @@
+"""One trial of a sweep: an execution like that of any step, in a folder of its own, from the sweep's snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from allranks.local.cache import Workplace, remove
+from allranks.local.execution import Execution
+from allranks.local.folders import StepFolder
+from allranks.local.result import SUCCEEDED, Failure, StepResult, TrialResult
+from allranks.local.sweep.history import History, mlflow_context
+from allranks.local.sweep.search import Parameters, trial_step
+
+if TYPE_CHECKING:
+    from allranks.local.sweep.sweep import Sweep
+
+
+class Trial(Execution):
+    """The state of one trial; how it ends is its sweep's concern and not the run's.
+
+    Attributes:
+        number: from 0, in the order in which the trials are begun.
+        judged: how many intervals the policy of early termination has looked at.
+        recalled: the run in which it ended, for a failed or cancelled trial that an earlier engine has run.
+    """
+
+    limit = "limits.trial_timeout"
+
+    def __init__(self, sweep: Sweep, number: int, parameters: Parameters) -> None:
+        super().__init__(trial_step(sweep.step, number, parameters), sweep.job, like=sweep)
+        self.sweep = sweep
+        self.number = number
+        self.parameters = parameters
+        self.judged = 0
+        self.recalled: str | None = None
+        self._history: History | None = None
+        self._final: list[float] | None = None
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Where the trial's MLflow runs say which trial they belong to."""
+        return {"MLFLOW_RUN_CONTEXT": mlflow_context(self.folder)}
+
+    def recall(self, run_id: str, status: str, message: str) -> None:
+        """This trial has ended before, without outputs."""
+        self.recalled = run_id
+        self.end(status, Failure(message))
+
+    def clear_up(self) -> None:
+        """Remove what a trial that did not succeed has written; its sweep is over and nothing goes on from there."""
+        workplace = Workplace(self.job.home, self.key)
+        if self.status != SUCCEEDED and self.key and workplace.path.exists() and workplace.acquire():
+            remove(workplace.path)
+            workplace.release()
+
+    def history(self) -> list[float]:
+        """What it has logged of the primary metric, one value for each interval."""
+        if self._final is not None:
+            return self._final
+        if self._history is None or self._history.folder != self._source:
+            self._history = History(self._source, self.job.home, self.sweep.search.metric)
+        values = self._history.values()
+        if self.over and self._history.current:
+            self._final = values  # a sweep may have a thousand trials, and all are looked at whenever one changes
+        return values
+
+    @property
+    def _source(self) -> StepFolder:
+        """Its folder in the run that executed it."""
+        if self.finished is not None:
+            return self.job.home.run(self.finished.run_id).step(self.finished.step)
+        return self.job.home.run(self.recalled).step(self.step.name) if self.recalled else self.folder
+
+    @property
+    def metric(self) -> float | None:
+        """The best value that it has logged, as Azure ML ranks trials; None without any."""
+        values = self.history()
+        return self.sweep.search.best(values) if values else None
+
+    def result(self) -> StepResult:
+        """What became of it so far, the primary metric first."""
+        found = super().result()
+        best, name = self.metric, self.sweep.search.metric
+        others = {key: value for key, value in found.metrics.items() if key != name}
+        return replace(
+            found,
+            metrics=found.metrics if best is None else {name: best, **others},
+            parameters=self.parameters,
+            reused_from=self.recalled or found.reused_from,
+        )
+
+    def summary(self) -> TrialResult:
+        """Its line in the sweep's table."""
+        return TrialResult(
+            number=self.number,
+            parameters=self.parameters,
+            status=self.status,
+            metric=self.metric,
+            seconds=self.seconds,
+            reused_from=self.recalled or self.reused_from,
+            folder=self._source.path,
+            message=self.failure.message if self.failure and self.status != SUCCEEDED else "",
+        )

@@ -1,0 +1,67 @@
+"""The values that a search space holds: from a place between 0 and 1 to a value of the distribution.
+
+The formulas are those of Azure ML's parameter expressions: loguniform is exp(uniform(min_value, max_value)), quniform
+is round(uniform(min_value, max_value) / q) * q, randint is a whole number from 0 below ``upper``, and so on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from statistics import NormalDist
+from typing import Any
+
+from allranks.spec.model import Literal
+
+_EDGE = 2.0**-53  # the nearest to 0 and to 1 that a normal distribution is asked for: 8.2 sigma
+
+
+def value_at(search: Mapping[str, Any], place: float, log_base: float = math.e) -> Literal:
+    """The value of a search at a place of its cumulative distribution.
+
+    Args:
+        search: the type and its numbers, as ``Sweep.space`` holds them.
+        place: from 0 to 1; evenly spread places give values that are spread as the distribution says.
+        log_base: what stands for e in the logarithmic types.
+
+    Returns:
+        A number, or one of the values of a choice as it was written. Too large a power is infinity.
+    """
+    kind = str(search["type"])
+    if kind == "choice":
+        values: list[Literal] = search["values"]
+        return values[min(int(place * len(values)), len(values) - 1)]
+    if kind == "randint":
+        upper = int(search["upper"])
+        return min(int(place * upper), upper - 1)
+    if kind.endswith("uniform"):
+        low, high = search["min_value"], search["max_value"]
+        value = min(max(low + place * (high - low), low), high)
+    else:
+        inside = min(max(place, _EDGE), 1 - _EDGE)
+        value = search["mu"] + search["sigma"] * NormalDist().inv_cdf(inside)
+    if "log" in kind:
+        value = _power(log_base, value)
+    return on_grid(value, search["q"]) if kind.startswith("q") else float(value)
+
+
+def on_grid(value: float, step: float) -> float:
+    """The multiple of ``step`` nearest to ``value``: an integer when the step is one, else without binary dust."""
+    if not math.isfinite(value):
+        return value
+    number = Decimal(str(step)) * round(value / step)
+    return int(number) if step == int(step) else float(number)
+
+
+def has_fractions(search: Mapping[str, Any]) -> bool:
+    """Whether a search of numbers gives values that are not whole."""
+    kind = str(search["type"])
+    return kind not in ("choice", "randint") and not (kind.startswith("q") and search["q"] == int(search["q"]))
+
+
+def _power(base: float, exponent: float) -> float:
+    try:
+        return math.exp(exponent) if base == math.e else float(base**exponent)
+    except OverflowError:
+        return math.inf
