@@ -1,7 +1,7 @@
-"""Measure a trained classifier on one split of a prepared dataset: exact, whatever the number of ranks.
+"""Measure a trained model on one split of a prepared dataset: exact, whatever the number of ranks.
 
 The split is cut into batches; rank r predicts batches r, r + world size, and so on. A batch holds the same rows on any
-number of ranks, so its logits are the same too. No row is padded or repeated. Rank 0 puts the parts together, and only
+number of ranks, so its outputs are the same too. No row is padded or repeated. Rank 0 puts the parts together, and only
 it draws.
 """
 
@@ -15,19 +15,20 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from shared.data import Dataset, Index, Split
 from shared.data.order import Rows
 from shared.distributed import Refusal, World, init
 from shared.metrics import classify
-from shared.models import Card, load_model
-from shared.report import Subject, write_report
+from shared.models import Card, load_predictor
+from shared.models.predictor import Predictor
+from shared.regression import regress
+from shared.report import Subject, write_classification, write_regression
 from shared.tracking import Tracker
 
-Logits = npt.NDArray[np.floating[Any]]
+Outputs = npt.NDArray[np.floating[Any]]
 
-PARTS = ".parts"  # the ranks' logits, in the output: the one folder that all nodes share; removed at the end
+PARTS = ".parts"  # the ranks' outputs, in the output: the one folder that all nodes share; removed at the end
 
 
 def main() -> None:
@@ -37,28 +38,29 @@ def main() -> None:
         check(arguments)
         dataset = Dataset.open(arguments.data)
         split = dataset.split(arguments.split)
-        module, card = load_model(arguments.model)
+        model, card = load_predictor(arguments.model, world.device)
         check_fit(card, dataset.index)
         step_timeout = timedelta(minutes=arguments.step_timeout)
         parts: Path = arguments.report / PARTS
 
         mine = rows_of(world.rank, world.world_size, split.rows, arguments.batch_size)
-        logits = predict(module.to(world.device), split, mine, world)
-        save_part(parts, world.rank, logits)
+        outputs = predict(model, split, mine, world)
+        save_part(parts, world.rank, outputs)
         world.barrier("predictions", timeout=step_timeout)
 
         def conclude() -> dict[str, float]:
             whole = merge_parts(parts, world.world_size, split.rows, arguments.batch_size)
-            labels = labels_of(split, arguments.batch_size)
-            result = classify(whole, labels)
-            subject = Subject(card.architecture, card.classes, split.name, dataset.index.arrays["x"].shape)
-            write_report(arguments.report, result, labels, subject)
+            numbers = report(
+                arguments.report, whole, labels_of(split, arguments.batch_size), dataset.index, card, split
+            )
             shutil.rmtree(parts)
-            return result.numbers()
+            return numbers
 
         numbers = world.once(conclude, name="report", scope="job", timeout=step_timeout)
         tracker.log(numbers, step=0)
-        world.note(f"accuracy {numbers['accuracy']:.4f} on {split.rows} rows of {split.name}")
+        tracker.artifacts(arguments.report)
+        shown = [f"{name} {numbers[name]:.4f}" for name in ("accuracy", "rmse", "mae", "r2") if name in numbers]
+        world.note(f"{', '.join(shown)} on {split.rows} rows of {split.name}")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -83,8 +85,8 @@ def check(arguments: argparse.Namespace) -> None:
 def check_fit(card: Card, index: Index) -> None:
     """Refuse a model that was trained on another kind of data."""
     x = index.arrays["x"]
-    if index.task != "classification" or card.task != "classification":
-        raise Refusal(f"evaluate measures classification; the data is for {index.task}, the model for {card.task}.")
+    if index.task != card.task:
+        raise Refusal(f"the model was trained for {card.task}, the data was prepared for {index.task}.")
     problems = []
     if card.input_shape != x.shape:
         problems.append(f"the model takes rows of shape {card.input_shape}, the data has {x.shape}")
@@ -94,6 +96,20 @@ def check_fit(card: Card, index: Index) -> None:
         problems.append(f"the model knows {_named(card.classes)}, the data has {_named(index.classes)}")
     if problems:
         raise Refusal(f"model and data do not fit: {'; '.join(problems)}. Prepare the data as for the training.")
+
+
+def report(
+    folder: Path, outputs: Outputs, labels: npt.NDArray[Any], index: Index, card: Card, split: Split
+) -> dict[str, float]:
+    """Write the report of the task, and give its numbers."""
+    shape = index.arrays["x"].shape
+    if index.target is None:
+        scores = classify(outputs, labels)
+        write_classification(folder, scores, labels, Subject(card.architecture, split.name, shape, index.classes))
+        return scores.numbers()
+    errors = regress(outputs, labels)
+    write_regression(folder, errors, Subject(card.architecture, split.name, shape, target=index.target.name))
+    return errors.numbers()
 
 
 def _named(classes: tuple[str, ...]) -> str:
@@ -107,40 +123,30 @@ def rows_of(rank: int, world_size: int, rows: int, batch_size: int) -> list[Rows
     return [np.arange(start, min(start + batch_size, rows)) for start in starts]
 
 
-def predict(module: torch.nn.Module, split: Split, batches: list[Rows], world: World) -> Logits:
-    """Logits of the batches, one below the other.
+def predict(model: Predictor, split: Split, batches: list[Rows], world: World) -> Outputs:
+    """Outputs of the batches, one below the other.
 
     Raises:
-        Refusal: on every rank, if the model gives something else than a finite logit for each class on any.
+        Refusal: on every rank, if the model gives something else than finite numbers on any.
     """
-    module.eval()
-    with torch.inference_mode():
-        logits = [predict_batch(module, split.take(rows)["x"], world.device) for rows in batches]
-    if world.any(any(not np.isfinite(part).all() for part in logits), "not finite"):
+    outputs = [model(split.take(rows)["x"]) for rows in batches]
+    if world.any(any(not np.isfinite(part).all() for part in outputs), "not finite"):
         raise Refusal("the model's outputs are not finite numbers: its training diverged. Try a lower learning_rate.")
-    return np.concatenate(logits) if logits else np.empty((0, 0), np.float32)
+    return np.concatenate(outputs) if outputs else np.empty((0, 0), np.float32)
 
 
-def predict_batch(module: torch.nn.Module, rows: npt.NDArray[Any], device: torch.device) -> Logits:
-    """Logits of one batch, float32 or wider."""
-    logits = module(torch.from_numpy(rows).to(device))
-    wide = logits if logits.dtype == torch.float64 else logits.float()
-    result: Logits = wide.cpu().numpy()
-    return result
-
-
-def save_part(parts: Path, rank: int, logits: Logits) -> None:
-    """Write a rank's logits where rank 0 will look for them."""
+def save_part(parts: Path, rank: int, outputs: Outputs) -> None:
+    """Write a rank's outputs where rank 0 will look for them."""
     parts.mkdir(parents=True, exist_ok=True)
     part = parts / f"rank-{rank:05d}.tmp"
     with part.open("wb") as file:
-        np.save(file, logits, allow_pickle=False)
+        np.save(file, outputs, allow_pickle=False)
     part.replace(parts / f"rank-{rank:05d}.npy")
 
 
-def merge_parts(parts: Path, world_size: int, rows: int, batch_size: int) -> Logits:
-    """Logits of the whole split in row order: (rows, classes)."""
-    merged: Logits | None = None
+def merge_parts(parts: Path, world_size: int, rows: int, batch_size: int) -> Outputs:
+    """Outputs of the whole split in row order: (rows, outputs)."""
+    merged: Outputs | None = None
     for rank in range(world_size):
         mine = rows_of(rank, world_size, rows, batch_size)
         if mine:
@@ -151,8 +157,8 @@ def merge_parts(parts: Path, world_size: int, rows: int, batch_size: int) -> Log
     return merged
 
 
-def labels_of(split: Split, batch_size: int) -> npt.NDArray[np.int64]:
-    """Labels of the whole split in row order."""
+def labels_of(split: Split, batch_size: int) -> npt.NDArray[Any]:
+    """Labels or targets of the whole split in row order."""
     return np.concatenate([split.take(rows)["y"] for rows in rows_of(0, 1, split.rows, batch_size)])
 
 

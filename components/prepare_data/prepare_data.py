@@ -1,33 +1,32 @@
-"""Turn images or arrays into a prepared dataset: on each node local_rank 0 works, the other ranks wait.
+"""Turn images, arrays or tables into a prepared dataset: on each node local_rank 0 works, the other ranks wait.
 
-Every rank works out the same plan from the labels and the seed. Shard i of the plan belongs to node i % nodes, so the
+Every node works out the same plan from the labels and the seed. Shard i of the plan belongs to node i % nodes, so the
 files are the same whatever the number of nodes and ranks; the index is written last.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import os
-import threading
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+import time
+from contextlib import ExitStack
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from shared.data import Array, Index, Shard, remove_leftovers, write_index, write_shard
-from shared.data.index import SPLITS, shard_from_json, shard_to_json
+import numpy as np
+import numpy.typing as npt
+
+from shared.data import Array, Index, Target, remove_leftovers, write_index, write_skipped
+from shared.data.index import SPLITS
 from shared.data.moments import Moments
-from shared.data.order import Rows
-from shared.data.sources import SOURCES, Request, Source
-from shared.data.splits import stratified_split
-from shared.distributed import Refusal, init
+from shared.data.shards import Written, arrays_of, make_plan, write_shards
+from shared.data.sources import SOURCES, BadFiles, Request, Source
+from shared.data.sources.source import names
+from shared.distributed import Refusal, World, init
+from shared.tracking import Tracker
 
-CHUNK = 256  # rows in memory at a time; part of the result, because sums are made chunk by chunk
-WORTH_PROCESSES = 2_000  # images to decode, below which starting worker processes costs more than it saves
-LABEL = Array((), "int64")
+SHOWN = 10  # files left out, above which only skipped.csv names them
 
 
 def main() -> None:
@@ -35,35 +34,37 @@ def main() -> None:
     arguments = parser().parse_args()
     with init(timeout=timedelta(minutes=arguments.init_timeout)) as world:
         check(arguments)
-        source = SOURCES[arguments.dataset](request(arguments))
-        plan = make_plan(source, arguments)
-        step_timeout = timedelta(minutes=arguments.step_timeout)
         output: Path = arguments.output_data
+        step_timeout = timedelta(minutes=arguments.step_timeout)
 
         world.once(lambda: remove_leftovers(output), name="leftovers", scope="job", timeout=step_timeout)
-        mine = plan[world.node_rank :: world.num_nodes]
-        records = world.once(lambda: prepare(source, mine, output), name="shards", timeout=step_timeout)
-
-        all_records = world.gather(records if world.local_rank == 0 else [], name="records")
-        index = make_index(source, plan, [record for node in all_records for record in node])
-        world.once(lambda: write_index(output, index), name="index", scope="job")
-        world.note(summary(index, arguments.dataset))
+        part = world.once(lambda: prepare(arguments, world), name="shards", timeout=step_timeout)
+        parts = world.gather(part if world.local_rank == 0 else None, name="parts")
+        text = world.once(lambda: conclude(output, [p for p in parts if p], arguments), name="index", scope="job")
+        world.note(text)
 
 
 def parser() -> argparse.ArgumentParser:
     """The arguments, as `component.yaml` gives them."""
     result = argparse.ArgumentParser(description=__doc__)
-    result.add_argument("--data", type=Path, help="folder with the user's files")
-    result.add_argument("--dataset", choices=tuple(SOURCES), default="digits")
-    result.add_argument("--validation-fraction", type=float, default=0.1)
-    result.add_argument("--test-fraction", type=float, default=0.2)
-    result.add_argument("--seed", type=int, default=0)
-    result.add_argument("--rows-per-shard", type=int, default=2048)
-    result.add_argument("--image-size", type=int, help="side in pixels; needed when images differ in size")
-    result.add_argument("--color", choices=("grayscale", "rgb"), default="rgb")
-    result.add_argument("--init-timeout", type=float, default=10.0, help="minutes")
-    result.add_argument("--step-timeout", type=float, default=240.0, help="minutes")
-    result.add_argument("--output-data", type=Path, required=True)
+    add = result.add_argument
+    add("--data", type=Path, help="folder with the user's files")
+    add("--dataset", choices=tuple(SOURCES), default="digits")
+    add("--task", choices=("classification", "regression"), default="classification")
+    add("--target", default="target", help="column of a table that is predicted")
+    add("--ignore-columns", help="columns of a table that are left out, separated by commas")
+    add("--on-missing", choices=("fail", "skip"), default="fail")
+    add("--image-size", type=int, help="side in pixels; needed when images differ in size")
+    add("--color", choices=("auto", "grayscale", "rgb"), default="auto")
+    add("--max-megapixels", type=int, default=64, help="images of more million pixels are bad files")
+    add("--on-bad-file", choices=("fail", "skip"), default="fail")
+    add("--validation-fraction", type=float, default=0.1)
+    add("--test-fraction", type=float, default=0.2)
+    add("--seed", type=int, default=0)
+    add("--rows-per-shard", type=int, help="without it, files of about 16 MiB")
+    add("--init-timeout", type=float, default=10.0, help="minutes")
+    add("--step-timeout", type=float, default=240.0, help="minutes")
+    add("--output-data", type=Path, required=True)
     return result
 
 
@@ -78,147 +79,168 @@ def check(arguments: argparse.Namespace) -> None:
         )
     if arguments.seed < 0:
         problems.append(f"seed {arguments.seed}: 0 or more is needed.")
-    if arguments.rows_per_shard < 1:
-        problems.append(f"rows_per_shard {arguments.rows_per_shard}: 1 or more is needed.")
-    if arguments.image_size is not None and arguments.image_size < 1:
-        problems.append(f"image_size {arguments.image_size}: 1 pixel or more is needed.")
+    for name in ("rows_per_shard", "image_size", "max_megapixels"):
+        value = getattr(arguments, name)
+        if value is not None and value < 1:
+            problems.append(f"{name} {value}: 1 or more is needed.")
     if problems:
         raise Refusal("\n".join(problems))
 
 
-def request(arguments: argparse.Namespace) -> Request:
-    """What the source is asked for."""
-    return Request(arguments.dataset, arguments.data, arguments.image_size, arguments.color)
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A shard to be written: its split, its number there, and its items in the source."""
-
-    split: str
-    number: int
-    items: Rows
-
-
-def make_plan(source: Source, arguments: argparse.Namespace) -> list[Job]:
-    """Every shard of the dataset, in order: the same on every rank."""
-    splits = stratified_split(
-        source.labels,
+def prepare(arguments: argparse.Namespace, world: World) -> dict[str, Any]:
+    """Do a node's part: open the source, write the node's shards, and say what was done."""
+    bad = BadFiles(skip=arguments.on_bad_file == "skip")
+    source = SOURCES[arguments.dataset](request(arguments, bad, world))
+    plan = make_plan(
+        source,
         validation_fraction=arguments.validation_fraction,
         test_fraction=arguments.test_fraction,
         seed=arguments.seed,
+        rows_per_shard=arguments.rows_per_shard,
     )
-    size = arguments.rows_per_shard
-    return [
-        Job(split, number, items[start : start + size])
-        for split, items in splits.items()
-        for number, start in enumerate(range(0, len(items), size))
-    ]
+    mine = plan[world.node_rank :: world.num_nodes]
+    with Progress(world, sum(len(job.items) for job in mine)) as progress:
+        written = []
+        trained = np.zeros(len(source.classes), np.int64)
+        for job, done in zip(mine, write_shards(source, mine, arguments.output_data, bad), strict=True):
+            written.append(done.to_json())
+            progress.add(len(job.items))
+            if job.split == "train" and source.classes:
+                trained += count_classes(source, job.items) - count_classes(source, [b.item for b in done.bad])
+    skipped = [asdict(file) for file in bad.found]
+    return {**description(source), "trained": trained.tolist(), "bad": skipped, "shards": written}
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A shard that was written, and the moments of its rows."""
+def count_classes(source: Source, items: Any) -> npt.NDArray[np.int64]:
+    """Number of items in each class."""
+    return np.bincount(source.labels[np.asarray(items, np.int64)], minlength=len(source.classes))
 
-    split: str
-    number: int
-    shard: Shard
-    moments: Moments
 
-    def to_json(self) -> dict[str, Any]:
-        """For the other nodes."""
-        return {**asdict(self), "shard": shard_to_json(self.shard)}
+def request(arguments: argparse.Namespace, bad: BadFiles, world: World) -> Request:
+    """What the source is asked for."""
+    ignored = (arguments.ignore_columns or "").split(",")
+    return Request(
+        dataset=arguments.dataset,
+        folder=arguments.data,
+        image_size=arguments.image_size,
+        color=arguments.color,
+        max_megapixels=arguments.max_megapixels,
+        task=arguments.task,
+        target=arguments.target,
+        ignore_columns=tuple(name.strip() for name in ignored if name.strip()),
+        skip_missing=arguments.on_missing == "skip",
+        bad=bad,
+        note=world.note,
+    )
 
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any], arrays: Mapping[str, Array]) -> Written:
-        """The way back."""
-        moments = record["moments"]
-        return cls(
-            split=record["split"],
-            number=record["number"],
-            shard=shard_from_json(record["shard"], arrays),
-            moments=Moments(moments["count"], tuple(moments["sum"]), tuple(moments["squares"])),
+
+def description(source: Source) -> dict[str, Any]:
+    """What the index says about a source, as JSON."""
+    return {
+        "task": source.task,
+        "classes": source.classes,
+        "columns": source.columns,
+        "arrays": {name: asdict(array) for name, array in arrays_of(source).items()},
+    }
+
+
+class Progress:
+    """Reports rows to `metrics.jsonl` each second, and a line each ten; what takes a moment is not reported at all.
+
+    Args:
+        world: whose rank 0 reports.
+        total: rows that this node writes.
+    """
+
+    def __init__(self, world: World, total: int) -> None:
+        self._world, self._total, self._done = world, total, 0
+        self._started = self._logged = self._noted = time.monotonic()
+        self._open = ExitStack()
+        self._tracker: Tracker | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    def add(self, rows: int) -> None:
+        """Count rows that are written."""
+        self._done += rows
+        now = time.monotonic()
+        if now - self._logged < 1:
+            return
+        if self._tracker is None:  # not at once: MLflow, to which it reports too, takes seconds to import
+            self._tracker = self._open.enter_context(Tracker(self._world, self._total))
+        speed = self._done / (now - self._started)
+        self._tracker.log({"rows_per_second": speed}, step=self._done)
+        self._logged = now
+        if now - self._noted >= 10:
+            self._noted = now
+            self._world.note(f"written {self._done:,} of {self._total:,} rows, {speed:,.0f} rows/s")
+
+
+def conclude(output: Path, parts: list[dict[str, Any]], arguments: argparse.Namespace) -> str:
+    """Put the parts of all nodes together: write the index, and give a line or more on what was prepared."""
+    first = parts[0]
+    arrays = {name: Array(tuple(array["shape"]), array["dtype"]) for name, array in first["arrays"].items()}
+    written = [Written.from_json(record, arrays) for part in parts for record in part["shards"]]
+    written.sort(key=lambda one: (SPLITS.index(one.split), one.number))
+    skipped = [(bad["path"], bad["reason"]) for bad in first["bad"]]
+    skipped += sorted((bad.path, bad.reason) for one in written for bad in one.bad)
+    refuse_lost_classes(parts)
+    index = make_index(first, arrays, written, arguments.target)
+    if skipped:
+        write_skipped(output, skipped)
+    write_index(output, index)
+    return "\n".join([*left_out(skipped), summary(index, arguments.dataset)])
+
+
+def refuse_lost_classes(parts: list[dict[str, Any]]) -> None:
+    """Refuse to go on without a class, all of whose files for train were left out."""
+    trained = np.sum([part["trained"] for part in parts], axis=0)
+    lost = [name for name, rows in zip(parts[0]["classes"], trained, strict=True) if rows == 0]
+    if lost:
+        raise Refusal(
+            f"no file of {names(lost)} that would go into train can be used: a class would be lost. Repair the files, "
+            "or remove what belongs to the class."
         )
 
 
-def prepare(source: Source, jobs: list[Job], output: Path) -> list[dict[str, Any]]:
-    """Write a node's shards, with all of its cores where there is enough to decode, and return their records."""
-    cores = len(os.sched_getaffinity(0))
-    images = sum(len(job.items) for job in jobs)
-    if not source.decodes or images < WORTH_PROCESSES or min(cores, len(jobs)) < 2:
-        return [write(source, job, output).to_json() for job in jobs]
-    with ProcessPoolExecutor(
-        min(cores, len(jobs)),
-        # Not fork: the control plane's threads are running in this process.
-        mp_context=multiprocessing.get_context("forkserver"),
-        initializer=_start_worker,
-        initargs=(source, output),
-    ) as pool:
-        return [written.to_json() for written in pool.map(_write_in_worker, jobs)]
-
-
-def write(source: Source, job: Job, output: Path) -> Written:
-    """Write one shard, reading its items chunk by chunk."""
-    moments: list[Moments] = []
-
-    def chunks() -> Iterator[dict[str, Any]]:
-        for start in range(0, len(job.items), CHUNK):
-            items = job.items[start : start + CHUNK]
-            x = source.read(items)
-            moments.append(Moments.of(x))
-            yield {"x": x, "y": source.labels[items]}
-
-    rows, arrays = len(job.items), arrays_of(source)
-    shard = write_shard(output, job.split, job.number, rows=rows, arrays=arrays, chunks=chunks())
-    return Written(job.split, job.number, shard, Moments.merge(moments))
-
-
-_worker: tuple[Source, Path]  # in a worker process: sent once, not with every shard
-
-
-def _start_worker(source: Source, output: Path) -> None:
-    global _worker  # noqa: PLW0603  # the way to keep something in a pool's worker
-    _worker = source, output
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """A worker waits for work for ever when the rank that it works for was killed."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _write_in_worker(job: Job) -> Written:
-    source, output = _worker
-    return write(source, job, output)
-
-
-def arrays_of(source: Source) -> dict[str, Array]:
-    """The dataset's arrays: the rows, and a label for each."""
-    return {"x": source.array, "y": LABEL}
-
-
-def make_index(source: Source, plan: list[Job], records: list[dict[str, Any]]) -> Index:
-    """Put the records of all nodes in the plan's order, and merge their moments in that order."""
-    arrays = arrays_of(source)
-    written = {(w.split, w.number): w for w in (Written.from_json(record, arrays) for record in records)}
-    in_order = [written[job.split, job.number] for job in plan]
+def make_index(source: dict[str, Any], arrays: dict[str, Array], written: list[Written], target: str) -> Index:
+    """The index of shards that are in order; their moments are merged in that order."""
+    train = [one for one in written if one.split == "train"]
+    of_x = [one.moments for one in train if one.moments is not None]
+    of_y = [one.target for one in train if one.target is not None]
+    statistics = Moments.merge(of_y).statistics() if of_y else None
     return Index(
-        task="classification",
+        task=source["task"],
         arrays=arrays,
-        classes=source.classes,
-        statistics=Moments.merge(w.moments for w in in_order if w.split == "train").statistics(),
-        splits={split: tuple(w.shard for w in in_order if w.split == split) for split in SPLITS},
+        classes=tuple(source["classes"]),
+        statistics=Moments.merge(of_x).statistics(),
+        splits={
+            split: tuple(one.shard for one in written if one.split == split and one.shard is not None)
+            for split in SPLITS
+        },
+        columns=tuple(source["columns"]),
+        target=Target(target, statistics.mean[0], statistics.std[0]) if statistics else None,
     )
+
+
+def left_out(skipped: list[tuple[str, str]]) -> list[str]:
+    """Lines about files that were left out: the first ones, and how many."""
+    if not skipped:
+        return []
+    lines = [f"left out: {path} {reason}" for path, reason in skipped[:SHOWN]]
+    return [*lines, f"{len(skipped)} bad files were left out; skipped.csv in the output names all of them"]
 
 
 def summary(index: Index, dataset: str) -> str:
     """One line on what was prepared."""
     x = index.arrays["x"]
     rows = ", ".join(f"{split} {index.rows(split)}" for split in SPLITS)
-    return f"prepared {dataset}: {rows} rows of {x.dtype} {x.shape}, {len(index.classes)} classes"
+    what = f"{len(index.classes)} classes" if index.target is None else f"target {index.target.name}"
+    return f"prepared {dataset}: {rows} rows of {x.dtype} {x.shape}, {what}"
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 A dataset is a folder::
 
     index.json                  what is in it: arrays, classes, statistics, the shards and their sha256
+    skipped.csv                 files that could not be used, if there were any and they were to be left out
     train/x-00000.npy           rows of one array, in the source's dtype; images are channels-last (H, W, C)
     train/y-00000.npy
     validation/...  test/...
@@ -11,10 +12,10 @@ Reading: ``Dataset.open(folder).split("train").take(rows)``. The order of rows c
 does not depend on the number of ranks, and a run can go on from any batch at no cost.
 """
 
-from shared.data.index import Array, File, Index, Shard, Statistics
+from shared.data.index import Array, File, Index, Shard, Statistics, Target
 from shared.data.order import batches, epoch_order, rank_slice
 from shared.data.reader import Dataset, Split
-from shared.data.writer import remove_leftovers, write_index, write_shard
+from shared.data.writer import remove_leftovers, write_index, write_shard, write_skipped
 
 __all__ = [
     "Array",
@@ -24,10 +25,12 @@ __all__ = [
     "Shard",
     "Split",
     "Statistics",
+    "Target",
     "batches",
     "epoch_order",
     "rank_slice",
     "remove_leftovers",
     "write_index",
     "write_shard",
+    "write_skipped",
 ]

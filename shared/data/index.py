@@ -15,6 +15,7 @@ from shared.distributed import Refusal
 FORMAT = "allranks-dataset/1"
 FILE_NAME = "index.json"
 SPLITS = ("train", "validation", "test")
+TASKS = ("classification", "regression")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,15 @@ class Statistics:
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a regression predicts: the column's name, and mean and standard deviation of ``y`` over the train split."""
+
+    name: str
+    mean: float
+    std: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +67,14 @@ class Index:
     """The whole of `index.json`.
 
     Attributes:
-        task: what the rows are for; ``classification`` has arrays ``x`` and ``y`` (int64, a position in ``classes``).
+        task: ``classification`` or ``regression``. Both have arrays ``x`` and ``y``: int64, a position in ``classes``;
+            or float64, a value in its own units.
         arrays: name to shape and dtype.
         classes: names of the classes, in the order of the labels.
         statistics: of ``x``, over the train split.
         splits: train, validation and test to their shards, in row order; a split may be empty.
+        columns: names of a table's features, in the order of ``x``; empty for anything else.
+        target: of a regression; None for a classification.
     """
 
     task: str
@@ -69,6 +82,13 @@ class Index:
     classes: tuple[str, ...]
     statistics: Statistics
     splits: Mapping[str, tuple[Shard, ...]]
+    columns: tuple[str, ...] = ()
+    target: Target | None = None
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that a model gives for each row: one for each class, or the target's value."""
+        return len(self.classes) if self.task == "classification" else 1
 
     def rows(self, split: str) -> int:
         """Number of rows of a split."""
@@ -81,6 +101,8 @@ class Index:
             "task": self.task,
             "arrays": {name: asdict(array) for name, array in self.arrays.items()},
             "classes": self.classes,
+            **({"columns": self.columns} if self.columns else {}),
+            **({"target": asdict(self.target)} if self.target else {}),
             "statistics": asdict(self.statistics),
             "splits": {
                 name: {"rows": self.rows(name), "shards": [shard_to_json(shard) for shard in shards]}
@@ -117,13 +139,17 @@ def _parse(document: Mapping[str, Any]) -> Index:
         for name, array in document["arrays"].items()
     }
     splits = {name: _parse_split(name, document["splits"][name], arrays) for name in SPLITS}
-    statistics = document["statistics"]
+    statistics, target = document["statistics"], document.get("target")
+    if document["task"] not in TASKS or (document["task"] == "regression") != (target is not None):
+        raise ValueError(f"its task is {document['task']!r}, with {'a' if target else 'no'} target")
     return Index(
         task=str(document["task"]),
         arrays=arrays,
         classes=tuple(map(str, document["classes"])),
         statistics=Statistics(tuple(map(float, statistics["mean"])), tuple(map(float, statistics["std"]))),
         splits=splits,
+        columns=tuple(map(str, document.get("columns", ()))),
+        target=Target(str(target["name"]), float(target["mean"]), float(target["std"])) if target else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Count, sum and sum of squares for each channel: collected shard by shard, merged in shard order, always float64."""
+"""Count, sum and sum of squares for each channel: collected chunk by chunk, merged in order, always float64."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.index import Statistics
+
+EXACT_ROWS = 2**16
+"""Rows of bytes whose squares a 32-bit sum can hold: 2**16 * 255**2 < 2**32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +26,22 @@ class Moments:
     @classmethod
     def of(cls, rows: npt.NDArray[Any]) -> Moments:
         """Moments of an array of shape (N, ..., channels)."""
-        values = rows.reshape(-1, rows.shape[-1]).astype(np.float64)
-        return cls(len(values), tuple(values.sum(0).tolist()), tuple(np.square(values).sum(0).tolist()))
+        channels = rows.shape[-1]
+        flat = rows.reshape(len(rows), -1)
+        if rows.dtype == np.uint8 and len(rows) < EXACT_ROWS:
+            # Whole numbers, exact in any order: 20 times as fast as the way below, which would cost half of the
+            # time that decoding takes.
+            total = flat.sum(0, dtype=np.uint32)
+            squares = np.square(flat, dtype=np.uint16).sum(0, dtype=np.uint32)
+        else:
+            wide = flat.astype(np.float64)
+            total, squares = wide.sum(0), np.square(wide).sum(0)
+        sums = (values.astype(np.float64).reshape(-1, channels).sum(0).tolist() for values in (total, squares))
+        return cls(rows.size // channels if channels else 0, tuple(next(sums)), tuple(next(sums)))
 
     @classmethod
     def merge(cls, parts: Iterable[Moments]) -> Moments:
-        """Moments of all parts together; the order of the parts decides the last bits."""
+        """Moments of all parts together, at least one; the order of the parts decides the last bits."""
         parts = tuple(parts)
         total = np.add.reduce([part.sum for part in parts])
         squares = np.add.reduce([part.squares for part in parts])

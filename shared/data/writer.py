@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +16,10 @@ import numpy.typing as npt
 from shared.data.index import FILE_NAME, SPLITS, Array, File, Index, Shard
 
 PART = ".part"
-OURS = re.compile(r"\w+-\d{5,}\.npy(\.part)?")
+SKIPPED = "skipped.csv"
+COPY_BYTES = 2**22
+COPY = ".copy"
+OURS = re.compile(r"\w+-\d{5,}\.npy((\.copy)?\.part)?")
 
 Chunk = Mapping[str, npt.NDArray[Any]]
 """Some rows: name of each array to its rows."""
@@ -22,14 +27,16 @@ Chunk = Mapping[str, npt.NDArray[Any]]
 
 def write_shard(
     folder: Path, split: str, number: int, *, rows: int, arrays: Mapping[str, Array], chunks: Iterable[Chunk]
-) -> Shard:
+) -> Shard | None:
     """Write the rows of a shard chunk by chunk, so that memory holds one chunk, and return its record.
+
+    Without any row nothing is written and there is no shard: None.
 
     Args:
         folder: the dataset's folder; it may be shared by nodes that write other shards at the same time.
         split: train, validation or test.
         number: the shard's place in the split, from 0.
-        rows: number of rows that the chunks hold together.
+        rows: number of rows that the chunks hold together, or more: files that cannot be used are found on the way.
         arrays: the dataset's arrays; the chunks' rows have these shapes and can be cast to these dtypes.
         chunks: the rows, in order.
     """
@@ -40,11 +47,12 @@ def write_shard(
         for chunk in chunks:
             for name, writer in writers.items():
                 writer.add(chunk[name])
-        files = {name: File(paths[name], writer.finish()) for name, writer in writers.items()}
+        written = next(iter(writers.values())).written
+        files = {name: File(paths[name], writer.finish()) for name, writer in writers.items() if written}
     finally:
         for writer in writers.values():
             writer.discard()
-    return Shard(rows, files)
+    return Shard(written, files) if written else None
 
 
 def write_index(folder: Path, index: Index) -> None:
@@ -54,12 +62,22 @@ def write_index(folder: Path, index: Index) -> None:
     part.replace(folder / FILE_NAME)
 
 
+def write_skipped(folder: Path, skipped: Iterable[tuple[str, str]]) -> None:
+    """Write `skipped.csv`: path and reason of each file that was left out."""
+    part = folder / (SKIPPED + PART)
+    with part.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("path", "reason"))
+        writer.writerows(skipped)
+    part.replace(folder / SKIPPED)
+
+
 def remove_leftovers(folder: Path) -> None:
     """Remove what an interrupted attempt left in a dataset's folder: its index first, then its shards.
 
     Only files with names that we give are touched.
     """
-    for name in (FILE_NAME, FILE_NAME + PART):
+    for name in (FILE_NAME, FILE_NAME + PART, SKIPPED, SKIPPED + PART):
         (folder / name).unlink(missing_ok=True)
     for path in (path for split in SPLITS for path in (folder / split).glob("*")):
         if OURS.fullmatch(path.name):
@@ -74,22 +92,20 @@ class _NpyWriter:
         self._part = path.with_name(path.name + PART)
         self._file = self._part.open("wb")
         self._hash = hashlib.sha256()
-        self._written = 0
-        descr = np.lib.format.dtype_to_descr(np.dtype(array.dtype))
-        header = {"descr": descr, "fortran_order": False, "shape": (rows, *array.shape)}
-        np.lib.format.write_array_header_1_0(_Both(self._file, self._hash), header)
+        self.written = 0
+        self._data_start = self._header(rows)
 
     def add(self, rows: npt.NDArray[Any]) -> None:
         """Append rows."""
         assert rows.shape[1:] == self._array.shape, (rows.shape, self._array.shape)  # noqa: S101  # ours to keep
-        data = np.ascontiguousarray(rows, self._array.dtype).data
-        _Both(self._file, self._hash).write(data)
-        self._written += len(rows)
+        self._write(np.ascontiguousarray(rows, self._array.dtype).data)
+        self.written += len(rows)
 
     def finish(self) -> str:
         """Close, rename to the final name, and return the sha256."""
-        assert self._written == self._rows, (self._written, self._rows)  # noqa: S101  # ours to keep
         self._file.close()
+        if self.written != self._rows:
+            self._copy_under_true_header()
         self._part.replace(self._path)
         return self._hash.hexdigest()
 
@@ -98,13 +114,29 @@ class _NpyWriter:
         self._file.close()
         self._part.unlink(missing_ok=True)
 
+    def _copy_under_true_header(self) -> None:
+        """Write the file again, because its first bytes promise rows that did not come."""
+        assert self.written < self._rows, (self.written, self._rows)  # noqa: S101  # ours to keep
+        promised, self._part = self._part, self._path.with_name(self._path.name + COPY + PART)
+        self._hash = hashlib.sha256()
+        try:
+            with promised.open("rb") as before, self._part.open("wb") as self._file:
+                before.seek(self._data_start)
+                self._header(self.written)
+                while piece := before.read(COPY_BYTES):
+                    self._write(piece)
+        finally:
+            promised.unlink()
 
-class _Both:
-    """A file and the hash of all that goes into it."""
+    def _header(self, rows: int) -> int:
+        """Write what says dtype and shape, and return its length."""
+        descr = np.lib.format.dtype_to_descr(np.dtype(self._array.dtype))
+        header = {"descr": descr, "fortran_order": False, "shape": (rows, *self._array.shape)}
+        buffer = io.BytesIO()
+        np.lib.format.write_array_header_1_0(buffer, header)
+        self._write(buffer.getvalue())
+        return buffer.tell()
 
-    def __init__(self, file: BinaryIO, digest: Any) -> None:
-        self._file, self._digest = file, digest
-
-    def write(self, data: Any) -> int:
-        self._digest.update(data)
-        return self._file.write(data)
+    def _write(self, data: Any) -> None:
+        self._hash.update(data)
+        self._file.write(data)

@@ -1,5 +1,7 @@
 """The report of an evaluation: numbers, tables, pictures, and one page that holds them all."""
 
-from shared.report.page import Subject, write_report
+from shared.report.classification import write_classification
+from shared.report.files import Subject
+from shared.report.regression import write_regression
 
-__all__ = ["Subject", "write_report"]
+__all__ = ["Subject", "write_classification", "write_regression"]

@@ -1,6 +1,7 @@
-"""The pictures: confusion matrix, ROC curves, calibration. Drawn without a display and without pyplot's state.
+"""The pictures: confusion matrix, ROC curves, calibration; predictions and residuals of a regression.
 
-Backgrounds are transparent and lettering is a grey that reads on white and on black, so one picture serves both.
+Drawn without a display and without pyplot's state. Backgrounds are transparent and lettering is a grey that reads on
+white and on black, so one picture serves both.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ import io
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from shared.metrics import Calibration, Integers, Roc
+from shared.metrics import Calibration, Floats, Integers, Roc
 
 INK = "#7d8590"
 ACCENT = "#3b82f6"
@@ -24,6 +26,8 @@ SHADES = LinearSegmentedColormap.from_list("shades", [(*(0.23, 0.51, 0.96), 0.0)
 MOST_NUMBERS = 30  # classes, above which numbers in the cells could not be read
 MOST_CURVES = 10  # classes, above which curves have no names
 MOST_POINTS = 500  # of a curve: more cannot be seen
+MOST_DOTS = 4_000  # of a cloud
+BINS = 60
 
 
 def confusion_matrix(confusion: Integers, classes: Sequence[str]) -> bytes:
@@ -82,6 +86,44 @@ def calibration(found: Calibration) -> bytes:
     axes.set_ylabel("accuracy")
     axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="upper left")
     return _png(figure)
+
+
+def predicted_true(targets: Floats, predictions: Floats, name: str) -> bytes:
+    """PNG of predictions over true values; on the diagonal the model is right."""
+    figure, axes = _figure(5.2, 4.6)
+    dots = _some(len(targets))
+    ends = [min(targets.min(), predictions.min()), max(targets.max(), predictions.max())]
+    axes.plot(ends, ends, color=INK, linewidth=0.8, linestyle=":")
+    axes.scatter(targets[dots], predictions[dots], s=6, color=ACCENT, alpha=0.35, linewidths=0)
+    axes.set_xlabel(f"true {_short(name)}".replace("$", r"\$"))
+    axes.set_ylabel("predicted")
+    return _png(figure)
+
+
+def residuals(predictions: Floats, found: Floats) -> bytes:
+    """PNG of residuals (prediction less true value) over predictions."""
+    figure, axes = _figure(5.2, 4.6)
+    dots = _some(len(found))
+    axes.axhline(0, color=INK, linewidth=0.8, linestyle=":")
+    axes.scatter(predictions[dots], found[dots], s=6, color=ACCENT, alpha=0.35, linewidths=0)
+    axes.set_xlabel("predicted")
+    axes.set_ylabel("residual")
+    return _png(figure)
+
+
+def residual_histogram(found: Floats) -> bytes:
+    """PNG of how often residuals of which size occur."""
+    figure, axes = _figure(5.2, 4.6)
+    axes.hist(found, bins=BINS, color=ACCENT, alpha=0.75)
+    axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
+    axes.set_xlabel("residual")
+    axes.set_ylabel("rows")
+    return _png(figure)
+
+
+def _some(count: int) -> npt.NDArray[np.int64]:
+    """Evenly spaced rows, as many as a picture can show."""
+    return np.unique(np.linspace(0, count - 1, MOST_DOTS).astype(np.int64))
 
 
 def _figure(width: float, height: float) -> tuple[Figure, Axes]:

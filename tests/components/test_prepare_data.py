@@ -126,7 +126,7 @@ def test_a_refusal_met_by_one_node_is_printed_once_and_ends_all(tmp_path: Path) 
     finished, output = prepare(tmp_path, *arguments, nodes=2, processes=2)
     assert finished.codes == (2, 2, 2, 2)
     assert finished.output.count("images differ in size") == 1
-    assert "a/0.png is 4x4" in finished.output
+    assert "the first is 4x4" in finished.output
     assert "b/7.png is 9x9" in finished.output
     assert not (output / "index.json").exists()
     assert not list(output.rglob("*.part"))

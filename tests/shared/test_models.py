@@ -229,4 +229,6 @@ def test_the_files_are_those_that_mlflow_writes(tmp_path: Path) -> None:
         assert mine[name] == flavor[name]
     assert Path(flavor["model_code_path"]).name == mine["model_code_path"]
     assert Model.load(str(tmp_path / "ours")).signature == signature
-    assert {path.name for path in (tmp_path / "ours").iterdir()} == {path.name for path in (tmp_path / "theirs").iterdir()}
+    assert {path.name for path in (tmp_path / "ours").iterdir()} == {
+        path.name for path in (tmp_path / "theirs").iterdir()
+    }

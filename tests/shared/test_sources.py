@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import struct
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from shared.data.sources import SOURCES, Request, Source
+from shared.data.sources import SOURCES, BadFiles, Request, Source
 from shared.distributed import Refusal
+from tests.shared import samples
 
 
-def open_source(dataset: str, folder: Path | None = None, image_size: int | None = None, color: str = "rgb") -> Source:
-    return SOURCES[dataset](Request(dataset, folder, image_size, color))
+def open_source(dataset: str, folder: Path | None = None, **given: Any) -> Source:
+    return SOURCES[dataset](Request(dataset, folder, **given))
+
+
+def read(source: Source, items: Sequence[int] | np.ndarray, bad: BadFiles | None = None) -> np.ndarray:
+    return source.read(np.asarray(items), bad or BadFiles())
 
 
 def paint(path: Path, size: tuple[int, int] = (6, 4), color: object = (200, 10, 30), mode: str = "RGB") -> Path:
@@ -26,22 +36,34 @@ def paint(path: Path, size: tuple[int, int] = (6, 4), color: object = (200, 10, 
 
 
 @pytest.mark.parametrize("name", sorted(SOURCES))
-def test_every_source_survives_the_way_to_a_worker(name: str, tmp_path: Path) -> None:
-    paint(tmp_path / "cat" / "1.png")
-    np.save(tmp_path / "x.npy", np.arange(6.0).reshape(2, 3))
-    np.save(tmp_path / "y.npy", np.array([0, 1]))
+def test_every_source_keeps_what_the_interface_says(name: str, tmp_path: Path) -> None:
+    images, labels = samples.digits()
+    images, labels = samples.enlarged(images[:60]), labels[:60]
+    rows = np.hstack([images.reshape(60, -1)[:, :40], np.arange(60)[:, None] % 7])
+    write = {**samples.IMAGE_WRITERS, "cifar": samples.write_cifar}.get(name)
+    if write is not None:
+        write(tmp_path, images, labels)
+    elif name != "digits":
+        {"csv": samples.write_csv, "parquet": samples.write_parquet}[name](tmp_path, rows.astype(np.uint8), labels)
     source = open_source(name, None if name == "digits" else tmp_path)
-    again = pickle.loads(pickle.dumps(source))  # noqa: S301  # as multiprocessing does
     everything = np.arange(len(source.labels))
-    np.testing.assert_array_equal(again.read(everything), source.read(everything))
-    assert source.read(everything).shape == (len(everything), *source.array.shape)
-    assert source.read(everything).dtype.name == source.array.dtype
-    assert set(source.labels) == set(range(len(source.classes)))
+    found = read(source, everything)
+    assert found.shape == (len(everything), *source.array.shape)
+    assert found.dtype.name == source.array.dtype
+    assert set(source.labels.tolist()) == set(range(len(source.classes)))
+    assert source.task == "classification"
+    assert str(tmp_path) in source.where(len(everything) - 1) or name == "digits"
+    assert not source.columns or len(source.columns) == source.array.shape[0]
+    np.testing.assert_array_equal(read(source, everything[::-1])[::-1], found)
+    assert read(source, everything[:0]).shape == (0, *source.array.shape)
+    if source.decodes:  # then it travels to worker processes
+        again = pickle.loads(pickle.dumps(source))  # noqa: S301  # as multiprocessing does
+        np.testing.assert_array_equal(read(again, everything), found)
 
 
 def test_digits_are_those_of_scikit_learn() -> None:
     source, digits = open_source("digits"), load_digits()
-    rows = source.read(np.arange(1797))
+    rows = read(source, np.arange(1797))
     assert (rows.shape, rows.dtype, rows.max()) == ((1797, 8, 8, 1), np.uint8, 16)
     np.testing.assert_array_equal(rows[..., 0], digits.images)
     np.testing.assert_array_equal(source.labels, digits.target)
@@ -50,7 +72,7 @@ def test_digits_are_those_of_scikit_learn() -> None:
 def test_digits_refuse_what_they_would_ignore(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="is built in and would ignore"):
         open_source("digits", tmp_path)
-    with pytest.raises(Refusal, match="image_size 32 is for dataset image_folder"):
+    with pytest.raises(Refusal, match="image_size 32 is for dataset image_folder, cifar and idx"):
         open_source("digits", image_size=32)
 
 
@@ -63,7 +85,7 @@ def test_an_image_folder(tmp_path: Path) -> None:
     source = open_source("image_folder", tmp_path)
     assert source.classes == ("cat", "dog")
     assert source.array.shape == (4, 6, 3)
-    rows = source.read(np.array([1, 0]))
+    rows = read(source, np.array([1, 0]))
     assert rows[0, 0, 0].tolist() == [1, 2, 3]
     assert rows[1, 3, 5].tolist() == [4, 5, 6]
 
@@ -71,16 +93,16 @@ def test_an_image_folder(tmp_path: Path) -> None:
 def test_images_become_grey_or_coloured(tmp_path: Path) -> None:
     paint(tmp_path / "a" / "palette.png", color=7, mode="P")
     paint(tmp_path / "a" / "see-through.png", color=(9, 9, 9, 100), mode="RGBA")
-    assert open_source("image_folder", tmp_path, color="grayscale").read(np.arange(2)).shape == (2, 4, 6, 1)
-    assert open_source("image_folder", tmp_path).read(np.arange(2)).shape == (2, 4, 6, 3)
+    assert read(open_source("image_folder", tmp_path, color="grayscale"), np.arange(2)).shape == (2, 4, 6, 1)
+    assert read(open_source("image_folder", tmp_path), np.arange(2)).shape == (2, 4, 6, 3)
 
 
 def test_images_of_several_sizes_need_image_size(tmp_path: Path) -> None:
     paint(tmp_path / "a" / "1.png", size=(6, 4))
     paint(tmp_path / "a" / "2.png", size=(8, 8))
-    with pytest.raises(Refusal, match=r"1.png is 6x4, .*2.png is 8x8. Give image_size"):
-        open_source("image_folder", tmp_path).read(np.arange(2))
-    assert open_source("image_folder", tmp_path, image_size=5).read(np.arange(2)).shape == (2, 5, 5, 3)
+    with pytest.raises(Refusal, match=r"the first is 6x4, .*2.png is 8x8. Give image_size"):
+        read(open_source("image_folder", tmp_path), np.arange(2))
+    assert read(open_source("image_folder", tmp_path, image_size=5), np.arange(2)).shape == (2, 5, 5, 3)
 
 
 def test_resizing_crops_around_the_centre(tmp_path: Path) -> None:
@@ -88,7 +110,7 @@ def test_resizing_crops_around_the_centre(tmp_path: Path) -> None:
     wide[:, 10:20] = 250
     (tmp_path / "a").mkdir()
     Image.fromarray(wide).save(tmp_path / "a" / "wide.png")
-    assert (open_source("image_folder", tmp_path, image_size=10).read(np.array([0])) == 250).all()
+    assert (read(open_source("image_folder", tmp_path, image_size=10), np.array([0])) == 250).all()
 
 
 def test_the_orientation_of_a_photograph_is_applied(tmp_path: Path) -> None:
@@ -99,7 +121,7 @@ def test_the_orientation_of_a_photograph_is_applied(tmp_path: Path) -> None:
     image.save(tmp_path / "a" / "upright.jpg", exif=exif)
     source = open_source("image_folder", tmp_path)
     assert source.array.shape == (8, 4, 3)
-    assert source.read(np.array([0])).shape == (1, 8, 4, 3)
+    assert read(source, np.array([0])).shape == (1, 8, 4, 3)
 
 
 def test_damaged_images_are_named(tmp_path: Path) -> None:
@@ -107,14 +129,72 @@ def test_damaged_images_are_named(tmp_path: Path) -> None:
     good = paint(tmp_path / "a" / "2.png", size=(64, 64)).read_bytes()
     for content in (b"not an image", good[: len(good) // 2], b""):
         (tmp_path / "a" / "2.png").write_bytes(content)
-        with pytest.raises(Refusal, match=r"2.png is not an image that can be read"):
-            open_source("image_folder", tmp_path, image_size=4).read(np.arange(2))
+        with pytest.raises(Refusal, match=r"a/2.png (is not an image|cannot be decoded|is truncated)"):
+            read(open_source("image_folder", tmp_path, image_size=4), np.arange(2))
 
 
 def test_images_of_16_bits_are_refused(tmp_path: Path) -> None:
     paint(tmp_path / "a" / "deep.png", color=40_000, mode="I;16")
     with pytest.raises(Refusal, match=r"deep.png has more than 8 bits"):
-        open_source("image_folder", tmp_path).read(np.array([0]))
+        read(open_source("image_folder", tmp_path), np.array([0]))
+
+
+def test_bad_images_are_left_out_where_that_is_wanted(tmp_path: Path) -> None:
+    for number in range(5):
+        paint(tmp_path / "a" / f"{number}.png", color=(number, 0, 0))
+    (tmp_path / "a" / "0.png").write_bytes(b"not an image")
+    (tmp_path / "a" / "3.png").unlink()
+    (tmp_path / "a" / "3.png").symlink_to("nowhere.png")
+    source, bad = open_source("image_folder", tmp_path, bad=BadFiles(skip=True)), BadFiles(skip=True)
+    assert source.array.shape == (4, 6, 3)  # of the first that can be read
+    assert read(source, [4, 3, 0, 1], bad)[:, 0, 0, 0].tolist() == [4, 1]
+    assert [(file.path, file.item) for file in bad.found] == [("a/3.png", 3), ("a/0.png", 0)]
+    assert bad.found[0].reason == "cannot be decoded: No such file or directory"
+    for number in (1, 2, 4):
+        (tmp_path / "a" / f"{number}.png").write_bytes(b"")
+    with pytest.raises(Refusal, match="holds 5 images, of which none can be read: is not an image"):
+        open_source("image_folder", tmp_path, bad=BadFiles(skip=True))
+
+
+def bomb(side: int) -> bytes:
+    """A PNG of a few kilobytes that unpacks to side * side pixels."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">2I5B", side, side, 1, 0, 0, 0, 0)
+    rows = zlib.compress(bytes((side // 8 + 1) * side), 9)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def test_large_images_are_not_decoded(tmp_path: Path) -> None:
+    paint(tmp_path / "a" / "1.png")
+    (tmp_path / "a" / "2.png").write_bytes(bomb(20_000))
+    assert (tmp_path / "a" / "2.png").stat().st_size < 60_000
+    source = open_source("image_folder", tmp_path, image_size=4)
+    with pytest.raises(Refusal, match=r"2.png has 20000 x 20000 pixels, more than max_megapixels 64 allows"):
+        read(source, [0, 1])
+    paint(tmp_path / "a" / "3.png", size=(1001, 1000))
+    with pytest.raises(Refusal, match="more than max_megapixels 1 allows"):
+        read(open_source("image_folder", tmp_path, image_size=4, max_megapixels=1), [2])
+
+
+def test_only_formats_that_we_know_are_decoded(tmp_path: Path) -> None:
+    """Pillow goes by content: a PostScript file by another name would be given to Ghostscript."""
+    paint(tmp_path / "a" / "1.png")
+    (tmp_path / "a" / "2.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n")
+    with pytest.raises(Refusal, match=r"2.png is not an image \(BMP, GIF, JPEG, PNG, PPM, TIFF, WEBP\)"):
+        read(open_source("image_folder", tmp_path), [0, 1])
+    os.mkfifo(tmp_path / "a" / "3.png")  # opening it would wait for ever
+    assert len(open_source("image_folder", tmp_path).labels) == 2
+
+
+@pytest.mark.parametrize("suffix", ["bmp", "gif", "jpg", "pgm", "png", "ppm", "tif", "webp"])
+def test_every_suffix_is_a_format_that_is_read(tmp_path: Path, suffix: str) -> None:
+    paint(tmp_path / "a" / f"1.{suffix}", color=(90, 90, 90), mode="RGB")
+    rows = read(open_source("image_folder", tmp_path), [0])
+    assert rows.shape == (1, 4, 6, 3)
+    assert np.abs(rows.astype(int) - 90).max() < 4
 
 
 def test_folders_that_hold_something_else_are_refused(tmp_path: Path) -> None:
@@ -122,13 +202,13 @@ def test_folders_that_hold_something_else_are_refused(tmp_path: Path) -> None:
         open_source("image_folder")
     with pytest.raises(Refusal, match="is not a folder"):
         open_source("image_folder", tmp_path / "nowhere")
-    with pytest.raises(Refusal, match="has no folders"):
+    with pytest.raises(Refusal, match=r"has no folders.*It holds nothing"):
         open_source("image_folder", tmp_path)
     (tmp_path / "train").mkdir()
     with pytest.raises(Refusal, match="holds the splits train, not classes"):
         open_source("image_folder", tmp_path)
     paint(tmp_path / "cat" / "1.png")
-    with pytest.raises(Refusal, match="train holds no image"):
+    with pytest.raises(Refusal, match=r"train holds no image .*but nothing; remove the folder, or fill it"):
         open_source("image_folder", tmp_path)
 
 
@@ -141,7 +221,7 @@ def test_npy_shapes(tmp_path: Path, x: tuple[int, ...], shape: tuple[int, ...]) 
     source = open_source("npy", tmp_path)
     assert (source.array.shape, source.array.dtype, source.classes) == (shape, "float32", ("a", "b", "c"))
     assert source.labels.tolist() == [1, 0, 1, 2]
-    assert source.read(np.array([2, 0])).reshape(2, -1)[:, 0].tolist() == [2 * np.prod(shape), 0]
+    assert read(source, np.array([2, 0])).reshape(2, -1)[:, 0].tolist() == [2 * np.prod(shape), 0]
 
 
 @pytest.mark.parametrize(
@@ -162,6 +242,18 @@ def test_npy_that_does_not_fit_is_refused(tmp_path: Path, x: np.ndarray, y: np.n
         open_source("npy", tmp_path)
 
 
+def test_npy_holds_the_targets_of_a_regression(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    np.save(tmp_path / "y.npy", np.array([1.5, 2, -3], "float32"))
+    source = open_source("npy", tmp_path, task="regression")
+    assert (source.labels.tolist(), source.classes, source.labels.dtype) == ([1.5, 2, -3], (), np.float64)
+    with pytest.raises(Refusal, match="choose task regression"):
+        open_source("npy", tmp_path)
+    np.save(tmp_path / "y.npy", np.array([1.5, np.inf, -3]))
+    with pytest.raises(Refusal, match="row 1 is not a finite number"):
+        open_source("npy", tmp_path, task="regression")
+
+
 def test_npy_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match=r"x.npy is missing"):
         open_source("npy", tmp_path)
@@ -176,4 +268,4 @@ def test_rows_that_are_not_finite_are_named(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "y.npy", np.zeros(5, int))
     with pytest.raises(Refusal, match="row 3 holds a value that is not a finite number"):
-        open_source("npy", tmp_path).read(np.array([4, 3, 0]))
+        read(open_source("npy", tmp_path), np.array([4, 3, 0]))

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from shared import tracking
+from shared.distributed import init
+from shared.tracking import Tracker
 from tests.helpers import clean_environment
 
 LOG = """
@@ -81,7 +83,7 @@ def test_steps_that_start_at_once_share_a_new_database(tmp_path: Path) -> None:
         assert process.returncode == 0, err
         assert "MLflow is not used" not in err
     found = {run.info.run_name: run for run in runs(uri, "digits")}  # type: ignore[attr-defined]
-    assert sorted(found) == sorted(steps)
+    assert sorted(found) == ["calm_owl", *steps]  # one parent, and a child for each step
     run = found["train_a"]
     assert run.info.status == "FINISHED"
     assert run.data.metrics == {"loss": 0.05}
@@ -122,7 +124,35 @@ def test_a_server_that_is_away_costs_a_line_without_its_password(tmp_path: Path)
         ("", "", None),
     ],
 )
-def test_the_run_is_named_after_the_step(root: str, run: str, name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_run_is_named_after_the_step(
+    root: str, run: str, name: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AZUREML_ROOT_RUN_ID", root)
     monkeypatch.setenv("AZUREML_RUN_ID", run)
     assert tracking.run_name() == name
+
+
+def test_files_are_logged_and_steps_are_children_of_their_run(tmp_path, monkeypatch):
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report/index.html").write_text("page")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_RUN_ID", raising=False)
+    variables = {"MLFLOW_TRACKING_URI": uri, "AZUREML_ROOT_RUN_ID": "root", "AZUREML_ARM_PROJECT_NAME": "mine"}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    for step in ("train", "evaluate"):
+        monkeypatch.setenv("AZUREML_RUN_ID", f"root.{step}")
+        with init() as world, Tracker(world) as tracker:
+            tracker.log({"accuracy": 0.9}, step=1)
+            tracker.artifacts(tmp_path / "report")
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(uri)
+    runs = client.search_runs([client.get_experiment_by_name("mine").experiment_id])
+    (parent,) = [run for run in runs if run.info.run_name == "root"]
+    children = [run for run in runs if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+    assert sorted(run.info.run_name for run in children) == ["evaluate", "train"]
+    for run in children:
+        assert [file.path for file in client.list_artifacts(run.info.run_id, "report")] == ["report/index.html"]
+    assert (tmp_path / "mlflow").is_dir()

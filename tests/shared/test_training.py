@@ -48,7 +48,9 @@ def test_a_plan_splits_evenly_or_names_the_nearest_that_do(batch: int, ranks: in
     assert all(value % parts == 0 and value > 0 and abs(value - batch) < parts for value in nearest)
 
 
-@pytest.mark.parametrize("words", [("--epochs", "0"), ("--momentum", "1.5"), ("--learning-rate", "nan"), ("--seed", "x")])
+@pytest.mark.parametrize(
+    "words", [("--epochs", "0"), ("--momentum", "1.5"), ("--learning-rate", "nan"), ("--seed", "x")]
+)
 def test_values_out_of_range_are_refused(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parsed(*words)
@@ -109,7 +111,7 @@ def test_each_optimizer_makes_the_loss_smaller(name: str, momentum: str) -> None
         loss = (net(x) - x.sum(1, keepdim=True)).square().mean()
         loss.backward()
         precision.step(optimizer, 1.0)
-        losses.append(float(loss))
+        losses.append(loss.item())
     assert losses[-1] < losses[0] / 2
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from shared.data.index import Array
 from shared.data.order import Rows
-from shared.data.sources.source import Request
+from shared.data.sources.source import BadFiles, Request
 from shared.distributed import Refusal
 
 CLASSES = tuple("0123456789")
@@ -27,6 +27,8 @@ class Digits:
     labels: npt.NDArray[np.int64]
     classes: tuple[str, ...] = CLASSES
     array: Array = ARRAY
+    task: str = "classification"
+    columns: tuple[str, ...] = ()
     decodes: bool = False
 
     @classmethod
@@ -34,9 +36,10 @@ class Digits:
         """Load all of it.
 
         Raises:
-            Refusal: if a folder or an image size was given, or if scikit-learn is not installed.
+            Refusal: if something was given that it would ignore, or if scikit-learn is not installed.
         """
         request.refuse_image_size()
+        request.refuse_regression()
         if request.folder is not None:
             raise Refusal(
                 f"dataset digits is built in and would ignore {request.folder}: "
@@ -45,8 +48,13 @@ class Digits:
         table = _table()
         return cls(table[:, :64].reshape(-1, 8, 8, 1).astype(np.uint8), table[:, 64].astype(np.int64))
 
-    def read(self, items: Rows) -> npt.NDArray[Any]:
+    def where(self, item: int) -> str:
+        """Number of an image."""
+        return f"digits, image {item}"
+
+    def read(self, items: Rows, bad: BadFiles) -> npt.NDArray[Any]:
         """Images by number."""
+        del bad
         return self.images[items]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,12 @@ import numpy.typing as npt
 
 from shared.data.index import Array
 from shared.data.order import Rows
-from shared.data.sources.source import Request
+from shared.data.sources.picture import Unreadable, decode, size_of
+from shared.data.sources.source import BadFiles, Request, names
 from shared.distributed import Refusal
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 SPLIT_NAMES = frozenset({"train", "training", "val", "valid", "validation", "dev", "test", "testing"})
-MODES = {"grayscale": "L", "rgb": "RGB"}
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class ImageFolder:
     Attributes:
         files: paths relative to the folder, one for each item.
         resize: whether images are brought to the array's size: scaled, then cropped around the centre.
+        most_pixels: an image of more is not decoded.
     """
 
     folder: Path
@@ -34,68 +36,73 @@ class ImageFolder:
     labels: npt.NDArray[np.int64]
     classes: tuple[str, ...]
     array: Array
-    color: str
     resize: bool
+    most_pixels: int
+    task: str = "classification"
+    columns: tuple[str, ...] = ()
     decodes: bool = True
 
     @classmethod
     def open(cls, request: Request) -> ImageFolder:
-        """List the files; of the images only the first is opened, to learn the size where none was asked for.
+        """List the files; images are only opened to learn the size where none was asked for.
 
         Raises:
             Refusal: if the folder does not hold one folder of images for each class.
         """
+        request.refuse_regression()
         folder = request.needed_folder()
         classes = tuple(sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != "."))
         _check_classes(folder, classes)
-        found = [_images(folder, name) for name in classes]
+        found = [sorted(_images(folder, name)) for name in classes]
         for name, images in zip(classes, found, strict=True):
             if not images:
-                raise Refusal(f"{folder / name} holds no image ({', '.join(SUFFIXES)}); remove the folder or fill it.")
-        files = tuple(file for names in found for file in names)
-        labels = np.repeat(np.arange(len(classes)), [len(names) for names in found])
-        size = (request.image_size,) * 2 if request.image_size else _size(folder / files[0])
-        array = Array((*size, 3 if request.color == "rgb" else 1), "uint8")
-        return cls(folder, files, labels, classes, array, request.color, resize=request.image_size is not None)
+                raise Refusal(_without_images(folder / name))
+        files = tuple(file for inside in found for file in inside)
+        labels = np.repeat(np.arange(len(classes)), [len(inside) for inside in found])
+        most_pixels = request.max_megapixels * 10**6
+        size = (request.image_size,) * 2 if request.image_size else _first_size(request, files, most_pixels)
+        array = Array((*size, 1 if request.color == "grayscale" else 3), "uint8")
+        return cls(folder, files, labels, classes, array, request.image_size is not None, most_pixels)
 
-    def read(self, items: Rows) -> npt.NDArray[Any]:
-        """Decode images by number.
+    def where(self, item: int) -> str:
+        """Path of an image."""
+        return str(self.folder / self.files[item])
+
+    def read(self, items: Rows, bad: BadFiles) -> npt.NDArray[Any]:
+        """Decode images by number; those that cannot be are reported.
 
         Raises:
-            Refusal: if a file is damaged, has more than 8 bits, or another size while no image_size was given.
+            Refusal: if sizes differ while no image_size was given.
         """
         images = np.empty((len(items), *self.array.shape), np.uint8)
-        for row, item in enumerate(items):
-            images[row] = self._decode(self.files[item])
-        return images
+        good = 0
+        for item in items.tolist():
+            try:
+                images[good] = self._decode(self.files[item])
+                good += 1
+            except Unreadable as error:
+                bad.report(self.files[item], str(error), item)
+        return images[:good]
 
     def _decode(self, file: str) -> npt.NDArray[np.uint8]:
-        from PIL import Image, ImageOps
-
-        height, width = self.array.shape[:2]
-        try:
-            with Image.open(self.folder / file) as opened:
-                image = ImageOps.exif_transpose(opened)
-                if image.mode[0] in "IF":
-                    raise Refusal(
-                        f"{self.folder / file} has more than 8 bits for each channel; convert it, or use npy."
-                    )
-                image = image.convert(MODES[self.color])
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise Refusal(f"{self.folder / file} is not an image that can be read: {error}") from error
-        if self.resize:
-            image = ImageOps.fit(image, (width, height), Image.Resampling.BILINEAR)
-        elif image.size != (width, height):
+        height, width, channels = self.array.shape
+        size = (width, height) if self.resize else None
+        pixels = decode(self.folder / file, "RGB" if channels == 3 else "L", size, self.most_pixels)
+        if pixels.shape != self.array.shape:
             raise Refusal(
-                f"images differ in size: {self.folder / self.files[0]} is {width}x{height}, {self.folder / file} is "
-                f"{image.width}x{image.height}. Give image_size, the side in pixels to which all are brought."
+                f"images differ in size: the first is {width}x{height}, "
+                f"{self.folder / file} is {pixels.shape[1]}x{pixels.shape[0]}. Give image_size, the side in pixels to "
+                "which all are brought."
             )
-        return np.asarray(image, np.uint8).reshape(self.array.shape)
+        return pixels
 
 
 def _check_classes(folder: Path, classes: tuple[str, ...]) -> None:
     if not classes:
-        raise Refusal(f"{folder} has no folders: dataset image_folder reads one folder of images for each class.")
+        raise Refusal(
+            f"{folder} has no folders: dataset image_folder reads one folder of images for each class. "
+            f"It holds {names(sorted(entry.name for entry in os.scandir(folder)))}."
+        )
     if SPLIT_NAMES.issuperset(name.lower() for name in classes):
         raise Refusal(
             f"{folder} holds the splits {', '.join(classes)}, not classes: give the folder that has one folder of "
@@ -103,22 +110,33 @@ def _check_classes(folder: Path, classes: tuple[str, ...]) -> None:
         )
 
 
-def _images(folder: Path, name: str) -> list[str]:
-    files: list[str] = []
-    for root, folders, names in os.walk(folder / name):
-        folders[:] = [inner for inner in folders if inner[0] != "."]
-        place = os.path.relpath(root, folder)
-        files += [f"{place}/{file}" for file in names if file.lower().endswith(SUFFIXES) and file[0] != "."]
-    return sorted(files)
+def _images(folder: Path, place: str) -> Iterator[str]:
+    """Paths of the images below a folder; links to folders are not followed, because they may lead in circles."""
+    with os.scandir(folder / place) as entries:
+        for entry in entries:
+            if entry.name[0] == ".":
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from _images(folder, f"{place}/{entry.name}")
+            # A link to nowhere is an image that is missing; a pipe would keep us waiting for ever.
+            elif entry.name.lower().endswith(SUFFIXES) and (entry.is_file() or entry.is_symlink()):
+                yield f"{place}/{entry.name}"
 
 
-def _size(file: Path) -> tuple[int, int]:
-    """Height and width of an image, from its header."""
-    from PIL import Image, ImageOps
+def _without_images(folder: Path) -> str:
+    there = sorted({Path(name).suffix or name for _, _, inside in os.walk(folder) for name in inside})
+    return (
+        f"{folder} holds no image ({', '.join(SUFFIXES)}), but {names(there)}; remove the folder, or fill it with "
+        "images in one of these formats."
+    )
 
-    try:
-        with Image.open(file) as image:
-            width, height = ImageOps.exif_transpose(image).size
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise Refusal(f"{file} is not an image that can be read: {error}") from error
-    return height, width
+
+def _first_size(request: Request, files: tuple[str, ...], most_pixels: int) -> tuple[int, int]:
+    """Height and width of the first image whose header can be read."""
+    folder, trial = request.needed_folder(), BadFiles(request.bad.skip, request.needed_folder())
+    for file in files:
+        try:
+            return size_of(folder / file, most_pixels)
+        except Unreadable as error:
+            trial.report(file, str(error))  # left out when it is read, if it is to be left out
+    raise Refusal(f"{folder} holds {len(files)} images, of which none can be read: {trial.found[0].reason}.")

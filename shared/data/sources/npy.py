@@ -1,9 +1,8 @@
-"""A folder with `x.npy` (the rows) and `y.npy` (their labels)."""
+"""A folder with `x.npy` (the rows) and `y.npy` (their labels or, for regression, their targets)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 
 from shared.data.index import Array
 from shared.data.order import Rows
-from shared.data.sources.source import Request
+from shared.data.sources.source import BadFiles, Labels, Request
 from shared.distributed import Refusal
 
 
@@ -24,9 +23,11 @@ class Npy:
     """
 
     file: Path
-    labels: npt.NDArray[np.int64]
+    labels: Labels
     classes: tuple[str, ...]
     array: Array
+    task: str
+    columns: tuple[str, ...] = ()
     decodes: bool = False
 
     @classmethod
@@ -41,32 +42,45 @@ class Npy:
         x, y = _load(folder / "x.npy"), _load(folder / "y.npy")
         if x.dtype.kind not in "buif":
             raise Refusal(f"{folder / 'x.npy'} holds {x.dtype}; numbers are needed.")
-        if y.ndim != 1 or y.dtype.kind not in "iubU":
-            raise Refusal(
-                f"{folder / 'y.npy'} holds {y.dtype} {y.shape}; one whole number or text for each row is needed."
-            )
+        kinds, wanted = ("iubU", "whole number or text") if request.task == "classification" else ("iuf", "number")
+        if y.ndim != 1 or y.dtype.kind not in kinds:
+            hint = " For numbers with a fraction choose task regression." if y.dtype.kind == "f" else ""
+            raise Refusal(f"{folder / 'y.npy'} holds {y.dtype} {y.shape}; one {wanted} for each row is needed.{hint}")
         if x.ndim < 2 or len(x) != len(y) or x.size == 0:
             raise Refusal(f"x.npy {x.shape} and y.npy {y.shape} in {folder} do not hold the same rows, one or more.")
-        values, labels = np.unique(y, return_inverse=True)
+        classes, labels = _targets(folder / "y.npy", y) if request.task == "regression" else _classes(y)
         shape = x.shape[1:] if x.ndim != 3 else (*x.shape[1:], 1)
-        classes = tuple(str(value) for value in values.tolist())
-        return cls(folder / "x.npy", labels.astype(np.int64), classes, Array(shape, x.dtype.name))
+        return cls(folder / "x.npy", labels, classes, Array(shape, x.dtype.name), request.task)
 
-    @cached_property
-    def _rows(self) -> npt.NDArray[Any]:
-        return _load(self.file)
+    def where(self, item: int) -> str:
+        """Number of a row."""
+        return f"{self.file}, row {item}"
 
-    def read(self, items: Rows) -> npt.NDArray[Any]:
+    def read(self, items: Rows, bad: BadFiles) -> npt.NDArray[Any]:
         """Rows by number.
 
         Raises:
             Refusal: if one holds a value that is not a finite number.
         """
-        rows = self._rows[items].reshape(len(items), *self.array.shape).astype(self.array.dtype, copy=False)
+        del bad  # it is one file: without it there is nothing
+        # Mapped anew each time: the pages that were touched then count to this process no longer than needed.
+        rows = _load(self.file)[items].reshape(len(items), *self.array.shape).astype(self.array.dtype, copy=False)
         if rows.dtype.kind == "f" and not np.isfinite(rows).all():
-            bad = items[np.argmin(np.isfinite(rows).reshape(len(items), -1).all(1))]
-            raise Refusal(f"{self.file}: row {bad} holds a value that is not a finite number.")
+            worst = items[np.argmin(np.isfinite(rows).reshape(len(items), -1).all(1))]
+            raise Refusal(f"{self.file}: row {worst} holds a value that is not a finite number.")
         return rows
+
+
+def _classes(y: npt.NDArray[Any]) -> tuple[tuple[str, ...], Labels]:
+    values, labels = np.unique(y, return_inverse=True)
+    return tuple(str(value) for value in values.tolist()), labels.astype(np.int64)
+
+
+def _targets(file: Path, y: npt.NDArray[Any]) -> tuple[tuple[str, ...], Labels]:
+    targets = y.astype(np.float64)
+    if not np.isfinite(targets).all():
+        raise Refusal(f"{file}: row {np.isfinite(targets).argmin()} is not a finite number.")
+    return (), targets
 
 
 def _load(file: Path) -> npt.NDArray[Any]:

@@ -194,12 +194,12 @@ def test_more_processes_than_gpus_are_refused_with_both_numbers(monkeypatch: pyt
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    from shared.distributed.torch_group import _device
+    from shared.distributed.torch_group import choose_device
 
     launch = detect({"RANK": "3", "WORLD_SIZE": "4"})
     with pytest.raises(Refusal, match=r"4 processes on node 0, but 2 GPU\(s\)"):
-        _device(launch)
-    assert str(_device(detect({"RANK": "1", "WORLD_SIZE": "2"}))) == "cuda:1"
+        choose_device(launch)
+    assert str(choose_device(detect({"RANK": "1", "WORLD_SIZE": "2"}))) == "cuda:1"
 
 
 def test_tf_config_with_a_parameter_server() -> None:

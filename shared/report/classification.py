@@ -1,17 +1,15 @@
-"""Write the files of a report: metrics.json, predictions.csv, classes.csv, the pictures, and index.html."""
+"""Write a classifier's report: metrics.json, predictions.csv, classes.csv, the pictures, and index.html."""
 
 from __future__ import annotations
 
-import base64
-import csv
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from shared.metrics import Classification, Integers
+from shared.report.files import Subject, write_files, write_table
 
 HEADLINES = {
     "accuracy": "Accuracy",
@@ -21,16 +19,6 @@ HEADLINES = {
     "ece": "Calibration error",
 }
 MOST_MISTAKES = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What was evaluated: the model's architecture, its classes, the split, and the shape of a row."""
-
-    architecture: str
-    classes: tuple[str, ...]
-    split: str
-    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +43,26 @@ class Mistake:
     probability: float
 
 
-def write_report(folder: Path, result: Classification, labels: Integers, subject: Subject) -> None:
+def write_classification(folder: Path, result: Classification, labels: Integers, subject: Subject) -> None:
     """Write all files of the report into a folder, which is made if needed."""
     # Only the one process that draws pays for this import.
     from shared.report import pictures
 
-    folder.mkdir(parents=True, exist_ok=True)
     numbers, classes = result.numbers(), class_rows(result, subject.classes)
     images = {
         "confusion_matrix.png": pictures.confusion_matrix(result.confusion, subject.classes),
         "roc.png": pictures.roc(result.rocs, subject.classes),
         "calibration.png": pictures.calibration(result.calibration),
     }
-    for name, content in images.items():
-        (folder / name).write_bytes(content)
+    headlines = [(title, f"{numbers[name]:.4f}") for name, title in HEADLINES.items() if name in numbers]
+    wrong = mistakes(result, labels, subject.classes)
+    write_files(folder, "classification.html", subject, numbers, headlines, images, classes=classes, mistakes=wrong)
     write_predictions(folder / "predictions.csv", result, labels, subject.classes)
     write_table(
         folder / "classes.csv",
         ("class", "rows", "precision", "recall", "f1", "auc"),
         ((c.name, c.rows, c.precision, c.recall, c.f1, c.auc) for c in classes),
     )
-    page = render(numbers, classes, mistakes(result, labels, subject.classes), images, subject)
-    (folder / "index.html").write_text(page, encoding="utf-8")
-    (folder / "metrics.json").write_text(json.dumps(numbers, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def class_rows(result: Classification, classes: Sequence[str]) -> list[ClassRow]:
@@ -112,34 +97,3 @@ def write_predictions(path: Path, result: Classification, labels: Integers, clas
     columns = (names[labels], names[result.predictions], result.probability)
     lines = ((row, label, said, f"{p:.6f}") for row, (label, said, p) in enumerate(zip(*columns, strict=True)))
     write_table(path, ("row", "label", "prediction", "probability"), lines)
-
-
-def write_table(path: Path, header: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
-    """Write a CSV file."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(lines)
-
-
-def render(
-    numbers: dict[str, float],
-    classes: Sequence[ClassRow],
-    wrong: Sequence[Mistake],
-    images: dict[str, bytes],
-    subject: Subject,
-) -> str:
-    """The page, with the pictures inside: one file that can be sent to somebody."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    # Names of classes come from folders of the user's: everything is escaped.
-    templates = FileSystemLoader(Path(__file__).parent)
-    environment = Environment(loader=templates, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return environment.get_template("page.html").render(
-        headlines=[(title, numbers[name]) for name, title in HEADLINES.items() if name in numbers],
-        rows=int(numbers["rows"]),
-        classes=classes,
-        mistakes=wrong,
-        images={name: base64.b64encode(content).decode("ascii") for name, content in images.items()},
-        subject=subject,
-    )

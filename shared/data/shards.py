@@ -1,0 +1,213 @@
+"""From a source to shards: the plan, which is the same wherever it is made, and the work, on all cores of a node."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shared.data.index import Array, Shard, shard_from_json, shard_to_json
+from shared.data.moments import Moments
+from shared.data.order import Rows
+from shared.data.sources import BadFile, BadFiles, Source
+from shared.data.splits import count, stratified_split
+from shared.data.writer import write_shard
+from shared.distributed import Refusal
+
+SHARD_BYTES = 16 * 2**20
+SHARD_ROWS = (256, 2**16)
+CHUNK_BYTES = 2**21  # what is computed on while it lies in the cache: 8 MiB took a tenth longer
+CHUNK_ROWS = (1, 2**12)
+WORTH_PROCESSES = 2_000  # images to decode, below which starting worker processes costs more than it saves
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A shard to be written: its split, its number there, and its items in the source."""
+
+    split: str
+    number: int
+    items: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of a job.
+
+    Attributes:
+        shard: None if none of its files could be used.
+        moments: of ``x``; None without a shard.
+        target: moments of ``y``, for regression.
+        bad: files that were left out.
+    """
+
+    split: str
+    number: int
+    shard: Shard | None
+    moments: Moments | None
+    target: Moments | None
+    bad: tuple[BadFile, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """For the other nodes."""
+        return {**asdict(self), "shard": None if self.shard is None else shard_to_json(self.shard)}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any], arrays: Mapping[str, Array]) -> Written:
+        """The way back."""
+        return cls(
+            split=record["split"],
+            number=record["number"],
+            shard=None if record["shard"] is None else shard_from_json(record["shard"], arrays),
+            moments=_moments(record["moments"]),
+            target=_moments(record["target"]),
+            bad=tuple(BadFile(**bad) for bad in record["bad"]),
+        )
+
+
+def _moments(record: Mapping[str, Any] | None) -> Moments | None:
+    return None if record is None else Moments(record["count"], tuple(record["sum"]), tuple(record["squares"]))
+
+
+def arrays_of(source: Source) -> dict[str, Array]:
+    """The dataset's arrays: the rows, and a label or target for each."""
+    return {"x": source.array, "y": Array((), "int64" if source.task == "classification" else "float64")}
+
+
+def make_plan(
+    source: Source, *, validation_fraction: float, test_fraction: float, seed: int, rows_per_shard: int | None
+) -> list[Job]:
+    """Every shard of the dataset, in order: a function of the source and these numbers alone.
+
+    Args:
+        source: whose labels decide on the splits; for regression all rows are alike.
+        validation_fraction: share of all items.
+        test_fraction: share of all items.
+        seed: of the splits.
+        rows_per_shard: None makes files of about 16 MiB.
+
+    Raises:
+        Refusal: if there are too few items, of a class or altogether.
+    """
+    classes = source.task == "classification"
+    strata: npt.NDArray[Any] = source.labels if classes else np.zeros(len(source.labels), np.int8)
+    if classes and (validation_fraction > 0 or test_fraction > 0):
+        _refuse_lonely(source)
+    splits = stratified_split(strata, validation_fraction=validation_fraction, test_fraction=test_fraction, seed=seed)
+    size = rows_per_shard or _within(SHARD_ROWS, SHARD_BYTES // _row_bytes(source.array))
+    return [
+        Job(split, number, items[start : start + size])
+        for split, items in splits.items()
+        for number, start in enumerate(range(0, len(items), size))
+    ]
+
+
+def _refuse_lonely(source: Source) -> None:
+    """A class with one item cannot be in train and be measured too."""
+    counts = count(source.labels)
+    lonely = np.flatnonzero(counts == 1)
+    if len(lonely):
+        item = int(np.flatnonzero(source.labels == lonely[0])[0])
+        others = f", and {len(lonely) - 1} classes more have one" if len(lonely) > 1 else ""
+        raise Refusal(
+            f"the class {source.classes[lonely[0]]!r} has a single item ({source.where(item)}){others}: "
+            "two are needed, one to train on and one to measure with. Add to it, remove it, or set both fractions to 0."
+        )
+
+
+def _row_bytes(array: Array) -> int:
+    return max(1, prod(array.shape) * np.dtype(array.dtype).itemsize)
+
+
+def _within(limits: tuple[int, int], value: int) -> int:
+    return min(max(value, limits[0]), limits[1])
+
+
+def write_shards(source: Source, jobs: list[Job], output: Path, policy: BadFiles) -> Iterator[Written]:
+    """Write shards in order, with all cores of this machine where there is enough to decode.
+
+    Args:
+        source: what is written.
+        jobs: which shards.
+        output: the dataset's folder.
+        policy: what is done about files that cannot be used; those found are in what is returned.
+    """
+    cores = len(os.sched_getaffinity(0))
+    images = sum(len(job.items) for job in jobs)
+    if not source.decodes or images < WORTH_PROCESSES or min(cores, len(jobs)) < 2:
+        yield from (write(source, job, output, policy) for job in jobs)
+        return
+    with ProcessPoolExecutor(
+        min(cores, len(jobs)),
+        # Not fork: the control plane's threads are running in this process.
+        mp_context=multiprocessing.get_context("forkserver"),
+        initializer=_start_worker,
+        initargs=(source, output, policy),
+    ) as pool:
+        try:
+            yield from pool.map(_write_in_worker, jobs)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def write(source: Source, job: Job, output: Path, policy: BadFiles) -> Written:
+    """Write one shard, reading its items chunk by chunk."""
+    moments: list[Moments] = []
+    targets: list[Moments] = []
+    bad = BadFiles(policy.skip, policy.folder)
+    # Part of the result, because sums are made chunk by chunk; so it depends on the rows alone.
+    step = _within(CHUNK_ROWS, CHUNK_BYTES // _row_bytes(source.array))
+
+    def chunks() -> Iterator[dict[str, Any]]:
+        for start in range(0, len(job.items), step):
+            items = job.items[start : start + step]
+            before = len(bad.found)
+            x = source.read(items, bad)
+            good = (
+                items[~np.isin(items, [file.item for file in bad.found[before:] if file.item is not None])]
+                if len(x) < len(items)
+                else items
+            )
+            y = source.labels[good]
+            if len(x):
+                moments.append(Moments.of(x))
+                if source.task == "regression":
+                    targets.append(Moments.of(y[:, None]))
+            yield {"x": x, "y": y}
+
+    arrays = arrays_of(source)
+    shard = write_shard(output, job.split, job.number, rows=len(job.items), arrays=arrays, chunks=chunks())
+    of_x, of_y = (Moments.merge(parts) if parts else None for parts in (moments, targets))
+    return Written(job.split, job.number, shard, of_x, of_y, tuple(bad.found))
+
+
+_worker: tuple[Source, Path, BadFiles]  # in a worker process: sent once, not with every shard
+
+
+def _start_worker(source: Source, output: Path, policy: BadFiles) -> None:
+    global _worker  # noqa: PLW0603  # the way to keep something in a pool's worker
+    _worker = source, output, policy
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker waits for work for ever when the rank that it works for was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _write_in_worker(job: Job) -> Written:
+    source, output, policy = _worker
+    return write(source, job, output, policy)

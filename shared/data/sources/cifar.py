@@ -1,0 +1,130 @@
+"""CIFAR-10 and CIFAR-100 as their authors give them: Python's batches, read without executing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shared.data.sources.safe_pickle import DamagedError, ForeignObjectError, read_pickle
+from shared.data.sources.source import Request, names
+from shared.data.sources.spool import Spool
+from shared.data.sources.stored_images import StoredImages
+from shared.distributed import Refusal
+
+SHAPE = (32, 32, 3)
+ROW_BYTES = 3072
+PATTERNS = ("data_batch*", "test_batch*", "train", "test")
+META = {"batches.meta": "label_names", "meta": "fine_label_names"}
+INSIDE = ("cifar-10-batches-py", "cifar-100-python")
+MOST_BYTES = 2**30
+"""A batch is read whole; the largest of the original ones (CIFAR-100's) has 155 MB."""
+
+
+def open_cifar(request: Request) -> StoredImages:
+    """Read all batches of a folder into a spool: the training batches by name, then the test batch.
+
+    Raises:
+        Refusal: if there is none, or if one is damaged or holds anything but numbers, texts and arrays of them.
+    """
+    request.refuse_regression()
+    folder = _folder(request.needed_folder())
+    batches = [path for pattern in PATTERNS for path in sorted(folder.glob(pattern)) if path.is_file()]
+    if not batches:
+        raise Refusal(
+            f"{folder} holds no CIFAR batch (data_batch_1 to data_batch_5 and test_batch, or train and test), but "
+            f"{names(sorted(path.name for path in folder.iterdir()))}. Unpack the archive, and give its folder."
+        )
+    spool, found = Spool(SHAPE, "uint8"), _found(request, batches)
+    files: list[tuple[str, int]] = []
+    labels: list[npt.NDArray[np.int64]] = []
+    for path, images, of_batch in found:
+        files.append((str(path), spool.rows))
+        spool.append(images.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+        labels.append(of_batch)
+    if not files:
+        raise Refusal(f"{folder}: none of its {len(batches)} batches can be read; {request.bad.found[0].reason}.")
+    return StoredImages.of(request, spool, files, *_classes(request, folder, np.concatenate(labels)))
+
+
+def _folder(folder: Path) -> Path:
+    return next((folder / name for name in INSIDE if (folder / name).is_dir()), folder)
+
+
+def _found(
+    request: Request, batches: list[Path]
+) -> Iterator[tuple[Path, npt.NDArray[np.uint8], npt.NDArray[np.int64]]]:
+    for path in batches:
+        try:
+            content = _read(path)
+            images = _images(content.get("data"))
+            labels = _labels(content, len(images))
+        except DamagedError as error:
+            place = path.relative_to(request.needed_folder())
+            request.bad.report(str(place), f"is not a CIFAR batch that can be read: {error}")
+        else:
+            yield path, images, labels
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Content of a batch, with its names as text.
+
+    Raises:
+        Refusal: if it holds a foreign object: that is no accident, and never left out in silence.
+        DamagedError: if it is something else, or damaged.
+    """
+    if path.stat().st_size > MOST_BYTES:
+        raise DamagedError(f"it has more than {MOST_BYTES:,} bytes")
+    try:
+        content = read_pickle(path.read_bytes())
+    except ForeignObjectError as error:
+        raise Refusal(
+            f"{path} holds {error}, which has no place in a CIFAR batch: it may be made to run code where it is read. "
+            "Nothing was executed. Take the files from https://www.cs.toronto.edu/~kriz/cifar.html."
+        ) from error
+    if not isinstance(content, dict):
+        raise DamagedError(f"it holds a {type(content).__name__}, not a dictionary")
+    return {_text(key): value for key, value in content.items()}
+
+
+def _images(data: Any) -> npt.NDArray[np.uint8]:
+    if isinstance(data, bytes | bytearray) and len(data) % ROW_BYTES == 0:
+        data = np.frombuffer(data, np.uint8).reshape(-1, ROW_BYTES)
+    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape != (len(data), ROW_BYTES):
+        what = f"{data.dtype} {data.shape}" if isinstance(data, np.ndarray) else type(data).__name__
+        raise DamagedError(f"its `data` is {what}, not bytes of shape (images, {ROW_BYTES})")
+    return data
+
+
+def _labels(content: dict[str, Any], images: int) -> npt.NDArray[np.int64]:
+    labels = content.get("labels", content.get("fine_labels"))
+    values = labels.tolist() if isinstance(labels, np.ndarray) else labels
+    if not isinstance(values, list) or not all(type(label) is int and 0 <= label < 1000 for label in values):
+        raise DamagedError("its `labels` are not whole numbers from 0 on")
+    if len(values) != images:
+        raise DamagedError(f"it holds {images} images and {len(values)} labels")
+    return np.array(values, np.int64)
+
+
+def _classes(
+    request: Request, folder: Path, values: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """Labels and the names of the classes, from the file that lies beside the batches if there is one."""
+    there = next((folder / name for name in META if (folder / name).is_file()), None)
+    if there is None:
+        present, labels = np.unique(values, return_inverse=True)
+        return labels.astype(np.int64), tuple(map(str, present.tolist()))
+    try:
+        found = _read(there).get(META[there.name])
+    except DamagedError as error:
+        raise Refusal(f"{there} cannot be read: {error}. Remove it, and the classes are called by number.") from error
+    if not isinstance(found, list) or len(found) <= values.max():
+        raise Refusal(f"{there} does not name the {values.max() + 1} classes that {request.folder} has.")
+    return values, tuple(map(_text, found))
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,154 @@
+"""MNIST's format IDX, plain or gzipped: files of images, each with a file of labels beside it."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import struct
+import zlib
+from contextlib import closing
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from shared.data.sources.source import Request, names
+from shared.data.sources.spool import Spool
+from shared.data.sources.stored_images import StoredImages
+from shared.distributed import Refusal
+
+TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+IMAGES = re.compile(r"(?P<before>.*)images(?P<middle>[-._])idx[34](?P<after>-ubyte)?(?P<gz>\.gz)?", re.IGNORECASE)
+STEP_BYTES = 2**22
+MOST_LABELS = 2**28
+MOST_BYTES = 64 * 2**30
+"""A compressed file may claim any size; what is above this is not unpacked."""
+
+
+class _WrongError(ValueError):
+    """What is wrong with a file, as a sentence goes on after its path."""
+
+
+def open_idx(request: Request) -> StoredImages:
+    """Unpack all files of images of a folder into a spool, in the order of their names.
+
+    Raises:
+        Refusal: if there is none, if the labels are missing, or if a file is not what its header says.
+    """
+    request.refuse_regression()
+    folder = request.needed_folder()
+    pairs = _pairs(folder)
+    spool: Spool | None = None
+    files: list[tuple[str, int]] = []
+    labels: list[npt.NDArray[Any]] = []
+    for images, beside in pairs:
+        rows = 0 if spool is None else spool.rows
+        at = beside
+        try:
+            of_file = _read_labels(beside)
+            at = images
+            spool = _unpack(images, len(of_file), spool, request.max_megapixels * 10**6)
+        except _WrongError as error:
+            if spool is not None:
+                spool.cut(rows)
+            request.bad.report(str(at.relative_to(folder)), str(error))
+            continue
+        files.append((str(images), rows))
+        labels.append(of_file)
+    if spool is None or not spool.rows:
+        raise Refusal(f"{folder}: none of its {len(pairs)} files of images can be read; {request.bad.found[0].reason}.")
+    present, of_all = np.unique(np.concatenate(labels), return_inverse=True)
+    return StoredImages.of(request, spool, files, of_all.astype(np.int64), tuple(map(str, present.tolist())))
+
+
+def _pairs(folder: Path) -> list[tuple[Path, Path]]:
+    """Each file of images with its file of labels; a plain file wins over its gzipped copy."""
+    found = {path.name: match for path in sorted(folder.iterdir()) if (match := IMAGES.fullmatch(path.name))}
+    wanted = [name for name, match in found.items() if not (match["gz"] and name[:-3] in found)]
+    if not wanted:
+        raise Refusal(
+            f"{folder} holds no IDX images (such as train-images-idx3-ubyte or train-images-idx3-ubyte.gz), but "
+            f"{names(sorted(path.name for path in folder.iterdir()))}."
+        )
+    pairs = []
+    for name in wanted:
+        match = found[name]
+        plain = f"{match['before']}labels{match['middle']}idx1{match['after'] or ''}"
+        beside = next((folder / n for n in (plain, plain + ".gz") if (folder / n).is_file()), None)
+        if beside is None:
+            raise Refusal(f"{folder / name} has no labels beside it: {plain} or {plain}.gz is needed.")
+        pairs.append((folder / name, beside))
+    return pairs
+
+
+def _read_labels(path: Path) -> npt.NDArray[Any]:
+    with closing(_open(path)) as file:
+        dtype, shape = _header(file, (1,))
+        if dtype.kind == "f" or shape[0] > MOST_LABELS:
+            raise _WrongError(f"claims {shape[0]:,} labels of {dtype}; up to {MOST_LABELS:,} whole numbers can be read")
+        content = _exactly(file, shape[0] * dtype.itemsize)
+        _end(file, shape[0] * dtype.itemsize)
+    return np.frombuffer(content, dtype).astype(np.int64)
+
+
+def _unpack(path: Path, labels: int, spool: Spool | None, most_pixels: int) -> Spool:
+    """Add the images of a file to a spool, which the first file makes."""
+    with closing(_open(path)) as file:
+        dtype, shape = _header(file, (3, 4))
+        rows, row = shape[0], shape[1:] if len(shape) == 4 else (*shape[1:], 1)
+        size = prod(row) * dtype.itemsize
+        if rows != labels:
+            raise _WrongError(f"holds {rows:,} images, the file beside it {labels:,} labels")
+        if prod(row[:2]) > most_pixels or not prod(row) or rows * size > MOST_BYTES:
+            raise _WrongError(f"claims {rows:,} images of {' x '.join(map(str, row))}, which is none or too much")
+        spool = spool or Spool(row, dtype.name)
+        if (row, dtype.name) != (spool.shape, spool.dtype.name):
+            raise Refusal(
+                f"{path} holds {dtype.name} {row}, the files before it {spool.dtype.name} {spool.shape}: images of one "
+                "folder have one shape."
+            )
+        step = max(1, STEP_BYTES // size)
+        for start in range(0, rows, step):
+            count = min(step, rows - start)
+            spool.append(np.frombuffer(_exactly(file, count * size), dtype).reshape(count, *row))
+        _end(file, rows * size)
+    return spool
+
+
+def _open(path: Path) -> BinaryIO:
+    return cast("BinaryIO", gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
+def _header(file: BinaryIO, axes: tuple[int, ...]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Dtype and shape."""
+    magic = _exactly(file, 4)
+    if magic[:2] != b"\0\0" or magic[2] not in TYPES or magic[3] not in axes:
+        known = " or ".join(f"00 00 08 {count:02x}" for count in axes)
+        raise _WrongError(
+            f"is not IDX with {' or '.join(map(str, axes))} axes: it starts with {magic.hex(' ')}, not {known}"
+        )
+    return np.dtype(TYPES[magic[2]]), struct.unpack(f">{magic[3]}I", _exactly(file, 4 * magic[3]))
+
+
+def _exactly(file: BinaryIO, count: int) -> bytes:
+    try:
+        content = file.read(min(count, MOST_BYTES))
+    except (OSError, EOFError, zlib.error) as error:
+        raise _WrongError(f"cannot be read: {error}") from error
+    if len(content) < count:
+        raise _WrongError(f"is truncated: {count:,} more bytes are promised, {len(content):,} are there")
+    return content
+
+
+def _end(file: BinaryIO, expected: int) -> None:
+    if _exactly_or_less(file):
+        raise _WrongError(f"is longer than its header says: there is more after the {expected:,} bytes of its items")
+
+
+def _exactly_or_less(file: BinaryIO) -> bytes:
+    try:
+        return file.read(1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise _WrongError(f"cannot be read: {error}") from error

@@ -1,0 +1,87 @@
+"""Images that lie as plain bytes in a few files (CIFAR, IDX): unpacked once into a spool, then read by number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shared.data.index import Array
+from shared.data.order import Rows
+from shared.data.sources.picture import to_array
+from shared.data.sources.source import BadFiles, Labels, Request
+from shared.data.sources.spool import Spool
+from shared.distributed import Refusal
+
+MODES = {"grayscale": ("L", 1), "rgb": ("RGB", 3)}
+
+
+@dataclass(frozen=True)
+class StoredImages:
+    """Images of one size, channels-last.
+
+    Attributes:
+        files: path of each file, and the number of its first item.
+        mode: the image mode to which they are brought, ``L`` or ``RGB``; None leaves them as they are.
+    """
+
+    spool: Spool
+    files: tuple[tuple[str, int], ...]
+    labels: Labels
+    classes: tuple[str, ...]
+    array: Array
+    mode: str | None
+    task: str = "classification"
+    columns: tuple[str, ...] = ()
+    decodes: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        request: Request,
+        spool: Spool,
+        files: Sequence[tuple[str, int]],
+        labels: npt.NDArray[np.int64],
+        classes: tuple[str, ...],
+    ) -> StoredImages:
+        """Images of a spool, of the size and colour that the request asks for.
+
+        Raises:
+            Refusal: if a size or colour is asked for what has not one byte for each channel.
+        """
+        shape = spool.shape
+        kept = request.image_size is None or shape[:2] == (request.image_size,) * 2
+        mode, channels = MODES.get(request.color, (None, shape[2]))
+        if kept and channels == shape[2]:
+            return cls(spool, tuple(files), labels, classes, Array(shape, spool.dtype.name), None)
+        if spool.dtype != np.uint8 or shape[2] not in (1, 3):
+            raise Refusal(
+                f"image_size and color need images of one byte for each of 1 or 3 channels; {files[0][0]} has "
+                f"{spool.dtype} {shape}. Leave image_size empty and color auto."
+            )
+        size = shape[:2] if request.image_size is None else (request.image_size,) * 2
+        mode = mode or ("L" if channels == 1 else "RGB")
+        return cls(spool, tuple(files), labels, classes, Array((*size, channels), "uint8"), mode)
+
+    def where(self, item: int) -> str:
+        """File of an image, and its place there."""
+        path, first = next((path, first) for path, first in reversed(self.files) if first <= item)
+        return f"{path}, image {item - first}"
+
+    def read(self, items: Rows, bad: BadFiles) -> npt.NDArray[Any]:
+        """Images by number, brought to the size and colour asked for."""
+        del bad  # the files were checked when they were unpacked
+        stored = self.spool.take(items)
+        if self.mode is None:
+            return stored
+        from PIL import Image
+
+        height, width = self.array.shape[:2]
+        images = np.empty((len(items), *self.array.shape), np.uint8)
+        for image, pixels in zip(images, stored, strict=True):
+            found = Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
+            image[:] = to_array(found, self.mode, (width, height))
+        return images

@@ -1,0 +1,82 @@
+"""What every report is made of: metrics.json, tables, pictures, and one page that holds them all."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What was evaluated.
+
+    Attributes:
+        architecture: the model's.
+        split: of the data.
+        shape: of a row.
+        classes: names of the classes; empty for a regression.
+        target: what a regression predicts; empty for a classification.
+    """
+
+    architecture: str
+    split: str
+    shape: tuple[int, ...]
+    classes: tuple[str, ...] = ()
+    target: str = ""
+
+    @property
+    def predicted(self) -> str:
+        """What is predicted, for people."""
+        return f"{len(self.classes)} classes" if self.classes else f"target {self.target}"
+
+
+def write_files(
+    folder: Path,
+    template: str,
+    subject: Subject,
+    numbers: Mapping[str, float],
+    headlines: Sequence[tuple[str, str]],
+    images: Mapping[str, bytes],
+    **more: Any,
+) -> None:
+    """Write `metrics.json`, the pictures, and `index.html` with the pictures inside: one file that can be sent around.
+
+    Args:
+        folder: made if needed.
+        template: the page's, beside this file.
+        subject: what was evaluated.
+        numbers: flat metrics, with ``rows``.
+        headlines: title and text of the numbers at the top.
+        images: PNG files by name.
+        more: what else the template shows.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in images.items():
+        (folder / name).write_bytes(content)
+    (folder / "metrics.json").write_text(json.dumps(numbers, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    # Names of classes and columns come from files of the user's: everything is escaped.
+    templates = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(loader=templates, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    page = environment.get_template(template).render(
+        subject=subject,
+        rows=int(numbers["rows"]),
+        headlines=headlines,
+        images={name: base64.b64encode(content).decode("ascii") for name, content in images.items()},
+        **more,
+    )
+    (folder / "index.html").write_text(page, encoding="utf-8")
+
+
+def write_table(path: Path, header: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
+    """Write a CSV file."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(lines)

@@ -1,0 +1,51 @@
+"""Write the files of a regression's report: metrics.json, predictions.csv, the pictures, and index.html."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from shared.regression import Regression
+from shared.report.files import Subject, write_files, write_table
+
+HEADLINES = {"rmse": "RMSE", "mae": "Mean absolute error", "r2": "R²", "bias": "Mean residual"}
+MOST_ERRORS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """A row that was predicted badly."""
+
+    row: int
+    target: float
+    prediction: float
+    residual: float
+
+
+def write_regression(folder: Path, result: Regression, subject: Subject) -> None:
+    """Write all files of the report into a folder, which is made if needed."""
+    # Only the one process that draws pays for this import.
+    from shared.report import pictures
+
+    numbers = result.numbers()
+    images = {
+        "predicted_true.png": pictures.predicted_true(result.targets, result.predictions, subject.target),
+        "residuals.png": pictures.residuals(result.predictions, result.residuals),
+        "residual_histogram.png": pictures.residual_histogram(result.residuals),
+    }
+    headlines = [(title, f"{numbers[name]:.4g}") for name, title in HEADLINES.items() if name in numbers]
+    write_files(folder, "regression.html", subject, numbers, headlines, images, errors=largest_errors(result))
+    columns = (result.targets.tolist(), result.predictions.tolist(), result.residuals.tolist())
+    lines = ((row, *values) for row, values in enumerate(zip(*columns, strict=True)))
+    write_table(folder / "predictions.csv", ("row", "target", "prediction", "residual"), lines)
+
+
+def largest_errors(result: Regression) -> list[Error]:
+    """The rows whose prediction is furthest from the target."""
+    rows = np.argsort(-np.abs(result.residuals), kind="stable")[:MOST_ERRORS].tolist()
+    return [
+        Error(row, float(result.targets[row]), float(result.predictions[row]), float(result.residuals[row]))
+        for row in rows
+    ]

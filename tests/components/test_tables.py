@@ -1,0 +1,168 @@
+"""Tables from the file to the report: prepared in constant memory, trained on and measured with real ranks."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import mlflow
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv as arrow_csv
+from pyarrow import parquet
+from safetensors.numpy import load_file
+from sklearn import metrics as reference
+
+from tests.components.support import Finished, run_component
+from tests.helpers import ROOT, clean_environment
+
+FEATURES = 10
+MIB = 2**20
+
+
+def write_table(path: Path, rows: int, *, regression: bool = False) -> Path:
+    """A table with a target that depends on its features, written piece by piece."""
+    random = np.random.default_rng(0)
+    writer: arrow_csv.CSVWriter | parquet.ParquetWriter | None = None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for start in range(0, rows, 100_000):
+        x = random.normal(size=(min(100_000, rows - start), FEATURES)).round(3).astype("float32")
+        signal = x[:, 0] * 2 + np.sin(x[:, 1]) + x[:, 2]
+        target = 1000 + 50 * signal if regression else np.digitize(signal, [-1, 1])
+        table = pa.table({**{f"f{n}": x[:, n] for n in range(FEATURES)}, "target": target})
+        if writer is None:
+            kind = arrow_csv.CSVWriter if path.suffix == ".csv" else parquet.ParquetWriter
+            writer = kind(path, table.schema)
+        (writer.write if path.suffix == ".csv" else writer.write_table)(table)
+    assert writer is not None
+    writer.close()
+    return path
+
+
+def prepare(folder: Path, table: Path, *arguments: object) -> Path:
+    output = folder / "data"
+    finished = run_component(
+        "prepare_data", "--output-data", output, "--dataset", table.suffix[1:], "--data", table.parent, *arguments,
+        folder=folder,
+    )  # fmt: skip
+    assert finished.ok, finished.output
+    return output
+
+
+def train(folder: Path, data: Path, *arguments: object, processes: int = 1) -> tuple[Finished, Path]:
+    out = folder / f"trained-{processes}"
+    ports = [part for port in ("model", "checkpoints", "metrics") for part in (f"--{port}", out / port)]
+    return run_component("train_ddp", "--data", data, *ports, *arguments, folder=folder, processes=processes), out
+
+
+@pytest.mark.slow
+def test_a_regression_from_the_table_to_the_report(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table" / "t.csv", 4000, regression=True)
+    data = prepare(tmp_path, table, "--task", "regression")
+    models = []
+    for processes in (1, 2):
+        finished, out = train(tmp_path, data, "--epochs", 6, processes=processes)
+        assert finished.ok, finished.output
+        assert "validation rmse" in finished.output
+        models.append(out / "model")
+    one, two = (load_file(next(model.rglob("*.safetensors"))) for model in models)
+    assert max(np.abs(one[name] - two[name]).max() for name in one) < 1e-4
+    history = json.loads((out / "metrics" / "metrics.json").read_text())
+    assert {"validation_rmse", "validation_mae", "validation_r2"} <= history.keys()
+
+    report = tmp_path / "report"
+    finished = run_component(
+        "evaluate", "--data", data, "--model", models[1], "--report", report, folder=tmp_path, processes=2
+    )
+    assert finished.ok, finished.output
+    assert finished.output.count("rmse ") == 1
+    numbers = json.loads((report / "metrics.json").read_text())
+    with (report / "predictions.csv").open(newline="") as file:
+        rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+    targets, said = ([row[name] for row in rows] for name in ("target", "prediction"))
+    assert len(rows) == numbers["rows"] == 800
+    assert numbers["rmse"] == pytest.approx(reference.root_mean_squared_error(targets, said))
+    assert numbers["mae"] == pytest.approx(reference.mean_absolute_error(targets, said))
+    assert numbers["r2"] == pytest.approx(reference.r2_score(targets, said))
+    assert numbers["r2"] > 0.95
+    assert 900 < np.mean(said) < 1100  # in the target's own units
+    for name in ("predicted_true.png", "residuals.png", "residual_histogram.png", "index.html"):
+        assert (report / name).stat().st_size > 1000
+    page = (report / "index.html").read_text(encoding="utf-8")
+    assert "://" not in page
+    assert "target target" in page
+
+    loaded = mlflow.pyfunc.load_model(str(models[1]))
+    x = np.zeros((3, FEATURES), "float32")
+    assert loaded.predict(x).shape == (3, 1)
+    assert 900 < loaded.predict(x).mean() < 1100
+
+
+@pytest.mark.slow
+def test_a_classification_of_a_table(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table" / "t.parquet", 4000)
+    data = prepare(tmp_path, table)
+    finished, out = train(tmp_path, data, "--epochs", 5, processes=2)
+    assert finished.ok, finished.output
+    report = tmp_path / "report"
+    ports = ("--data", data, "--model", out / "model", "--report", report)
+    assert run_component("evaluate", *ports, folder=tmp_path).ok
+    assert json.loads((report / "metrics.json").read_text())["accuracy"] > 0.9
+    for architecture in ("resnet", "vit"):
+        finished, _ = train(tmp_path, data, "--architecture", architecture, processes=2)
+        assert finished.codes == (2, 2)
+        message = f"architecture {architecture} takes images, (H, W, C); the rows have shape ({FEATURES},). Use mlp."
+        assert finished.output.count(message) == 1
+
+
+def test_a_model_of_another_task_is_refused(tmp_path: Path) -> None:
+    import torch
+
+    from shared.data import Dataset
+    from shared.models import Card, Normalised, build, save_model
+
+    data = prepare(tmp_path, write_table(tmp_path / "table" / "t.csv", 300, regression=True), "--task", "regression")
+    statistics = Dataset.open(data).index.statistics
+    torch.manual_seed(0)
+    module = Normalised(statistics.mean, statistics.std, build("mlp", (FEATURES,), 2))
+    card = Card("mlp", (FEATURES,), "float32", ("a", "b"), statistics.mean, statistics.std)
+    save_model(tmp_path / "model", module, card)
+    ports = ("--data", data, "--model", tmp_path / "model", "--report", tmp_path / "report")
+    finished = run_component("evaluate", *ports, folder=tmp_path)
+    assert finished.codes == (2,)
+    assert "trained for classification, the data was prepared for regression" in finished.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_memory_does_not_grow_with_the_table(tmp_path: Path, suffix: str) -> None:
+    """A row is 50 bytes of CSV and 40 as numbers; what may grow is its label and its place in a split."""
+    sizes = (200_000, 1_200_000)
+    peaks = []
+    for rows in sizes:
+        table = write_table(tmp_path / str(rows) / f"t{suffix}", rows)
+        peaks.append(peak_of_prepare(tmp_path / str(rows), table))
+    growth = (peaks[1] - peaks[0]) / (sizes[1] - sizes[0])
+    assert growth < 40, f"{growth:.0f} bytes for each row more; peaks {[peak // MIB for peak in peaks]} MiB"
+    assert peaks[1] < 400 * MIB
+
+
+def peak_of_prepare(folder: Path, table: Path) -> int:
+    """Largest resident size of one rank that prepares a table, in bytes."""
+    script = ROOT / "components" / "prepare_data" / "prepare_data.py"
+    command = [sys.executable, script, "--dataset", table.suffix[1:], "--data", table, "--output-data", folder / "out"]
+    process = subprocess.Popen([str(part) for part in command], cwd=folder, env=clean_environment())
+    peak = 0
+    while process.poll() is None:  # not rusage: that counts what the parent had when it forked
+        with suppress(OSError, StopIteration):
+            status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+            peak = max(peak, int(next(line for line in status if line.startswith("VmHWM")).split()[1]) * 1024)
+        time.sleep(0.02)
+    assert process.returncode == 0
+    return peak

@@ -1,0 +1,164 @@
+"""One module for every launcher and framework: the same three lines say who this is, whatever started them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import ROOT, clean_environment, finish, free_port, run_ranks, started
+from tests.local.support import run_json
+
+WHO = """
+    import json
+    from shared.distributed import init
+    with init() as world:
+        print("WHO", json.dumps([world.rank, world.local_rank, world.node_rank, world.world_size, world.num_nodes]))
+"""
+ON_2X2 = [[0, 0, 0, 4, 2], [1, 1, 0, 4, 2], [2, 0, 1, 4, 2], [3, 1, 1, 4, 2]]
+
+
+def said(text: str) -> list[list[int]]:
+    return sorted(json.loads(line.partition("WHO ")[2]) for line in text.splitlines() if "WHO " in line)
+
+
+def run_step(folder: Path, distribution: str, command: str = "python who.py") -> list[list[int]]:
+    code = folder / "code"
+    code.mkdir()
+    (code / "who.py").write_text(textwrap.dedent(WHO))
+    (folder / "component.yaml").write_text(
+        textwrap.dedent(f"""
+            type: command
+            name: who
+            version: "1"
+            code: ./code
+            additional_includes: [{ROOT}/shared]
+            command: {command}
+            environment: azureml:theirs:1
+            distribution: {distribution}
+            resources: {{instance_count: 2}}
+        """)
+    )
+    document = run_json("component.yaml", cwd=folder)
+    step = document["steps"]["who"]
+    logs = [path.read_text() for path in (Path(step["folder"]) / "user_logs").glob("std_log*")]
+    assert document["exit"] == 0, logs
+    return said("\n".join(logs))
+
+
+def test_under_python() -> None:
+    with started(WHO, [{}]) as ranks:
+        assert said(finish(ranks)[0].stdout) == [[0, 0, 0, 1, 1]]
+
+
+@pytest.mark.slow
+def test_under_torchrun() -> None:
+    launcher = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node",
+        "2",
+        "--master_port",
+        str(free_port()),
+    ]
+    with started(WHO, [{}], launcher=launcher) as ranks:
+        assert said(finish(ranks)[0].stdout) == [[0, 0, 0, 2, 1], [1, 1, 0, 2, 1]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["pytorch", "mpi"])
+def test_as_a_step_of_four_ranks(kind: str, tmp_path: Path) -> None:
+    assert run_step(tmp_path, f"{{type: {kind}, process_count_per_instance: 2}}") == ON_2X2
+
+
+@pytest.mark.slow
+def test_as_a_tensorflow_step(tmp_path: Path) -> None:
+    assert run_step(tmp_path, "{type: tensorflow}") == [[0, 0, 0, 2, 2], [1, 0, 1, 2, 2]]
+
+
+@pytest.mark.slow
+def test_under_mpirun_by_hand(tmp_path: Path) -> None:
+    mpirun = shutil.which("mpirun", path=str(Path(sys.executable).parent)) or shutil.which("mpirun")
+    assert mpirun is not None, "the dev extra brings mpirun"
+    (tmp_path / "who.py").write_text(textwrap.dedent(WHO))
+    command = [mpirun, "--allow-run-as-root", "--oversubscribe", "-np", "2", sys.executable, "who.py"]
+    environment = clean_environment({"MASTER_PORT": str(free_port())})
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert said(done.stdout) == [[0, 0, 0, 2, 1], [1, 1, 0, 2, 1]]
+
+
+def test_in_the_variables_of_slurm() -> None:
+    port = str(free_port())
+    environments: list[Mapping[str, str | None]] = [
+        {
+            "SLURM_PROCID": str(rank),
+            "SLURM_NTASKS": "4",
+            "SLURM_LOCALID": str(rank % 2),
+            "SLURM_NODEID": str(rank // 2),
+            "SLURM_NNODES": "2",
+            "SLURM_STEP_ID": "0",
+            "SLURM_JOB_ID": port,
+            "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+        }
+        for rank in range(4)
+    ]
+    with started(WHO, environments) as ranks:
+        assert said("\n".join(result.stdout for result in finish(ranks))) == ON_2X2
+
+
+def test_horovod_refuses_ranks_that_mpi_did_not_start() -> None:
+    results = run_ranks(
+        """
+        from shared.distributed import init
+        with init("horovod"):
+            pass
+        """
+    )
+    assert [result.returncode for result in results] == [2, 2]
+    assert [result.stderr.count("type: mpi") for result in results] == [1, 0]
+
+
+def test_tensorflow_refuses_ranks_without_tf_config() -> None:
+    results = run_ranks(
+        """
+        from shared.distributed import init
+        with init("tensorflow"):
+            pass
+        """
+    )
+    assert [result.returncode for result in results] == [2, 2]
+    assert "type: tensorflow" in results[0].stderr
+
+
+@pytest.mark.parametrize("framework", ["horovod", "tensorflow"])
+def test_an_unknown_backend_is_named_with_the_choices(framework: str) -> None:
+    code = f"""
+        from shared.distributed import init
+        with init({framework!r}, backend="nccl"):
+            pass
+    """
+    with started(code, [{}]) as ranks:
+        result = finish(ranks)[0]
+    assert result.returncode == 1
+    assert "backend='nccl'" in result.stderr
+
+
+def test_a_strategy_belongs_to_tensorflow() -> None:
+    code = """
+        from shared.distributed import init
+        with init() as world:
+            world.strategy
+    """
+    with started(code, [{}]) as ranks:
+        assert 'init("tensorflow")' in finish(ranks)[0].stderr

@@ -1,0 +1,104 @@
+"""The same labelled images or rows, written as every kind of file that prepare_data reads."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import pickle
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from PIL import Image
+from pyarrow import parquet
+from sklearn.datasets import load_digits
+
+Images = npt.NDArray[np.uint8]
+Labels = npt.NDArray[np.int64]
+
+
+def digits() -> tuple[Images, Labels]:
+    """The digits of scikit-learn: (1797, 8, 8, 1) and their labels."""
+    found = load_digits()
+    return found.images.astype(np.uint8)[..., None], found.target.astype(np.int64)
+
+
+def enlarged(images: Images) -> Images:
+    """Grey 8x8 images as CIFAR has its own: 32x32x3, each pixel four times as wide and high, in three channels."""
+    return np.ascontiguousarray(images.repeat(4, axis=1).repeat(4, axis=2).repeat(3, axis=3))
+
+
+def write_image_folder(folder: Path, images: Images, labels: Labels) -> None:
+    """One folder for each class; the file's name is the image's number."""
+    for number, (image, label) in enumerate(zip(images, labels.tolist(), strict=True)):
+        path = folder / str(label) / f"{number:05d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(path)
+
+
+def write_cifar(folder: Path, images: Images, labels: Labels, protocol: int = 2) -> None:
+    """Batches as the authors of CIFAR wrote them, but by Python 3; each of the first four has 400 images."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, start in enumerate(range(0, len(images), 400), start=1):
+        part = slice(start, start + 400)
+        batch = {
+            b"batch_label": b"training batch",
+            b"labels": labels[part].tolist(),
+            b"data": images[part].transpose(0, 3, 1, 2).reshape(-1, 3072),
+            b"filenames": [b"%d.png" % n for n in range(start, start + len(labels[part]))],
+        }
+        (folder / f"data_batch_{number}").write_bytes(pickle.dumps(batch, protocol))
+    meta = {b"label_names": [b"%d" % number for number in range(10)], b"num_vis": 3072}
+    (folder / "batches.meta").write_bytes(pickle.dumps(meta, protocol))
+
+
+def write_idx(folder: Path, images: Images, labels: Labels, *, zipped: bool = False) -> None:
+    """MNIST's two pairs of files; the second half is the test set."""
+    folder.mkdir(parents=True, exist_ok=True)
+    half = len(images) // 2
+    for name, part in (("t10k", slice(0, half)), ("train", slice(half, None))):  # the first name is read first
+        pixels, classes = images[part, ..., 0], labels[part].astype(np.uint8)
+        for kind, array in (("images-idx3", pixels), ("labels-idx1", classes)):
+            content = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes()
+            path = folder / f"{name}-{kind}-ubyte"
+            if zipped:
+                path.with_name(path.name + ".gz").write_bytes(gzip.compress(content))
+            else:
+                path.write_bytes(content)
+
+
+def write_npy(folder: Path, rows: npt.NDArray[np.generic], labels: Labels) -> None:
+    """Two arrays."""
+    folder.mkdir(parents=True, exist_ok=True)
+    np.save(folder / "x.npy", rows)
+    np.save(folder / "y.npy", labels)
+
+
+def write_csv(folder: Path, rows: npt.NDArray[np.generic], labels: Labels) -> None:
+    """Two files with a line of names each; the target stands in the middle."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [f"p{number:02d}" for number in range(rows.shape[1])]
+    for part, name in ((slice(0, 1000), "a.csv"), (slice(1000, None), "b.csv")):
+        with (folder / name).open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow([*names[:30], "target", *names[30:]])
+            for row, label in zip(rows[part].tolist(), labels[part].tolist(), strict=True):
+                writer.writerow([*row[:30], label, *row[30:]])
+
+
+def write_parquet(folder: Path, rows: npt.NDArray[np.generic], labels: Labels) -> None:
+    """Two files of several row groups."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, name in ((slice(0, 1000), "a.parquet"), (slice(1000, None), "b.parquet")):
+        columns = {f"p{number:02d}": rows[part, number] for number in range(rows.shape[1])}
+        parquet.write_table(pa.table({**columns, "target": labels[part]}), folder / name, row_group_size=300)
+
+
+IMAGE_WRITERS: Mapping[str, Callable[[Path, Images, Labels], None]] = {
+    "image_folder": write_image_folder,
+    "idx": write_idx,
+    "npy": write_npy,
+}

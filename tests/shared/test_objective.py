@@ -1,0 +1,52 @@
+"""Objectives and metrics of a regression, against scikit-learn and torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics as reference
+
+from shared.regression import regress
+from shared.training.objective import Classification, Regression
+
+
+@given(seed=st.integers(0, 1000), rows=st.integers(2, 50), scale=st.sampled_from([1e-3, 1.0, 1e6]))
+@settings(max_examples=40, deadline=None)
+def test_everything_equals_scikit_learn(seed: int, rows: int, scale: float) -> None:
+    random = np.random.default_rng(seed)
+    targets = random.normal(5, 2, rows) * scale
+    outputs = (targets[:, None] + random.normal(size=(rows, 1)) * scale).astype("float32")
+    said = outputs[:, 0].astype("float64")
+    expected = {
+        "rmse": reference.root_mean_squared_error(targets, said),
+        "mae": reference.mean_absolute_error(targets, said),
+        "r2": reference.r2_score(targets, said),
+    }
+    numbers = regress(outputs, targets).numbers()
+    assert {name: numbers[name] for name in expected} == pytest.approx(expected, rel=1e-9)
+    assert numbers["largest_error"] == reference.max_error(targets, said)
+
+    # The same over ranks: sums of parts.
+    objective = Regression(float(targets.mean()), float(targets.std()))
+    parts = [slice(0, rows // 2), slice(rows // 2, None)]
+    measured = [objective.measure(torch.from_numpy(outputs[p]), torch.from_numpy(targets[p])) for p in parts]
+    found = objective.metrics(torch.stack(measured).sum(0).tolist(), rows)
+    assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-6)
+    whole = objective.loss(torch.from_numpy(outputs), torch.from_numpy(targets))
+    assert found["loss"] == pytest.approx(float(whole), rel=1e-5)
+
+
+def test_targets_that_are_all_equal_explain_nothing() -> None:
+    assert "r2" not in regress(np.ones((3, 1), "float32"), np.full(3, 2.0)).numbers()
+    assert "r2" not in Regression(2.0, 0.0).metrics([3.0, 3.0, 0.0, 0.0], 3)
+
+
+def test_a_classification_is_measured_in_sums() -> None:
+    outputs, labels = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 1.0]]), torch.tensor([0, 0, 0])
+    objective = Classification()
+    found = objective.metrics(objective.measure(outputs, labels).tolist(), 3)
+    assert found["accuracy"] == pytest.approx(2 / 3)
+    assert found["loss"] == pytest.approx(float(objective.loss(outputs, labels)))
