@@ -21,7 +21,7 @@ help: ## this list
 run: $(VENV)/.stamp-local ## train and evaluate on two emulated nodes of two ranks each (another one: PIPELINE=name)
 	$(BIN)/allranks run $(PIPELINE) $(ARGS)
 
-test: $(VENV)/.stamp-dev ## run every test
+test: $(VENV)/.stamp-horovod ## run every test
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 check: $(VENV)/.stamp-dev ## formatting, lint, types and the quick tests
@@ -57,3 +57,8 @@ $(VENV)/.stamp-local: $(VENV)/.stamp-pip pyproject.toml constraints.txt
 $(VENV)/.stamp-dev: $(VENV)/.stamp-pip pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/.stamp-local
+
+# Built once for these versions of Python, torch and TensorFlow, in about five minutes, and kept in ~/.cache/allranks/wheels.
+$(VENV)/.stamp-horovod: $(VENV)/.stamp-dev environments/horovod/install.py environments/horovod/requirements.txt
+	$(BIN)/python environments/horovod/install.py
+	@touch $@

@@ -15,9 +15,25 @@ from typing import Any, NamedTuple
 
 from allranks import library
 
-COMPONENTS = ("prepare_data", "train_ddp", "train_torchrun", "evaluate", "compare_models", "check_cluster")
-PIPELINES = ("image_classification", "image_classification_torchrun")
-ENVIRONMENTS = ("pytorch", "evaluate", "compare")
+COMPONENTS = (
+    "prepare_data",
+    "train_ddp",
+    "train_torchrun",
+    "train_horovod",
+    "train_horovod_keras",
+    "train_tf_multiworker",
+    "train_tf_parameter_server",
+    "evaluate",
+    "compare_models",
+    "check_cluster",
+)
+PIPELINES = (
+    "image_classification",
+    "image_classification_torchrun",
+    "compare_frameworks",
+    "tune_image_classification",
+)
+ENVIRONMENTS = ("pytorch", "horovod", "tensorflow", "evaluate", "compare")
 
 _ASSET = re.compile(r"(?:azureml:)?(?P<name>[A-Za-z][\w-]*)(?:[:@](?P<version>[\w.-]+))?")
 _REGISTRY = re.compile(r"azureml://registries/[^/]+/(?:components|environments)/(?P<name>[^/]+)/\w+/(?P<version>[^/]+)")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import queue
 import re
@@ -60,6 +61,11 @@ class Tracker:
         if self._mlflow is not None:
             self._mlflow.put(("metrics", finite, step, now))
 
+    def artifacts(self, folder: str | Path) -> None:
+        """Report the files of a folder to MLflow, below the folder's name; they stay there until the tracker closes."""
+        if self._mlflow is not None:
+            self._mlflow.put(("artifacts", {"folder": str(folder)}, 0, time.time()))
+
     def params(self, params: Mapping[str, object]) -> None:
         """Report the run's settings to MLflow; values whose name speaks of a secret are left out."""
         if self._mlflow is not None:
@@ -111,6 +117,7 @@ class _MLflowThread:
         from mlflow.entities import Metric, Param
         from mlflow.tracking import MlflowClient
 
+        logging.getLogger("mlflow").setLevel(logging.WARNING)  # it tells about each table that it makes
         with _initialising(os.environ["MLFLOW_TRACKING_URI"]):
             client = MlflowClient()
             run_id, ours = _run(client)
@@ -125,6 +132,8 @@ class _MLflowThread:
             params = [Param(n, v) for kind, values, *_ in items if kind == "params" for n, v in values.items()]
             for start in range(0, max(len(metrics), 1), 1000):  # MLflow takes a thousand at once
                 client.log_batch(run_id, metrics=metrics[start : start + 1000], params=params if start == 0 else ())
+            for folder in [Path(values["folder"]) for kind, values, *_ in items if kind == "artifacts"]:
+                client.log_artifacts(run_id, str(folder), artifact_path=folder.name)
         if ours:
             client.set_terminated(run_id, "FAILED" if self._failed else "FINISHED")
 
@@ -147,10 +156,32 @@ def _run(client: Any) -> tuple[str, bool]:
         return os.environ["MLFLOW_RUN_ID"], False
     name = os.environ.get("AZUREML_ARM_PROJECT_NAME", "Default")
     experiment = client.get_experiment_by_name(name)
-    experiment_id = experiment.experiment_id if experiment is not None else client.create_experiment(name)
+    if experiment is None:
+        experiment_id = client.create_experiment(name, artifact_location=_artifact_location())
+    else:
+        experiment_id = experiment.experiment_id
     root = os.environ.get("AZUREML_ROOT_RUN_ID", "")
-    run = client.create_run(experiment_id, run_name=run_name(), tags={"allranks.run": root} if root else None)
+    tags = {"allranks.run": root, "mlflow.parentRunId": _parent(client, experiment_id, root)} if root else None
+    run = client.create_run(experiment_id, run_name=run_name(), tags=tags)
     return run.info.run_id, True
+
+
+def _parent(client: Any, experiment_id: str, root: str) -> str:
+    """Give the MLflow run of the whole pipeline run, made by the first step that logs; the steps are its children."""
+    found = client.search_runs([experiment_id], f"tags.`allranks.root` = '{root}'", max_results=1)
+    if found:
+        return str(found[0].info.run_id)
+    parent = client.create_run(experiment_id, run_name=root, tags={"allranks.root": root})
+    client.set_terminated(parent.info.run_id)
+    return str(parent.info.run_id)
+
+
+def _artifact_location() -> str | None:
+    """Beside a database in a file; otherwise MLflow would put files into the working folder of the step."""
+    uri = os.environ["MLFLOW_TRACKING_URI"]
+    if not uri.startswith("sqlite:///"):
+        return None
+    return (Path(uri.removeprefix("sqlite:///")).absolute().parent / "mlflow").as_uri()
 
 
 def run_name() -> str | None:

@@ -21,6 +21,7 @@ VERBS = {
     "lint": "allranks.cli.lint",
     "export": "allranks.cli.export",
     "copy": "allranks.cli.copy",
+    "env": "allranks.cli.env",
 }
 """Every verb and the module that holds it, in the order in which help lists them."""
 

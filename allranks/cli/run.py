@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from allranks.local.folders import DEFAULT_HOME, Home, read_json
 from allranks.local.options import Options
 from allranks.local.plan import Plan
 from allranks.local.planning import make_plan
-from allranks.local.requirements import check_interpreter
+from allranks.local.requirements import choose_interpreters
 from allranks.local.result import FAILED, RunResult, StepResult
 from allranks.local.settings import apply_scale, apply_values
 from allranks.spec import check
@@ -136,15 +137,16 @@ def _plan(wanted: dict[str, Any], home: Home) -> Plan:
     plan = make_plan(pipeline, stands)
     if wanted["only"]:
         plan = plan.only(wanted["only"])
-    notes = check_interpreter({name: step.component for name, step in plan.steps.items()})
+    interpreters = choose_interpreters({name: step.component for name, step in plan.steps.items()}, home.path)
+    steps = {name: replace(step, python=interpreters.pythons.get(name)) for name, step in plan.steps.items()}
     warnings = tuple(_text(problem) for problem in problems)
     return Plan(
         plan.name,
-        plan.steps,
+        steps,
         plan.outputs,
         plan.continue_on_failure,
         plan.force_rerun,
-        (*warnings, *notes, *plan.notes),
+        (*warnings, *interpreters.notes, *plan.notes),
     )
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from shared.models import Normalised
     from shared.training.data import Batch
+    from shared.training.objective import Objective
     from shared.training.optimization import Precision
     from shared.training.progress import Meter
 
@@ -70,6 +71,7 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     validation = Evaluation(data, "validation", world, precision, plan, args)
     schedule = Schedule.over(args.epochs * feed.steps_per_epoch, args)
     model = parallel(module, world, compiled=args.compile == "true")
+    objective = objective_of(data.index, args.label_smoothing)
     settle_buckets(model, module, feed.one_pass(), precision)
 
     meter = Meter(world)
@@ -77,13 +79,13 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
         for epoch in range(at.epoch, args.epochs):
             for batch in feed.epoch(epoch, at.batch):
                 set_learning_rate(optimizer, schedule(at.step))
-                add_gradients(model, batch, plan, precision, meter)
+                add_gradients(model, batch, plan, objective, precision, meter)
                 precision.step(optimizer, args.clip_norm)
                 if run.end_step():  # reports and saves where it is due; true after SIGTERM
                     return False
             run.end_epoch(validation.of(module))
         run.finish()
-    world.once(lambda: save_model(args.model, module, card, args.model_code), name="save the model", scope="job")
+        world.once(lambda: save_model(args.model, module, card, args.model_code), name="save the model", scope="job")
     return True
 
 
@@ -126,16 +128,16 @@ def settle_buckets(model: nn.Module, module: nn.Module, rows: torch.Tensor, prec
     module.zero_grad()
 
 
-def add_gradients(model: nn.Module, batch: Batch, plan: BatchPlan, precision: Precision, meter: Meter) -> None:
+def add_gradients(
+    model: nn.Module, batch: Batch, plan: BatchPlan, objective: Objective, precision: Precision, meter: Meter
+) -> None:
     """Add up the gradients of the mean loss over the global batch, in passes; the ranks exchange them in the last."""
-    from torch.nn import functional
-
     passes = zip(*(tensor.split(plan.rows_per_pass) for tensor in batch), strict=True)
-    for number, (rows, labels) in enumerate(passes, start=1):
+    for number, (rows, y) in enumerate(passes, start=1):
         alone = number < plan.accumulation_steps and plan.world_size > 1
         with model.no_sync() if alone else nullcontext():
             with precision.autocast():
-                loss = functional.cross_entropy(model(rows), labels)
+                loss = objective.loss(model(rows), y)
             if plan.accumulation_steps > 1:  # passes and ranks are of one size, and DDP takes the mean over the ranks
                 loss = loss / plan.accumulation_steps
             precision.scaler.scale(loss).backward()

@@ -41,7 +41,7 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
     Raises:
         Refusal: there are more processes than GPUs on this node.
     """
-    device = _device(launch)
+    device = choose_device(launch)
     if device.type == "cuda":
         torch.cuda.set_device(device)  # before the group, or every rank opens a context on GPU 0
     backend = backend or ("nccl" if device.type == "cuda" else "gloo")
@@ -56,7 +56,12 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
     return TorchGroup(device, f"{backend} on {device.type}")
 
 
-def _device(launch: Launch) -> torch.device:
+def choose_device(launch: Launch) -> torch.device:
+    """The GPU of this local rank, or the CPU where there is none.
+
+    Raises:
+        Refusal: there are more processes than GPUs on this node.
+    """
     if not torch.cuda.is_available():
         return torch.device("cpu")
     count = torch.cuda.device_count()

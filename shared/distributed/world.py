@@ -77,7 +77,7 @@ class World:
 
     @property
     def device(self) -> Any:
-        """The ``torch.device`` of this rank.
+        """The ``torch.device`` of this rank; with TensorFlow the device's name, such as ``/GPU:0``.
 
         Raises:
             RuntimeError: ``init`` was called without a framework.
@@ -85,6 +85,32 @@ class World:
         if self._group is None:
             raise RuntimeError('There is no device without a framework: call init("torch").')
         return self._group.device
+
+    @property
+    def strategy(self) -> Any:
+        """The ``tf.distribute.Strategy`` of ``init("tensorflow")``.
+
+        None on a process that computes for the coordinator in rank 0: it has nothing more to do than to leave the
+        block, at whose end it serves until rank 0 is done.
+
+        Raises:
+            RuntimeError: ``init`` was called with another framework, or with none.
+        """
+        return self._of_tensorflow("strategy")
+
+    @property
+    def coordinator(self) -> Any:
+        """The ``ClusterCoordinator`` of ``init("tensorflow", backend="parameter_server")`` on rank 0, else None.
+
+        Raises:
+            RuntimeError: ``init`` was called with another framework, or with none.
+        """
+        return self._of_tensorflow("coordinator")
+
+    def _of_tensorflow(self, name: str) -> Any:
+        if not hasattr(self._group, name):
+            raise RuntimeError(f'There is no {name} without TensorFlow: call init("tensorflow").')
+        return getattr(self._group, name)
 
     def once(
         self,
@@ -173,8 +199,11 @@ def init(
     others are told, ``logs/error_rank_<rank>.json`` is written, and the exception goes on.
 
     Args:
-        framework: ``"torch"``, or None for the control plane alone (nothing but the standard library).
-        backend: the framework's; None is ``nccl`` on GPUs, else ``gloo``.
+        framework: ``torch``, ``horovod`` or ``tensorflow``; None for the control plane alone (nothing but the standard
+            library).
+        backend: the framework's. ``torch``: ``nccl`` (None means that on GPUs) or ``gloo``; ``horovod``: whose tensors
+            it exchanges, ``torch`` (None) or ``tensorflow``; ``tensorflow``: ``multi_worker`` (None) or
+            ``parameter_server``.
         timeout: for the start, for each wait that names none, and for the framework's collectives.
 
     Raises:

@@ -1,10 +1,17 @@
 """Models without distributed code: a small zoo, bring-your-own, and saving to a folder that MLflow serves.
 
-Nothing here needs the rest of `shared`: a copy of this package travels in each saved model and rebuilds it there.
+Nothing here needs the rest of `shared`: a copy of this package travels in each saved model and rebuilds it there. The
+zoo of this package is torch's; `shared.models.keras` has the same in Keras.
 """
 
-from .build import ZOO, Normalised, build
 from .card import Card
-from .package import check_saveable, load_model, save_model
+from .predictor import load_predictor
 
-__all__ = ["ZOO", "Card", "Normalised", "build", "check_saveable", "load_model", "save_model"]
+try:
+    from .build import ZOO, Normalised, build
+    from .package import check_saveable, load_model, save_model
+except ModuleNotFoundError as error:
+    if error.name != "torch":  # a node that trains with TensorFlow has none, and needs the rest
+        raise
+
+__all__ = ["ZOO", "Card", "Normalised", "build", "check_saveable", "load_model", "load_predictor", "save_model"]

@@ -31,6 +31,7 @@ class Card:
         target: name of what a regression predicts.
         target_mean: of the target, in its units; 0 for a classification.
         target_std: its standard deviation; 1 for a classification.
+        framework: ``torch`` or ``keras``.
     """
 
     architecture: str
@@ -45,6 +46,7 @@ class Card:
     target: str = ""
     target_mean: float = 0.0
     target_std: float = 1.0
+    framework: str = "torch"
 
     @property
     def outputs(self) -> int:
@@ -78,6 +80,7 @@ class Card:
                 target=str(found.get("target", "")),
                 target_mean=float(found.get("target_mean", 0)),
                 target_std=float(found.get("target_std", 1)),
+                framework=str(found.get("framework", "torch")),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise refusal(f"{source} is damaged: {error!r}. Train and save the model again.") from error

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from shared.distributed import Refusal, detect, init
 
@@ -42,22 +42,35 @@ class BatchPlan:
         return self.rows_per_rank // self.accumulation_steps
 
 
-def plan_batches(args: argparse.Namespace) -> BatchPlan:
+def plan_batches(args: argparse.Namespace, world_size: int | None = None) -> BatchPlan:
     """Split `batch_size` over the ranks that the launcher started, before anything else is done.
+
+    Args:
+        args: the trainer's.
+        world_size: over how many parts, if not over all ranks.
 
     Raises:
         Refusal: inside the control plane, so that one rank speaks and all leave; if the parts are not whole.
     """
     try:
-        return BatchPlan(args.batch_size, detect().world_size, args.accumulation_steps)
+        return BatchPlan(args.batch_size, world_size or detect().world_size, args.accumulation_steps)
     except Refusal as refusal:
         with init():
             raise refusal from None
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the inputs and outputs that all trainers have; their meaning stands in component.yaml."""
-    add = parser.add_argument
+def add_arguments(parser: argparse.ArgumentParser, without: Collection[str] = ()) -> None:
+    """Add the inputs and outputs that all trainers have; their meaning stands in component.yaml.
+
+    Args:
+        parser: to add to.
+        without: names of those that this trainer cannot follow.
+    """
+
+    def add(flag: str, **settings: Any) -> None:
+        if flag.removeprefix("--").replace("-", "_") not in without:
+            parser.add_argument(flag, **settings)
+
     booleans = ("true", "false")
     add("--data", required=True, help="folder of a prepared dataset")
     add("--architecture", default="mlp", help="mlp, resnet, vit, or FILE.py:FUNCTION in --model-code")
@@ -69,6 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--learning-rate", type=number(0), default=0.006)
     add("--momentum", type=number(0, 1), default=0.9, help="of sgd; the first beta of adam and adamw")
     add("--weight-decay", type=number(0), help="without it, one that suits the optimizer")
+    add("--label-smoothing", type=number(0, 1), default=0.1, help="of classification; 0 turns it off")
     add("--clip-norm", type=number(0), default=1.0, help="0 turns clipping off")
     add("--warmup-fraction", type=number(0, 1), default=0.05, help="part of all steps")
     add("--schedule", choices=("constant", "cosine", "linear"), default="cosine")

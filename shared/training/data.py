@@ -52,7 +52,9 @@ class Reader:
         """Give rows on the device, in the order asked."""
         if self.held is None:
             return self.to_device(self.read(rows))
-        index = torch.from_numpy(rows).to(self._device)
+        index = torch.from_numpy(rows)
+        if self._device.type == "cuda":  # a copy from ordinary memory would wait for the steps before
+            index = index.pin_memory().to(self._device, non_blocking=True)
         return self.held[0].index_select(0, index), self.held[1].index_select(0, index)
 
 

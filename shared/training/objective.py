@@ -35,13 +35,20 @@ class Objective(ABC):
 
 
 class Classification(Objective):
-    """Cross entropy in nats, and accuracy."""
+    """Cross entropy in nats, and accuracy.
+
+    Args:
+        label_smoothing: the share of each label that is spread over all classes, in the loss that is minimised only.
+    """
 
     sums = 2
 
+    def __init__(self, label_smoothing: float = 0.0) -> None:
+        self._smoothing = label_smoothing
+
     def loss(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Mean cross entropy."""
-        return functional.cross_entropy(outputs, y)
+        return functional.cross_entropy(outputs, y, label_smoothing=self._smoothing)
 
     def measure(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Cross entropies and right answers."""
@@ -89,6 +96,6 @@ class Regression(Objective):
         return numbers | ({"r2": 1 - squares / variation} if variation > 0 else {})
 
 
-def objective_of(index: Index) -> Objective:
+def objective_of(index: Index, label_smoothing: float = 0.0) -> Objective:
     """The objective of a dataset's task."""
-    return Classification() if index.target is None else Regression(index.target.mean, index.target.std)
+    return Classification(label_smoothing) if index.target is None else Regression(index.target.mean, index.target.std)

@@ -10,7 +10,6 @@ import torch.distributed as dist
 from shared.distributed import World
 from shared.training import meter
 
-
 KEPT = 256
 """Losses that are kept on the device before they are added up."""
 

@@ -113,7 +113,9 @@ class Run:
         at.history.append({"step": float(at.step), **numbers})
         self._tracker.log(numbers, at.step)
         shown = [
-            f"{name.replace('_', ' ')} {numbers[name]:.4f}" for name in numbers if name.endswith(("loss", "accuracy"))
+            f"{name.replace('_', ' ')} {numbers[name]:.4f}"
+            for name in numbers
+            if name.endswith(("loss", "accuracy", "rmse"))
         ]
         self._world.note(f"epoch {at.epoch + 1}/{self._args.epochs}  " + "  ".join(shown))
         at.epoch, at.batch, at.epoch_loss = at.epoch + 1, 0, 0.0

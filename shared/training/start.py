@@ -77,16 +77,26 @@ def card_of(args: argparse.Namespace, data: Dataset) -> Card:
 
 
 def _check_output(module: Normalised, card: Card) -> None:
-    """See that two rows come out as they have to, in eval mode, which draws no numbers and updates no statistics."""
+    """See that two rows come out as they have to, and of all weights, in eval mode, which updates no statistics."""
     rows = torch.zeros((2, *card.input_shape), dtype=getattr(torch, card.input_dtype))
+    trained = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
     try:
-        with torch.no_grad():
-            shape = tuple(module.eval()(rows).shape)
+        outputs = module.eval()(rows)
     except Exception as error:
         channels_first = (card.input_shape[-1], *card.input_shape[:-1])
         raise Refusal(f"{card.architecture} cannot take rows of shape {channels_first}: {error}") from error
     finally:
         module.train()
+    shape = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
     if shape != (2, card.outputs):
         why = f"with {len(card.classes)} classes" if card.classes else "for a regression"
-        raise Refusal(f"{card.architecture} maps 2 rows to shape {shape}; {why} it has to be (2, {card.outputs}).")
+        raise Refusal(f"{card.architecture} maps 2 rows to {shape}; {why} it has to be (2, {card.outputs}).")
+    if not outputs.requires_grad:
+        return  # nothing trains; the optimizer refuses that
+    gradients = torch.autograd.grad(outputs.sum(), list(trained.values()), allow_unused=True)
+    unused = [name for name, gradient in zip(trained, gradients, strict=True) if gradient is None]
+    if unused:  # with several ranks DDP would wait for their gradients for ever
+        raise Refusal(
+            f"{card.architecture} does not use {', '.join(unused[:5])}{' and more' * (len(unused) > 5)} for its "
+            "output. Remove these parameters, or freeze them with requires_grad_(False)."
+        )

@@ -1,4 +1,7 @@
-"""The zoo in Keras: the same architectures, built, saved and loaded in the same way. Nothing here needs torch."""
+"""The zoo in Keras: the same architectures, built, saved and loaded in the same way. Nothing here needs torch.
+
+A copy of this package travels in each saved model, so it imports its neighbours by relative names.
+"""
 
 from .build import ZOO, build
 from .package import check_saveable, load_model, save_model

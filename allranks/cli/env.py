@@ -1,0 +1,80 @@
+"""``allranks env``: the environments that steps run in, on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from allranks import catalogue
+from allranks.cli import text
+from allranks.local import environments
+from allranks.local.folders import DEFAULT_HOME, Home
+from allranks.local.requirements import unmet
+
+NAME = "env"
+HELP = "list, build and check the environments that steps run in"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the commands and their arguments."""
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    shown = commands.add_parser("list", help="every environment, and what would run its steps here")
+    build = commands.add_parser("build", help="build one into .allranks/environments")
+    check = commands.add_parser("check", help="say what an environment lacks here; exit with 1 if it cannot be used")
+    for command in (build, check):
+        command.add_argument("name", metavar="NAME")
+    for command in (shown, build, check):
+        command.add_argument("--runs-dir", type=Path, default=Path(DEFAULT_HOME), metavar="DIR")
+        command.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.set_defaults(runs_dir=Path(DEFAULT_HOME), json=False)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the command says."""
+    if args.command == "build":
+        Home(args.runs_dir).prepare()
+        environments.build(args.runs_dir, _name(args.name))
+    if args.command in ("build", "check"):
+        state = state_of(_name(args.name), args.runs_dir)
+        _print(json.dumps(state, indent=1) if args.json else _sentence(state))
+        return 0 if state["usable"] else 1
+    states = [state_of(name, args.runs_dir) for name in catalogue.ENVIRONMENTS]
+    if args.json:
+        _print(json.dumps({"environments": states}, indent=1))
+    else:
+        _print(text.rows([[state["name"], _sentence(state)] for state in states]))
+    return 0
+
+
+def state_of(name: str, home: Path) -> dict[str, Any]:
+    """What would run the steps of an environment: itself if it is built, else the current interpreter if it can."""
+    requirements = environments.source_of(name) / "requirements.txt"
+    python = environments.interpreter(home, name)
+    lacking = unmet(requirements, environments.packages(python) if python else None)
+    return {
+        "name": name,
+        "built": python is not None,
+        "python": str(python) if python else None,
+        "usable": not lacking,
+        "lacking": lacking,
+    }
+
+
+def _name(name: str) -> str:
+    environments.source_of(name)  # refuses an unknown one
+    return name.removeprefix("allranks-")
+
+
+def _sentence(state: dict[str, Any]) -> str:
+    if state["built"] and state["usable"]:
+        return f"built: {state['python']}"
+    if state["usable"]:
+        return "not built; the current Python has all it asks for"
+    what = "built, and lacks" if state["built"] else "not built, and the current Python lacks"
+    return f"{what} {', '.join(state['lacking'])}: allranks env build {state['name']}"
+
+
+def _print(line: str) -> None:
+    print(line.rstrip("\n"))

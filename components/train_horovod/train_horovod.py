@@ -1,0 +1,130 @@
+"""Train with Horovod and PyTorch: one process for each GPU, started by MPI, the same model in all of them.
+
+The same seed and batch size end with the same weights on any number of ranks, and with those of train_ddp. A run that
+was killed and is started again with the same checkpoints folder goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from shared.distributed import World, init
+from shared.training import BatchPlan, add_arguments, plan_batches
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from shared.models import Normalised
+    from shared.training.data import Batch
+    from shared.training.objective import Objective
+    from shared.training.optimization import Precision
+    from shared.training.progress import Meter
+
+STOPPED = 143
+"""Exit code after SIGTERM: 128 + 15, as a shell would report it."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Arguments of this script; component.yaml says what they mean."""
+    made = argparse.ArgumentParser(description=__doc__)
+    add_arguments(made)
+    return made
+
+
+def main() -> None:
+    """Train, or go on training; exit with 143 if SIGTERM came before the end."""
+    args = parser().parse_args()
+    plan = plan_batches(args)  # refuses a batch that does not divide over the ranks, before torch is imported
+    with init("horovod", timeout=timedelta(minutes=args.init_timeout)) as world:
+        finished = train(args, plan, world)
+    sys.exit(0 if finished else STOPPED)
+
+
+def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
+    """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
+    from shared.models import save_model
+    from shared.training.agreement import check_same_weights
+    from shared.training.data import Feed, Reader
+    from shared.training.dataset import open_data
+    from shared.training.evaluation import Evaluation
+    from shared.training.objective import objective_of
+    from shared.training.optimization import Precision, make_optimizer, set_learning_rate
+    from shared.training.progress import Meter
+    from shared.training.run import Run
+    from shared.training.schedule import Schedule
+    from shared.training.start import make_model, set_up
+    from shared.training.state import Saver
+
+    set_up(world, args.step_timeout)
+    data = open_data(args, plan, tasks=("classification", "regression"))
+    precision = Precision(args.precision, world.device)
+    module, card = make_model(args, data, world, precision.dtype)
+    optimizer = parallel(module, make_optimizer(module, args), plan)
+    saver = Saver(args, data, world, module, optimizer, precision.scaler)
+    at = saver.restore(args.resume_from)
+
+    feed = Feed(Reader(data.split("train"), world.device, args), plan, world.rank, args)
+    validation = Evaluation(data, "validation", world, precision, plan, args)
+    schedule = Schedule.over(args.epochs * feed.steps_per_epoch, args)
+    model = compiled(module) if args.compile == "true" else module
+    objective = objective_of(data.index, args.label_smoothing)
+    meter = Meter(world)
+    with Run(args, world, saver, at, schedule, meter) as run:
+        for epoch in range(at.epoch, args.epochs):
+            for batch in feed.epoch(epoch, at.batch):
+                set_learning_rate(optimizer, schedule(at.step))
+                add_gradients(model, batch, plan, objective, precision, meter)
+                optimizer.synchronize()  # before the gradients are clipped: the norm is that of the whole batch's
+                with optimizer.skip_synchronize():
+                    precision.step(optimizer, args.clip_norm)
+                if run.end_step():  # reports and saves where it is due; true after SIGTERM
+                    return False
+            run.end_epoch(validation.of(module))
+        run.finish()
+        check_same_weights(world, (parameter.detach().cpu().numpy() for parameter in module.parameters()))
+        world.once(lambda: save_model(args.model, module, card, args.model_code), name="save the model", scope="job")
+    return True
+
+
+def parallel(module: Normalised, optimizer: torch.optim.Optimizer, plan: BatchPlan) -> Any:
+    """Let all ranks start with rank 0's weights, and the optimizer average the gradients of all ranks.
+
+    The optimizer's state is not broadcast: Horovod would make a step with it to have one, and weight decay would show.
+    All ranks start with none, or read the same checkpoint.
+    """
+    import horovod.torch as hvd
+
+    hvd.broadcast_parameters(module.state_dict(), root_rank=0)
+    return hvd.DistributedOptimizer(
+        optimizer,
+        named_parameters=module.named_parameters(),
+        backward_passes_per_step=plan.accumulation_steps,
+    )
+
+
+def compiled(module: nn.Module) -> nn.Module:
+    """Compile the model; the gradients still arrive one by one, and Horovod sends them as they come."""
+    import torch
+
+    model: nn.Module = torch.compile(module)
+    return model
+
+
+def add_gradients(
+    model: nn.Module, batch: Batch, plan: BatchPlan, objective: Objective, precision: Precision, meter: Meter
+) -> None:
+    """Add up the gradients of the mean loss over the global batch, in passes; the ranks exchange them in the last."""
+    for rows, y in zip(*(tensor.split(plan.rows_per_pass) for tensor in batch), strict=True):
+        with precision.autocast():
+            # Passes and ranks are of one size, and Horovod takes the mean over the ranks.
+            loss = objective.loss(model(rows), y) / plan.accumulation_steps
+        precision.scaler.scale(loss).backward()
+        meter.add(loss)
+
+
+if __name__ == "__main__":
+    main()

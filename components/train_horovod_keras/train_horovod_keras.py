@@ -1,0 +1,110 @@
+"""Train with Horovod and Keras: one process for each GPU, started by MPI, the same model in all of them.
+
+The loop is our own: `horovod.keras.DistributedOptimizer` runs under Keras 3 and does not exchange anything. The same
+seed and batch size end with the same weights on any number of ranks, and a run that was killed and is started again
+with the same checkpoints folder goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from shared.distributed import World, init
+from shared.training import BatchPlan, plan_batches
+from shared.training.keras.arguments import add_keras_arguments
+
+if TYPE_CHECKING:
+    import keras
+
+STOPPED = 143
+"""Exit code after SIGTERM: 128 + 15, as a shell would report it."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Arguments of this script; component.yaml says what they mean."""
+    made = argparse.ArgumentParser(description=__doc__)
+    add_keras_arguments(made)
+    return made
+
+
+def main() -> None:
+    """Train, or go on training; exit with 143 if SIGTERM came before the end."""
+    args = parser().parse_args()
+    plan = plan_batches(args)  # refuses a batch that does not divide over the ranks, before TensorFlow is imported
+    with init("horovod", backend="tensorflow", timeout=timedelta(minutes=args.init_timeout)) as world:
+        finished = train(args, plan, world)
+    sys.exit(0 if finished else STOPPED)
+
+
+def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
+    """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
+    import horovod.tensorflow as hvd
+
+    from shared.models.keras import save_model
+    from shared.training.agreement import check_same_weights
+    from shared.training.dataset import open_data
+    from shared.training.keras.evaluation import Evaluation
+    from shared.training.keras.feed import Feed
+    from shared.training.keras.optimization import make_optimizer
+    from shared.training.keras.progress import Meter
+    from shared.training.keras.start import make_model, set_up, try_saving
+    from shared.training.keras.state import Saver
+    from shared.training.run import Run
+    from shared.training.schedule import Schedule
+
+    set_up()
+    data = open_data(args, plan)
+    feed = Feed(data.split("train"), plan, world.rank, args)
+    schedule = Schedule.over(args.epochs * feed.steps_per_epoch, args)
+    model, card = make_model(args, data)
+    optimizer = make_optimizer(model, schedule, args)
+    try_saving(model, card)
+    saver = Saver(args, data, world, model, optimizer)
+    at = saver.restore(args.resume_from)
+    hvd.broadcast_variables([variable.value for variable in (*model.weights, *optimizer.variables)], root_rank=0)
+    validation = Evaluation(data, "validation", world, plan, args)
+    step = training_step(model, optimizer, plan, args)
+
+    meter = Meter(world)
+    with Run(args, world, saver, at, schedule, meter) as run:
+        for epoch in range(at.epoch, args.epochs):
+            for batch in feed.epoch(epoch, at.batch):
+                meter.add(step(*batch))
+                if run.end_step():  # reports and saves where it is due; true after SIGTERM
+                    return False
+            run.end_epoch(validation.of(model))
+        run.finish()
+        check_same_weights(world, (variable.numpy() for variable in model.trainable_variables))
+        world.once(lambda: save_model(args.model, model, card), name="save the model", scope="job")
+    return True
+
+
+def training_step(
+    model: keras.Model, optimizer: Any, plan: BatchPlan, args: argparse.Namespace
+) -> Callable[[Any, Any], Any]:
+    """Make the function that makes one optimizer step, and gives this rank's part of the batch's mean loss."""
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    from shared.training.keras.optimization import finish_gradients
+    from shared.training.keras.step import local_gradients
+
+    variables = model.trainable_variables
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def step(rows: Any, labels: Any) -> Any:
+        loss, gradients = local_gradients(model, rows, labels, plan, args.label_smoothing)
+        # What DistributedGradientTape does after a pass, done once after the last; as one group, always in one order.
+        gradients = hvd.grouped_allreduce(gradients, op=hvd.Sum) if plan.world_size > 1 else gradients
+        optimizer.apply(finish_gradients(gradients, variables, args), variables)
+        return loss
+
+    return step
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Train with TensorFlow's MultiWorkerMirroredStrategy: one process for each node, the same model on all their GPUs.
+
+The loop is our own: under this strategy Keras 3's `fit` fails (https://github.com/keras-team/keras/issues/20585). The
+same seed and batch size end with the same weights on any number of workers, and a run that was killed and is started
+again with the same checkpoints folder goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from shared.distributed import Refusal, World, init
+from shared.training import BatchPlan, plan_batches
+from shared.training.keras.arguments import add_keras_arguments
+
+if TYPE_CHECKING:
+    import keras
+
+STOPPED = 143
+"""Exit code after SIGTERM: 128 + 15, as a shell would report it."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Arguments of this script; component.yaml says what they mean."""
+    made = argparse.ArgumentParser(description=__doc__)
+    add_keras_arguments(made)
+    return made
+
+
+def main() -> None:
+    """Train, or go on training; exit with 143 if SIGTERM came before the end."""
+    args = parser().parse_args()
+    plan = plan_batches(args)  # refuses a batch that does not divide over the workers, before TensorFlow is imported
+    with init("tensorflow", timeout=timedelta(minutes=args.init_timeout)) as world:
+        finished = train(args, plan, world)
+    sys.exit(0 if finished else STOPPED)
+
+
+def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
+    """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
+    from shared.models.keras import save_model
+    from shared.training.agreement import check_same_weights
+    from shared.training.dataset import open_data
+    from shared.training.keras.evaluation import Evaluation
+    from shared.training.keras.feed import Feed
+    from shared.training.keras.optimization import make_optimizer
+    from shared.training.keras.progress import Meter
+    from shared.training.keras.start import make_model, set_up, try_saving
+    from shared.training.keras.state import Saver
+    from shared.training.run import Run
+    from shared.training.schedule import Schedule
+
+    set_up()
+    data = open_data(args, plan)
+    feed = Feed(data.split("train"), plan, world.rank, args)
+    schedule = Schedule.over(args.epochs * feed.steps_per_epoch, args)
+    with world.strategy.scope():  # variables made here are kept alike on all workers
+        model, card = make_model(args, data)
+        optimizer = make_optimizer(model, schedule, args)
+    try_saving(model, card)
+    saver = Saver(args, data, world, model, optimizer)
+    at = saver.restore(args.resume_from)
+    validation = Evaluation(data, "validation", world, plan, args)
+    spread = spreader(world.strategy, plan)
+    step = training_step(model, optimizer, world.strategy, plan, args)
+
+    meter = Meter(world)
+    with Run(args, world, saver, at, schedule, meter) as run:
+        for epoch in range(at.epoch, args.epochs):
+            for batch in feed.epoch(epoch, at.batch):
+                meter.add(step(*map(spread, batch)))
+                if run.end_step():  # reports and saves where it is due; true after SIGTERM
+                    return False
+            run.end_epoch(validation.of(model))
+        run.finish()
+        check_same_weights(world, (variable.numpy() for variable in model.trainable_variables))
+        world.once(lambda: save_model(args.model, model, card), name="save the model", scope="job")
+    return True
+
+
+def spreader(strategy: Any, plan: BatchPlan) -> Callable[[Any], Any]:
+    """Make the function that gives each GPU of this worker its part of the worker's rows.
+
+    Raises:
+        Refusal: if the rows do not divide over the GPUs.
+    """
+    gpus = len(strategy.extended.worker_devices)
+    if plan.rows_per_pass % gpus:
+        raise Refusal(
+            f"batch_size {plan.batch_size} leaves {plan.rows_per_pass} rows to a worker at a time, which do not divide "
+            f"over its {gpus} GPUs. Use a multiple of {plan.world_size * plan.accumulation_steps * gpus}."
+        )
+    if gpus == 1:
+        return lambda values: values
+
+    def spread(values: Any) -> Any:
+        size = plan.rows_per_rank // gpus
+
+        def part(context: Any) -> Any:
+            first = context.replica_id_in_sync_group % gpus * size
+            return values[first : first + size]
+
+        return strategy.experimental_distribute_values_from_function(part)
+
+    return spread
+
+
+def training_step(
+    model: keras.Model, optimizer: Any, strategy: Any, plan: BatchPlan, args: argparse.Namespace
+) -> Callable[[Any, Any], Any]:
+    """Make the function that makes one optimizer step, and gives this worker's part of the batch's mean loss."""
+    import tensorflow as tf
+
+    from shared.training.keras.optimization import finish_gradients
+    from shared.training.keras.step import local_gradients
+
+    variables = model.trainable_variables
+    # Keras sums over the workers by itself, after it has clipped what one of them computed. There is no switch for it.
+    optimizer._all_reduce_sum_gradients = lambda summed: summed  # noqa: SLF001
+
+    def on_each_gpu(rows: Any, labels: Any) -> Any:
+        loss, gradients = local_gradients(model, rows, labels, plan, args.label_smoothing)
+        here = tf.distribute.get_replica_context()
+        # The sum comes first, because the norm that is clipped is that of the whole batch's gradient.
+        gradients = finish_gradients(here.all_reduce(tf.distribute.ReduceOp.SUM, gradients), variables, args)
+        optimizer.apply(gradients, variables)
+        return loss
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def step(rows: Any, labels: Any) -> Any:
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(on_each_gpu, args=(rows, labels)), axis=None)
+
+    return lambda rows, labels: step(rows, labels) / plan.world_size
+
+
+if __name__ == "__main__":
+    main()

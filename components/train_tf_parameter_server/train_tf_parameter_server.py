@@ -1,0 +1,108 @@
+"""Train with TensorFlow's ParameterServerStrategy: the weights lie on servers, and no worker waits for another.
+
+Worker 0 hands out the steps, and computes some of them itself like every other worker. A step is one whole batch on one
+worker, so steps overlap, and two runs do not end with the same weights. A run that was killed and is started again with
+the same checkpoints folder goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from shared.distributed import World, init
+from shared.training import BatchPlan, plan_batches
+from shared.training.keras.arguments import add_keras_arguments
+
+if TYPE_CHECKING:
+    import keras
+
+STOPPED = 143
+"""Exit code after SIGTERM: 128 + 15, as a shell would report it."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Arguments of this script; component.yaml says what they mean."""
+    made = argparse.ArgumentParser(description=__doc__)
+    add_keras_arguments(made)
+    return made
+
+
+def main() -> None:
+    """Train, or compute for worker 0 until it is done; exit with 143 if SIGTERM came before the end."""
+    args = parser().parse_args()
+    plan = plan_batches(args, world_size=1)  # a batch is not split: each worker computes whole ones
+    timeout, finished = timedelta(minutes=args.init_timeout), True
+    with init("tensorflow", backend="parameter_server", timeout=timeout) as world:
+        if world.coordinator is not None:
+            finished = train(args, plan, world)
+    sys.exit(0 if finished else STOPPED)
+
+
+def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
+    """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
+    from shared.models.keras import save_model
+    from shared.training.dataset import open_data
+    from shared.training.keras.evaluation import Evaluation
+    from shared.training.keras.feed import Feed
+    from shared.training.keras.optimization import make_optimizer
+    from shared.training.keras.progress import Meter
+    from shared.training.keras.start import make_model, set_up, try_saving
+    from shared.training.keras.state import Saver
+    from shared.training.run import Run
+    from shared.training.schedule import Schedule
+
+    set_up()
+    data = open_data(args, plan)
+    feed = Feed(data.split("train"), plan, 0, args)
+    schedule = Schedule.over(args.epochs * feed.steps_per_epoch, args)
+    with world.strategy.scope():  # variables made here lie on the servers
+        model, card = make_model(args, data)
+        optimizer = make_optimizer(model, schedule, args)
+    try_saving(model, card)
+    saver = Saver(args, data, world, model, optimizer)
+    at = saver.restore(args.resume_from)
+    validation = Evaluation(data, "validation", world, plan, args, alone=True)
+    step = training_step(model, optimizer, world.strategy, plan, args)
+
+    meter = Meter(world, alone=True)
+    with Run(args, world, saver, at, schedule, meter) as run:
+        for epoch in range(at.epoch, args.epochs):
+            for batch in feed.epoch(epoch, at.batch):
+                meter.add(world.coordinator.schedule(step, args=batch))  # read when it is due: that waits for the steps
+                if run.end_step():  # reports and saves where it is due; true after SIGTERM
+                    return False
+            run.end_epoch(validation.of(model))
+        run.finish()
+        world.once(lambda: save_model(args.model, model, card), name="save the model", scope="job")
+    return True
+
+
+def training_step(
+    model: keras.Model, optimizer: Any, strategy: Any, plan: BatchPlan, args: argparse.Namespace
+) -> Callable[[Any, Any], Any]:
+    """Make the function that makes one optimizer step on one worker, and gives the batch's mean loss."""
+    import tensorflow as tf
+
+    from shared.training.keras.optimization import finish_gradients
+    from shared.training.keras.step import local_gradients
+
+    variables = model.trainable_variables
+
+    def on_the_worker(rows: Any, labels: Any) -> Any:
+        loss, gradients = local_gradients(model, rows, labels, plan, args.label_smoothing)
+        optimizer.apply(finish_gradients(gradients, variables, args), variables)
+        return loss
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def step(rows: Any, labels: Any) -> Any:
+        return strategy.run(on_the_worker, args=(rows, labels))
+
+    return step
+
+
+if __name__ == "__main__":
+    main()

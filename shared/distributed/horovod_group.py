@@ -1,0 +1,111 @@
+"""Horovod over MPI, for tensors of PyTorch (the default) or TensorFlow."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from shared.distributed.control import Control
+from shared.distributed.errors import ControlError, Refusal
+from shared.distributed.launch import Launch
+
+BACKENDS = ("torch", "tensorflow")
+MPI_LAUNCHERS = frozenset({"azureml-mpi", "openmpi", "pmi", "mvapich", "horovodrun"})
+
+
+@dataclass(frozen=True, slots=True)
+class HorovodGroup:
+    """All ranks as Horovod has them, and this rank's device: a ``torch.device``, or the name of TensorFlow's."""
+
+    device: Any
+    description: str
+
+    def close(self) -> None:
+        """End Horovod's thread and MPI."""
+        _horovod(self.description).shutdown()
+
+
+def start(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> HorovodGroup:
+    """Choose the device and start Horovod.
+
+    Args:
+        launch: this process's place. Local ranks are taken from it: under Open MPI 5 with several emulated nodes
+            ``hvd.local_rank()`` counts all processes of the machine.
+        control: not used.
+        backend: whose tensors are exchanged, ``torch`` (None means that too) or ``tensorflow``.
+        timeout: after which a collective that not all ranks have reached ends the run.
+
+    Raises:
+        Refusal: Horovod is missing, the ranks were not started by MPI, or a node has fewer GPUs than processes.
+        ControlError: MPI sees another world than the launcher's variables describe.
+    """
+    del control
+    backend = backend or BACKENDS[0]
+    if backend not in BACKENDS:
+        raise ValueError(f"backend={backend!r}: with horovod it has to be None or one of {', '.join(BACKENDS)}.")
+    if launch.world_size > 1 and launch.launcher not in MPI_LAUNCHERS:
+        raise Refusal(
+            f"Horovod exchanges tensors over MPI, and these {launch.world_size} processes were started by "
+            f"{launch.launcher}. Give the step the distribution `type: mpi`, or start the script with mpirun."
+        )
+    device, kind = _torch_device(launch) if backend == "torch" else _tensorflow_device(launch)
+    _limit_stalls(timeout)
+    hvd = _horovod(backend)
+    hvd.init()
+    if (hvd.rank(), hvd.size()) != (launch.rank, launch.world_size):
+        raise ControlError(
+            f"MPI says rank {hvd.rank()} of {hvd.size()}, the launcher's variables rank {launch.rank} of "
+            f"{launch.world_size}. Is the mpirun that started this process of the same MPI as Horovod's?"
+        )
+    return HorovodGroup(device, f"{backend} over horovod on {kind}")
+
+
+def _horovod(text: str) -> Any:
+    """Import Horovod for the framework that a text begins with."""
+    try:
+        if text.startswith("torch"):
+            import horovod.torch as hvd
+        else:
+            import horovod.tensorflow as hvd
+    except ImportError as error:
+        raise Refusal(f"Horovod cannot be imported ({error}). Build it: allranks env build horovod.") from error
+    return hvd
+
+
+def _torch_device(launch: Launch) -> tuple[Any, str]:
+    import torch
+
+    from shared.distributed.torch_group import choose_device
+
+    device = choose_device(launch)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # before Horovod, which opens a context on the current GPU
+    return device, device.type
+
+
+def _tensorflow_device(launch: Launch) -> tuple[str, str]:
+    import tensorflow as tf
+
+    from shared.distributed.tensorflow_group import limit_threads
+
+    limit_threads(launch)
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return "/CPU:0", "cpu"
+    if launch.local_world_size > len(gpus):
+        raise Refusal(
+            f"{launch.local_world_size} processes on node {launch.node_rank}, but {len(gpus)} GPU(s). "
+            f"Start at most {len(gpus)} process(es) per node, or set CUDA_VISIBLE_DEVICES to nothing to use the CPU."
+        )
+    tf.config.set_visible_devices(gpus[launch.local_rank], "GPU")
+    tf.config.experimental.set_memory_growth(gpus[launch.local_rank], enable=True)
+    return "/GPU:0", "cuda"
+
+
+def _limit_stalls(timeout: timedelta) -> None:
+    """Horovod only warns about a rank that does not come, for ever, unless these say otherwise when it starts."""
+    seconds = max(1, round(timeout.total_seconds()))
+    os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(max(1, min(60, seconds // 2))))
+    os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(seconds))

@@ -1,0 +1,128 @@
+"""TensorFlow's clusters: MultiWorkerMirrored, where all workers step as one, and ParameterServer, where none waits."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import tensorflow as tf
+
+from shared.distributed.control import Control
+from shared.distributed.errors import Refusal
+from shared.distributed.launch import Launch
+
+BACKENDS = ("multi_worker", "parameter_server")
+SERVERS_END = "the parameter servers may end"
+"""What rank 0 stores in the control plane when nothing more is to be computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFlowGroup:
+    """A place in the cluster.
+
+    Attributes:
+        strategy: the ``tf.distribute.Strategy``; None on a process that computes for the coordinator in rank 0.
+        coordinator: the ``ClusterCoordinator`` on rank 0 of a cluster with parameter servers, else None.
+        device: the name of the device on which this process computes.
+    """
+
+    strategy: Any
+    coordinator: Any
+    device: str
+    description: str
+    launch: Launch
+    control: Control
+
+    def close(self) -> None:
+        """Let the parameter servers end; on one of them, wait for that.
+
+        The other workers serve too: while they wait for rank 0 at the end of ``init``.
+        """
+        if self.launch.role != "worker":
+            self.control.get(SERVERS_END)
+        elif self.launch.rank == 0 and self.launch.num_ps:
+            self.control.set(SERVERS_END, value=True)
+
+
+def start(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> TensorFlowGroup:
+    """Make the strategy, before TensorFlow computes anything: it would refuse afterwards.
+
+    Args:
+        launch: this process's place.
+        control: how rank 0 tells the others that it is done.
+        backend: ``multi_worker`` (None means that too) or ``parameter_server``.
+        timeout: for the collectives of ``multi_worker``.
+
+    Raises:
+        Refusal: several processes that no TF_CONFIG describes, or a cluster without parameter servers where some are
+            needed.
+    """
+    backend = backend or BACKENDS[0]
+    if backend not in BACKENDS:
+        raise ValueError(f"backend={backend!r}: with tensorflow it has to be None or one of {', '.join(BACKENDS)}.")
+    if not launch.alone and "TF_CONFIG" not in os.environ:
+        raise Refusal(
+            f"TensorFlow's cluster is described by TF_CONFIG, and these {launch.world_size} processes were started by "
+            f"{launch.launcher}. Give the step the distribution `type: tensorflow`."
+        )
+    limit_threads(launch)
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, enable=True)
+    if backend == "parameter_server":
+        return _parameter_server(launch, control, backend)
+    if launch.num_ps:
+        raise Refusal(f"The step has {launch.num_ps} parameter server(s), and MultiWorkerMirrored uses none.")
+    # Without a time-out the others would wait for a worker that hangs for ever.
+    options = tf.distribute.experimental.CommunicationOptions(timeout_seconds=timeout.total_seconds())
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    return TensorFlowGroup(strategy, None, *_device(backend), launch, control)
+
+
+def limit_threads(launch: Launch) -> None:
+    """Give this process its part of the node's cores, or every rank would take all of them."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    share = max(1, (os.cpu_count() or 1) // launch.local_world_size)
+    tf.config.threading.set_intra_op_parallelism_threads(int(given) if given.isdecimal() else share)
+
+
+def _parameter_server(launch: Launch, control: Control, backend: str) -> TensorFlowGroup:
+    """Start this process's server, and on rank 0 the coordinator.
+
+    TensorFlow 2 wants a coordinator beside the workers, and Azure ML names none. So worker 0 does both: it starts its
+    own server, which then computes for the coordinator in the same process like those of all other workers.
+    """
+    if launch.num_ps == 0:
+        raise Refusal(
+            "ParameterServer needs a server: give the step's distribution a parameter_server_count of 1 or more."
+        )
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    config = json.loads(os.environ["TF_CONFIG"])
+    server = tf.distribute.Server(
+        resolver.cluster_spec(),
+        job_name=config["task"]["type"],
+        task_index=int(config["task"]["index"]),
+        protocol="grpc",
+        start=True,
+    )
+    _SERVERS.append(server)
+    control.set(f"server of {launch.role} {launch.rank}", value=True)
+    leads = launch.role == "worker" and launch.rank == 0
+    if leads:  # a coordinator that comes before the servers waits for minutes
+        for role, count in (("worker", launch.world_size), ("ps", launch.num_ps)):
+            for rank in range(count):
+                control.get(f"server of {role} {rank}")
+    strategy = tf.distribute.ParameterServerStrategy(resolver) if leads else None
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy) if leads else None
+    return TensorFlowGroup(strategy, coordinator, *_device(backend), launch, control)
+
+
+_SERVERS: list[Any] = []  # a server ends when nothing refers to it
+
+
+def _device(backend: str) -> tuple[str, str]:
+    """The name of the device, and the description of the group."""
+    gpu = bool(tf.config.list_physical_devices("GPU"))
+    return "/GPU:0" if gpu else "/CPU:0", f"{backend} on {'cuda' if gpu else 'cpu'}"

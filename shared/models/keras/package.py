@@ -1,0 +1,105 @@
+"""Saving a Keras model as a folder that MLflow serves, and reading it back: safetensors, JSON and code, no pickle.
+
+The folder is that of `shared.models.package`, with this package as the code that rebuilds the network. Weights are
+numbered in the model's own order, because the names that Keras gives depend on what was built before.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import keras
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from ..card import Card  # noqa: TID252
+from ..mlmodel import environment_files, mlmodel  # noqa: TID252
+from ..refuse import refusal  # noqa: TID252
+from .build import build
+
+WEIGHTS: Final = "weights.safetensors"
+CARD: Final = "card.json"
+INSIDE: Final = Path("artifacts", "model")
+
+State = Mapping[str, npt.NDArray[Any]]
+
+
+def state_of(model: keras.Model) -> dict[str, npt.NDArray[Any]]:
+    """Take all weights of a model as arrays, by their number."""
+    return {str(number): np.ascontiguousarray(weight.numpy()) for number, weight in enumerate(model.weights)}
+
+
+def load_state(model: keras.Model, state: State, source: str) -> None:
+    """Put weights into a model.
+
+    Raises:
+        Refusal: if they do not fit; `source` names where they come from.
+    """
+    wanted = {str(number): tuple(weight.shape) for number, weight in enumerate(model.weights)}
+    found = {name: array.shape for name, array in state.items()}
+    if wanted != found:
+        odd = next(name for name in {**wanted, **found} if wanted.get(name) != found.get(name))
+        raise refusal(f"{source} does not fit the model: weight {odd} is {found.get(odd)}, not {wanted.get(odd)}.")
+    for number, weight in enumerate(model.weights):
+        weight.assign(state[str(number)])
+
+
+def check_saveable(model: keras.Model, card: Card) -> None:
+    """Show before the first step that a second model built from the card takes the weights.
+
+    Raises:
+        Refusal: if it does not.
+    """
+    load_state(build(card), state_of(model), f"A second {card.architecture}, built in the same way,")
+
+
+def save_model(folder: str | Path, model: keras.Model, card: Card) -> None:
+    """Write a trained model as an MLflow model; what an earlier attempt left in the folder is replaced."""
+    folder, inside = Path(folder), Path(folder) / INSIDE
+    shutil.rmtree(inside, ignore_errors=True)
+    inside.mkdir(parents=True)
+    save_file(state_of(model), inside / WEIGHTS)
+    (inside / CARD).write_text(card.to_json(), encoding="utf-8")
+    package = Path(__file__).parent
+    shutil.copytree(package.parent, inside / "zoo", ignore=shutil.ignore_patterns("__pycache__", "*.pyc", ".*"))
+    shutil.copyfile(package / "serve.py", folder / "serve.py")
+    for name, text in environment_files(platform.python_version(), _installed()).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    (folder / "MLmodel").write_text(mlmodel(card, platform.python_version(), size), encoding="utf-8")
+
+
+def load_model(folder: str | Path) -> tuple[keras.Model, Card]:
+    """Read a folder that `save_model` wrote (or its ``artifacts/model``).
+
+    Raises:
+        Refusal: if the folder holds no such model, or a damaged one.
+    """
+    folder = Path(folder)
+    inside = folder if (folder / CARD).is_file() else folder / INSIDE
+    if not (inside / CARD).is_file():
+        raise refusal(f"{folder} holds no model of this library: there is no {INSIDE / CARD}.")
+    card = Card.from_json((inside / CARD).read_text(encoding="utf-8"), str(inside / CARD))
+    try:
+        state = load_file(inside / WEIGHTS)
+    except (SafetensorError, OSError) as error:
+        raise refusal(f"{inside / WEIGHTS} cannot be read: {error}. Train and save the model again.") from error
+    wide = any(array.dtype == np.float64 for array in state.values())
+    model = build(card, "float64" if wide else "float32")
+    load_state(model, state, str(inside / WEIGHTS))
+    return model, card
+
+
+def _installed() -> dict[str, str]:
+    """What a serving environment needs; TensorFlow's build for CPUs serves models of any of its builds."""
+    import tensorflow as tf
+
+    found = {name: importlib.metadata.version(name) for name in ("keras", "safetensors", "numpy")}
+    return {"tensorflow-cpu": str(tf.__version__), **found}

@@ -1,0 +1,1 @@
+"""What the trainers with TensorFlow share: the counterparts of `shared.training`, with the same names."""

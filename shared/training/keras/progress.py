@@ -1,0 +1,35 @@
+"""How a training with TensorFlow is doing. Reading the meter is what waits for the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shared.distributed import World
+from shared.training import meter
+
+
+class Meter(meter.Meter):
+    """Keeps the losses where they were computed, so that no step waits for them, and adds them up when it is read.
+
+    Args:
+        world: the ranks.
+        alone: whether rank 0 speaks for all, because the others compute for it.
+    """
+
+    def __init__(self, world: World, *, alone: bool = False) -> None:
+        super().__init__(world)
+        self._alone = alone
+        self._losses: list[Any] = []
+
+    def add(self, loss: Any) -> None:
+        """Add this rank's part of a step's mean loss: the sum over its rows, over the global batch.
+
+        A coordinator adds the promise of one, with a method `fetch`.
+        """
+        self._losses.append(loss)
+
+    def _agree(self, stop: float) -> tuple[float, float]:
+        mine = sum(float(loss.fetch() if hasattr(loss, "fetch") else loss) for loss in self._losses)
+        self._losses.clear()
+        total, wish = (mine, stop) if self._alone else self._world.sum([mine, stop], "meter")
+        return total, wish

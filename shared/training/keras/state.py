@@ -1,0 +1,95 @@
+"""All that a training with TensorFlow needs to go on: gathered into a checkpoint, and put back."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import numpy.typing as npt
+
+from shared import checkpoint
+from shared.data import Dataset
+from shared.distributed import Refusal, World
+from shared.models.keras.package import load_state, state_of
+from shared.training.position import Position, choose_checkpoint, settings_of
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+class Saver:
+    """Saves and restores one training: weights, the generators that dropout draws from, the optimizer's variables.
+
+    Args:
+        args: the trainer's; its `checkpoints` is the folder.
+        data: the dataset, whose shape has to be the same when the training goes on.
+        world: whose rank 0 writes.
+        model: the model.
+        optimizer: whose variables are kept; its settings come from the arguments.
+    """
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        data: Dataset,
+        world: World,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+    ) -> None:
+        self.folder = Path(args.checkpoints)
+        self.settings = {**settings_of(args, data), "framework": "keras"}
+        self.world, self.model, self.optimizer = world, model, optimizer
+
+    def save(self, position: Position) -> None:
+        """Write a checkpoint; every rank calls this at the same step, rank 0 writes.
+
+        Raises:
+            Refusal: if a weight is not finite: such a checkpoint would only hide the whole one before it.
+        """
+        weights = state_of(self.model)
+        if not all(np.isfinite(array.sum(dtype=np.float64)) for array in weights.values()):
+            raise Refusal(
+                f"The weights are not finite after step {position.step}. Lower learning_rate or set clip_norm; the "
+                f"checkpoints in {self.folder} are from before."
+            )
+        if self.world.is_main:
+            tensors = {f"model.{name}": array for name, array in weights.items()}
+            for number, variable in enumerate(self.optimizer.variables):
+                tensors[f"optimizer.{number}"] = np.ascontiguousarray(variable.numpy())
+            state = {
+                "position": asdict(position),
+                "settings": self.settings,
+                "world_size": self.world.world_size,
+            }
+            checkpoint.save(self.folder, position.step, tensors, state)
+
+    def restore(self, resume_from: str | None) -> Position:
+        """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
+
+        Raises:
+            Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
+        """
+        path = choose_checkpoint(self.world, self.folder, resume_from)
+        if path is None:
+            return Position()
+        tensors, state = checkpoint.load(path)
+        checkpoint.check_same(state["settings"], self.settings, path)
+        arrays = {name: np.asarray(tensor) for name, tensor in tensors.items()}
+        load_state(self.model, _below("model.", arrays), f"The checkpoint {path}")
+        saved = _below("optimizer.", arrays)
+        variables = self.optimizer.variables
+        if len(saved) != len(variables):
+            raise Refusal(f"The checkpoint {path} holds {len(saved)} optimizer variables, not {len(variables)}.")
+        for number, variable in enumerate(variables):
+            variable.assign(saved[str(number)])
+        position = Position(**state["position"])
+        self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
+        return position
+
+
+def _below(prefix: str, arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
