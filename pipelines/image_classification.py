@@ -21,30 +21,32 @@ def image_classification(
     *,
     dataset: Input(
         type="string",
-        enum=["digits", "image_folder", "npy"],
-        description="What is read. digits is a built-in sample of 1,797 handwritten digits of 8x8 pixels; "
-        "image_folder and npy read data.",
+        enum=["digits", "image_folder", "cifar", "idx", "npy", "csv", "parquet"],
+        description="What is read. digits is a built-in sample of 1,797 handwritten digits of 8x8 pixels; the others "
+        "read data. All files are taken together and split anew, so a test batch of CIFAR or MNIST is not kept apart.",
     ) = "digits",
     data: Input(
         type="uri_folder",
         optional=True,
-        description="Folder with your files. For image_folder: one folder of images for each class. For npy: x.npy "
-        "with the rows and y.npy with their labels. Leave empty for digits.",
+        description="Folder with your files. image_folder: one folder of images for each class. cifar: the unpacked "
+        "batches (data_batch_1 and so on). idx: MNIST's files, gzipped or not. npy: x.npy with the rows and y.npy with "
+        "their labels or targets. csv, parquet: one table, in one file or several. Leave empty for digits.",
     ) = None,
     image_size: Input(
         type="integer",
         optional=True,
         min=1,
         max=4096,
-        description="Side in pixels to which the images of an image_folder are brought: scaled, then cropped around "
-        "the centre. Needed when they differ in size.",
+        description="For image_folder, cifar and idx: side in pixels to which images are brought, scaled and then "
+        "cropped around the centre. Needed when they differ in size.",
     ) = None,
     nodes: Input(type="integer", min=1, max=1000, description="Machines to train on.") = 2,
     processes_per_node: Input(type="integer", min=1, max=64, description="Ranks on each machine: its GPUs.") = 2,
     architecture: Input(
         type="string",
-        description='mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". The function takes '
-        "(input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.",
+        description='mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since resnet '
+        "and vit are for images. The function takes (input_shape, num_outputs) and returns a torch.nn.Module for "
+        "channels-first batches.",
     ) = "mlp",
     model_code: Input(
         type="uri_folder",

@@ -23,15 +23,16 @@ def image_classification_torchrun(
     *,
     dataset: Input(
         type="string",
-        enum=["digits", "image_folder", "npy"],
-        description="What is read. digits is a built-in sample of 1,797 handwritten digits of 8x8 pixels; "
-        "image_folder and npy read data.",
+        enum=["digits", "image_folder", "cifar", "idx", "npy", "csv", "parquet"],
+        description="What is read. digits is a built-in sample of 1,797 handwritten digits of 8x8 pixels; the others "
+        "read data. All files are taken together and split anew, so a test batch of CIFAR or MNIST is not kept apart.",
     ) = "digits",
     data: Input(
         type="uri_folder",
         optional=True,
-        description="Folder with your files. For image_folder: one folder of images for each class. For npy: x.npy "
-        "with the rows and y.npy with their labels. Leave empty for digits.",
+        description="Folder with your files. image_folder: one folder of images for each class. cifar: the unpacked "
+        "batches (data_batch_1 and so on). idx: MNIST's files, gzipped or not. npy: x.npy with the rows and y.npy with "
+        "their labels or targets. csv, parquet: one table, in one file or several. Leave empty for digits.",
     ) = None,
     nodes: Input(type="integer", min=1, max=1000, description="Machines to train on.") = 2,
     processes_per_node: Input(
@@ -42,8 +43,9 @@ def image_classification_torchrun(
     ) = 2,
     architecture: Input(
         type="string",
-        description='mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". The function takes '
-        "(input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.",
+        description='mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since resnet '
+        "and vit are for images. The function takes (input_shape, num_outputs) and returns a torch.nn.Module for "
+        "channels-first batches.",
     ) = "mlp",
     epochs: Input(type="integer", min=1, description="Passes over the training rows.") = 15,
     batch_size: Input(
