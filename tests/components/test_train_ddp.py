@@ -196,6 +196,47 @@ def test_other_settings_than_the_checkpoints_are_refused(few: Path, tmp_path: Pa
     assert "seed was 0 and is now 7" in said
 
 
+USELESS = """
+import torch
+
+
+class Useless(torch.nn.Module):
+    def __init__(self, outputs):
+        super().__init__()
+        self.used, self.spare = torch.nn.Linear(64, outputs), torch.nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.used(x.flatten(1))
+
+
+def build(input_shape, num_outputs):
+    return Useless(num_outputs)
+
+
+def narrow(input_shape, num_outputs):
+    return Useless(num_outputs - 1)
+
+
+def frozen(input_shape, num_outputs):
+    net = Useless(num_outputs)
+    return net.requires_grad_(False)
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        ("build", "does not use net.spare.weight, net.spare.bias for its output"),
+        ("narrow", r"maps 2 rows to (2, 9); with 10 classes it has to be (2, 10)"),
+        ("frozen", "no parameter that trains"),
+    ],
+)
+def test_a_model_of_ones_own_is_tried_before_training(function: str, text: str, few: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(USELESS)
+    own = {"architecture": f"mine.py:{function}", "model_code": tmp_path, "batch_size": 16}
+    assert text in refused(few, tmp_path / "out", processes=2 if function == "build" else 1, **own)
+
+
 MINE = """
 import torch
 from layers import Twice
@@ -211,6 +252,7 @@ def build(input_shape, num_outputs):
 LAYERS = "import torch\n\n\nclass Twice(torch.nn.Module):\n    def forward(self, x):\n        return 2 * x\n"
 
 
+@pytest.mark.slow
 def test_a_model_of_ones_own_with_dropout_and_batch_norm_resumes_bit_equal(few: Path, tmp_path: Path) -> None:
     code = tmp_path / "code"
     code.mkdir()

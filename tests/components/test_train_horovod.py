@@ -1,0 +1,51 @@
+"""train_horovod: real MPI over emulated nodes, and the weights of train_ddp."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.components.frameworks import furthest, run_trainer, weights_of
+from tests.components.training import write_digits
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_digits(tmp_path_factory.mktemp("digits"))
+
+
+@pytest.mark.timeout(600)
+def test_the_weights_are_those_of_ddp_on_any_number_of_ranks(digits: Path, tmp_path: Path) -> None:
+    expected = weights_of(run_trainer("train_ddp", digits, tmp_path, "1x1", "epochs=3"))
+    for component, shape in (("train_ddp", "2x2"), ("train_torchrun", "2x2")):
+        assert furthest(expected, weights_of(run_trainer(component, digits, tmp_path, shape, "epochs=3"))) < 1e-5
+    for shape in ("2x2", "4x1"):
+        assert furthest(expected, weights_of(run_trainer("train_horovod", digits, tmp_path, shape, "epochs=3"))) < 1e-5
+
+
+def test_accumulated_passes_give_the_same_weights(digits: Path, tmp_path: Path) -> None:
+    whole = run_trainer("train_horovod", digits, tmp_path, "1x2", "epochs=1")
+    parts = run_trainer("train_horovod", digits, tmp_path, "1x2", "epochs=1", "accumulation_steps=4")
+    assert furthest(weights_of(whole), weights_of(parts)) < 1e-5
+
+
+def test_it_goes_on_from_a_checkpoint(digits: Path, tmp_path: Path) -> None:
+    values = ("epochs=2", "checkpoint_every=5")
+    whole = run_trainer("train_horovod", digits, tmp_path, "2x1", *values)
+    source = f"resume_from={whole['outputs']['checkpoints']}"
+    again = run_trainer("train_horovod", digits, tmp_path, "2x1", *values, source)
+    assert "continuing from" in again["logs"]
+    assert furthest(weights_of(whole), weights_of(again)) == 0
+
+
+def test_ranks_that_mpi_did_not_start_are_refused(digits: Path, tmp_path: Path) -> None:
+    from tests.components.training import training
+    from tests.helpers import finish
+
+    with training(digits, tmp_path, processes=2, script="train_horovod") as ranks:
+        results = finish(ranks)
+    assert [result.returncode for result in results] == [2, 2]
+    assert sum("type: mpi" in result.stderr for result in results) == 1

@@ -1,0 +1,59 @@
+"""The trainers with TensorFlow: the same weights on any number of workers, and models that evaluate takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.components.frameworks import furthest, run_trainer, weights_of
+from tests.components.support import run_component
+from tests.components.training import write_digits
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_digits(tmp_path_factory.mktemp("digits"))
+
+
+@pytest.mark.timeout(600)
+def test_multiworker_is_the_same_on_1_2_and_4_workers(digits: Path, tmp_path: Path) -> None:
+    runs = {shape: run_trainer("train_tf_multiworker", digits, tmp_path, shape, "epochs=2") for shape in ("1x1", "2x1")}
+    runs["4x1"] = run_trainer("train_tf_multiworker", digits, tmp_path, "4x1", "epochs=2")
+    for shape in ("2x1", "4x1"):
+        assert furthest(weights_of(runs["1x1"]), weights_of(runs[shape])) < 1e-5
+
+
+@pytest.mark.timeout(600)
+def test_horovod_with_keras_does_synchronise(digits: Path, tmp_path: Path) -> None:
+    """`horovod.keras.DistributedOptimizer` does not under Keras 3: each rank would end with weights of its own."""
+    one = run_trainer("train_horovod_keras", digits, tmp_path, "1x1", "epochs=2")
+    four = run_trainer("train_horovod_keras", digits, tmp_path, "2x2", "epochs=2")
+    assert furthest(weights_of(one), weights_of(four)) < 1e-5
+
+
+@pytest.mark.timeout(600)
+def test_parameter_server_learns_and_evaluate_takes_its_model(digits: Path, tmp_path: Path) -> None:
+    step = run_trainer("train_tf_parameter_server", digits, tmp_path, "2x1", "epochs=8")
+    model, report = step["outputs"]["model"], tmp_path / "report"
+    done = run_component("evaluate", "--data", digits, "--model", model, "--report", report, folder=tmp_path)
+    assert done.ok, done.output
+    assert json.loads((report / "metrics.json").read_text())["accuracy"] >= 0.93
+
+
+@pytest.mark.timeout(600)
+def test_a_saved_model_is_served_by_mlflow_without_pickle(digits: Path, tmp_path: Path) -> None:
+    import mlflow
+
+    from shared.models import load_predictor
+
+    step = run_trainer("train_tf_multiworker", digits, tmp_path, "1x1", "epochs=1", "architecture=resnet")
+    folder = Path(step["outputs"]["model"])
+    assert not [path for path in folder.rglob("*") if path.suffix in (".pkl", ".pickle", ".keras", ".h5")]
+    predict, card = load_predictor(folder, "cpu")
+    rows = np.zeros((3, *card.input_shape), card.input_dtype)
+    assert np.allclose(mlflow.pyfunc.load_model(str(folder)).predict(rows), predict(rows), atol=1e-6)

@@ -1,0 +1,87 @@
+"""train_torchrun's command, as its YAML has it: torchrun on each node, with the variables that Azure ML sets there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.components.training import furthest, train, weights, write_digits
+from tests.helpers import ROOT, azure_variables, clean_environment, free_port
+
+FOLDER = ROOT / "components" / "train_torchrun"
+
+
+def snapshot(folder: Path) -> Path:
+    """What a node sees: the component's folder and its includes."""
+    document = yaml.safe_load((FOLDER / "component.yaml").read_text())
+    folder.mkdir()
+    for include in document["additional_includes"]:
+        source = (FOLDER / include).resolve()
+        target = folder / source.name
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copyfile(source, target)
+    return folder
+
+
+def command(values: dict[str, object]) -> str:
+    """The YAML's command with values for its inputs and outputs; optional parts without a value left out."""
+    document = yaml.safe_load((FOLDER / "component.yaml").read_text())
+    defaults = {name: port["default"] for name, port in document["inputs"].items() if "default" in port}
+    known = {**defaults, **values}
+    text = re.sub(
+        r"\$\[\[(.*?)\]\]",
+        lambda part: part[1] if all(name in known for name in re.findall(r"inputs\.(\w+)", part[1])) else "",
+        document["command"],
+    )
+    return re.sub(r"\$\{\{\w+\.(\w+)\}\}", lambda name: str(known[name[1]]), text)
+
+
+@pytest.mark.slow
+def test_two_nodes_of_two_ranks_end_with_the_weights_of_one_rank(tmp_path: Path) -> None:
+    data = write_digits(tmp_path / "data", rows=400)
+    options: dict[str, object] = {"epochs": 3, "batch_size": 16}
+    out = tmp_path / "out"
+    outputs = {"model": out / "model", "checkpoints": out / "checkpoints", "metrics": out / "metrics"}
+    line = command({"data": data, "processes_per_node": 2, **options, **outputs})
+    port = free_port()
+    nodes = []
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # where torchrun is
+    for node in range(2):
+        environment = clean_environment(azure_variables(node, 2, 1, port))
+        folder = snapshot(tmp_path / f"node{node}")
+        nodes.append(
+            subprocess.Popen(["bash", "-c", line], cwd=folder, env=environment | {"PYTHONPATH": "", "PATH": path})
+        )
+    try:
+        assert [node.wait(150) for node in nodes] == [0, 0]
+    finally:
+        for node in nodes:
+            node.kill()
+            node.wait()
+    train(data, tmp_path / "alone", **options)
+    assert furthest(weights(out), weights(tmp_path / "alone")) < 1e-5
+
+
+def test_the_folder_holds_no_copy_of_the_script() -> None:
+    assert sorted(path.name for path in FOLDER.iterdir() if path.name != "__pycache__") == [
+        ".amlignore",
+        "component.yaml",
+    ]
+
+
+@pytest.mark.parametrize("name", ["train_ddp", "train_torchrun"])
+def test_the_sdk_accepts_it(name: str) -> None:
+    from azure.ai.ml import load_component
+
+    component = load_component(ROOT / "components" / name / "component.yaml")
+    assert component._validate().error_messages == {}
+    assert component.version == "0.1.0"

@@ -1,0 +1,82 @@
+"""The install script of environments/horovod: what it asks for, what it keeps, and what it changes."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+from allranks import catalogue
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def install() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("install_horovod", ROOT / "environments" / "horovod" / "install.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_installed_horovod_is_the_one_that_fits(install: ModuleType) -> None:
+    assert install.installed("horovod") == install.wheel_version(), "make test builds and installs it"
+
+
+def test_a_wheel_that_fits_is_not_built_again(
+    install: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(work: Path) -> Path:
+        made = work / "built.whl"
+        made.write_bytes(b"wheel")
+        built.append(made)
+        return made
+
+    built: list[Path] = []
+    monkeypatch.setattr(install, "build", build)
+    first, second = install.wheel(tmp_path), install.wheel(tmp_path)
+    assert first == second
+    assert first.read_bytes() == b"wheel"
+    assert len(built) == 1
+    monkeypatch.setenv("HOROVOD_GPU_OPERATIONS", "NCCL")
+    assert install.wheel(tmp_path) != first, "a wheel for GPUs is another one"
+
+
+def test_the_name_of_a_wheel_says_what_it_is_for(install: ModuleType) -> None:
+    import torch
+
+    version = install.wheel_version()
+    assert version.startswith("0.28.1+torch" + torch.__version__.partition("+")[0])
+    assert "tensorflow" in version
+
+
+def test_horovod_is_left_to_the_script_and_all_else_to_pip(install: ModuleType) -> None:
+    assert install.requirement_of("horovod==0.28.1  # the last release") == ""
+    assert install.requirement_of("# a comment") == ""
+    assert install.requirement_of("torch>=2.10 # why") == "torch>=2.10"
+
+
+@pytest.mark.parametrize("name", catalogue.ENVIRONMENTS)
+def test_an_environment_has_what_azure_builds_it_from(name: str) -> None:
+    path = catalogue.environments()[name]
+    document = yaml.safe_load(path.read_text())
+    folder = path.parent / document["build"]["path"]
+    dockerfile = (folder / document["build"]["dockerfile_path"]).read_text()
+    assert (folder / "requirements.txt").is_file()
+    copied = [word for line in dockerfile.splitlines() if line.startswith("COPY") for word in line.split()[1:-1]]
+    assert "requirements.txt" in copied
+    assert all((folder / file).is_file() for file in copied)
+
+
+def test_the_script_needs_nothing_but_the_standard_library(install: ModuleType) -> None:
+    source = (ROOT / "environments" / "horovod" / "install.py").read_text()
+    imported = {
+        line.split()[1].partition(".")[0] for line in source.splitlines() if line.startswith(("import ", "from "))
+    }
+    assert imported <= set(sys.stdlib_module_names)
