@@ -235,7 +235,7 @@ def patched_source(python: Path, work: Path) -> Path:
 
 def pip(*arguments: str) -> None:
     """Run this interpreter's pip."""
-    subprocess.run([sys.executable, "-m", "pip", *arguments], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "--quiet", *arguments], check=True)
 
 
 if __name__ == "__main__":
