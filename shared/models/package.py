@@ -61,7 +61,7 @@ def check_saveable(module: nn.Module, card: Card, model_code: str | Path | None 
     state = _state(module)
     with torch.random.fork_rng():
         again = from_card(card, model_code)
-    _load(again, state, f"A second {card.architecture}, built in the same way,")
+    _load(again, state, f"{card.architecture} cannot be saved: a second one, built in the same way,")
 
 
 def save_model(folder: str | Path, module: nn.Module, card: Card, model_code: str | Path | None = None) -> None:

@@ -18,7 +18,7 @@ TORCH = """
     dist.init_process_group("gloo")
     x = torch.full((4,), float(dist.get_rank()))
     dist.all_reduce(x)
-    print("sum", int(x[0]), "of", dist.get_world_size())
+    print(f"sum {int(x[0])} of {dist.get_world_size()}\\n", end="", flush=True)  # ranks of torchrun share a log
     dist.destroy_process_group()
 """
 HOROVOD = """
