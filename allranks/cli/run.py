@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import Any
 from allranks import catalogue
 from allranks.cli import live, target
 from allranks.cli.text import rows, seconds
-from allranks.errors import Problem, SpecError, UsageError
+from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
 from allranks.local import engine
 from allranks.local.assets import Stands, read_mapping
 from allranks.local.dry import dry_run
@@ -50,6 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="what stands for data or a component in the cloud, such as azureml:mnist=./mnist",
+    )
+    parser.add_argument(
+        "--python",
+        metavar="STEP=PATH",
+        action="append",
+        default=[],
+        help="the interpreter that runs a step, in place of the one that its environment calls for",
     )
     parser.add_argument("--runs-dir", metavar="DIR", default=DEFAULT_HOME, help=f"default: {DEFAULT_HOME}")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -93,6 +101,7 @@ def _wanted(args: argparse.Namespace, home: Home) -> dict[str, Any]:
         "scale": dict(_scale(text) for text in args.scale),
         "only": [name for name in args.steps.split(",") if name],
         "map": list(args.map),
+        "python": dict(_interpreter(text) for text in args.python),
     }
     if args.resume:
         before = read_json(home.find(args.resume).state)
@@ -104,6 +113,7 @@ def _wanted(args: argparse.Namespace, home: Home) -> dict[str, Any]:
             "scale": {**before["scale"], **asked["scale"]},
             "only": asked["only"] or before["only"],
             "map": [*before.get("map", []), *asked["map"]],
+            "python": {**before.get("python", {}), **asked["python"]},
         }
     if args.target is None:
         raise UsageError("nothing to run: TARGET is missing.", f"Give {target.CHOICES}.")
@@ -124,6 +134,16 @@ def _scale(text: str) -> tuple[str, list[int]]:
     return match["step"], [int(match["nodes"]), int(match["processes"])]
 
 
+def _interpreter(text: str) -> tuple[str, str]:
+    step, separator, path = text.partition("=")
+    if not separator or not step or not path:
+        raise UsageError(f"--python {text!r} is not STEP=PATH.", "For example: --python train=/opt/torch/bin/python.")
+    python = Path(path).expanduser().absolute()  # not resolved: a virtual environment's Python is a link
+    if not (python.is_file() and os.access(python, os.X_OK)):
+        raise UsageError(f"--python {text!r}: there is no program {str(python)!r}.")
+    return step, str(python)
+
+
 def _plan(wanted: dict[str, Any], home: Home) -> Plan:
     """From what was asked for to the plan; every mistake is found here, before anything starts."""
     stands = Stands(read_mapping(wanted["map"], target.folder_of(wanted["target"])), home)
@@ -137,7 +157,10 @@ def _plan(wanted: dict[str, Any], home: Home) -> Plan:
     plan = make_plan(pipeline, stands)
     if wanted["only"]:
         plan = plan.only(wanted["only"])
-    interpreters = choose_interpreters({name: step.component for name, step in plan.steps.items()}, home.path)
+    chosen = {name: Path(path) for name, path in wanted["python"].items()}
+    for name in chosen.keys() - plan.steps.keys():
+        raise UnknownNameError(f"--python: {name!r} is no step. The steps are {', '.join(plan.steps)}.")
+    interpreters = choose_interpreters({name: step.component for name, step in plan.steps.items()}, home.path, chosen)
     steps = {name: replace(step, python=interpreters.pythons.get(name)) for name, step in plan.steps.items()}
     warnings = tuple(_text(problem) for problem in problems)
     return Plan(

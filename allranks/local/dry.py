@@ -10,7 +10,7 @@ from typing import Any
 from allranks.local.cache import Cache, Finished
 from allranks.local.execution import Execution, Job
 from allranks.local.folders import Home
-from allranks.local.plan import PLACEHOLDER_PORT, Plan, StepOutput
+from allranks.local.plan import AZURE_PORT, Plan, StepOutput
 from allranks.local.sweep.sweep import Sweep, execution_of
 from allranks.local.sweep.trial import Trial
 from allranks.local.variables import inherited
@@ -53,7 +53,7 @@ def _step(execution: Execution, found: Finished | None, published: dict[str, Pat
     step = execution.step
     data = {name: _shown(value, published) for name, value in step.inputs.items() if not isinstance(value, str)}
     outputs = {name: f"<{step.name}.{name}>" for name in step.outputs}
-    first = execution.ranks(data, outputs, execution.cluster(PLACEHOLDER_PORT))[0]
+    first = execution.ranks(data, outputs, execution.cluster(AZURE_PORT))[0]
     own = inherited(execution.job.environ, execution.python)
     return {
         "status": "planned",

@@ -15,7 +15,7 @@ from allranks.local.folders import Home, RunFolder, write_json
 from allranks.local.gang import Gang, RankCommand
 from allranks.local.guard import Guard
 from allranks.local.launch import LAUNCHERS, LaunchContext, first_exit
-from allranks.local.plan import PLACEHOLDER_PORT, PlannedStep, StepOutput
+from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
 from allranks.local.result import (
     CANCELLED,
     FAILED,
@@ -146,7 +146,7 @@ class Execution:
         self.workplace.prepare([name for name, output in self.step.outputs.items() if output.mode == "rw_mount"])
         self._lay_out()
         processes = self.step.nodes * self.step.launched + self.step.parameter_servers
-        cluster = self.cluster(ports.row(1 + processes) if self.step.distribution else PLACEHOLDER_PORT)
+        cluster = self.cluster(ports.row(1 + processes) if self.step.distribution else AZURE_PORT)
         self._inputs = {path: fingerprint.tree(path) for path in data.values()}
         ranks = self.ranks({name: str(path) for name, path in data.items()}, self.places(), cluster)
         self.gang = Gang(ranks, guard, self.marker)

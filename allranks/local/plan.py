@@ -12,7 +12,7 @@ from allranks.local.sweep.search import Search
 from allranks.spec import Component, Output
 from allranks.spec.expressions import render_command
 
-PLACEHOLDER_PORT = 6105  # what Azure ML uses; shown by a dry run, which asks for no port
+AZURE_PORT = 6105  # what Azure ML uses; shown by a dry run, which asks for no port
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from allranks.local.assets import HINT, Stands
 from allranks.local.launch import LAUNCHERS
 from allranks.local.launch.mpi import find_mpirun
 from allranks.local.plan import Plan, PlannedStep, StepOutput
-from allranks.local.settings import PROCESSES_INPUT
+from allranks.local.settings import PROCESSES_INPUT, all_steps
 from allranks.local.sweep.search import Search, plan_search
 from allranks.spec import (
     Component,
@@ -88,8 +88,30 @@ def make_plan(pipeline: Pipeline, stands: Stands | None = None) -> Plan:
         outputs=MappingProxyType({name: output for name, output in outputs.items() if output is not None}),
         continue_on_failure=pipeline.settings.continue_on_step_failure is not False,
         force_rerun=pipeline.settings.force_rerun is True,
-        notes=tuple(findings.notes),
+        notes=(*findings.notes, *_without_effect(pipeline)),
     )
+
+
+def _without_effect(pipeline: Pipeline) -> list[str]:
+    """One line that names the settings of steps that mean nothing on one machine."""
+    named: dict[str, list[str]] = {}
+    for name, step in all_steps(pipeline):
+        resources = [step.resources]
+        if isinstance(step.component, Component) and step.component.source.file == pipeline.source.file:
+            resources.append(step.component.resources)  # a command that stands in the pipeline itself
+        settings = {
+            "compute": step.compute,
+            "instance_type": next((each.instance_type for each in resources if each.instance_type), None),
+            "shm_size": next((each.shm_size for each in resources if each.shm_size), None),
+        }
+        for setting, value in settings.items():
+            if value is not None:
+                named.setdefault(setting, []).append(name)
+    if not named:
+        return []
+    return [
+        "without effect on this machine: " + "; ".join(f"{key} of {', '.join(names)}" for key, names in named.items())
+    ]
 
 
 def _own_input(pipeline: Pipeline, declared: Input, findings: _Findings) -> Resolved:

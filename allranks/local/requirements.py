@@ -30,20 +30,24 @@ class Interpreters:
     notes: tuple[str, ...]
 
 
-def choose_interpreters(components: Mapping[str, Component], home: Path) -> Interpreters:
+def choose_interpreters(
+    components: Mapping[str, Component], home: Path, chosen: Mapping[str, Path] | None = None
+) -> Interpreters:
     """Choose the interpreter of each step.
 
     Args:
         components: the component of each step, by the step's name.
         home: the folder ``.allranks``, in which environments are built.
+        chosen: the interpreters that the user names, by step; nothing is asked of these.
 
     Raises:
         CannotRunHereError: an environment of ours is not built, and asks for packages that are not installed here.
     """
     steps: dict[str, list[str]] = {}
+    pythons = dict(chosen or {})
     for name, component in components.items():
-        steps.setdefault(_name(component), []).append(name)
-    pythons: dict[str, Path] = {}
+        if name not in pythons:
+            steps.setdefault(_name(component), []).append(name)
     notes = []
     for reference, names in steps.items():
         folder = catalogue.environment_of(reference)

@@ -89,7 +89,7 @@ def change_step(pipeline: Pipeline, name: str, change: Callable[[Step], Step]) -
     """A copy of the pipeline in which one step, nested ones by their dotted name, has been through ``change``."""
     head, _, rest = name.partition(".")
     if head not in pipeline.steps:
-        known = [step for step, *_ in _all_steps(pipeline)]
+        known = [step for step, *_ in all_steps(pipeline)]
         raise UnknownNameError(
             f"{name!r} is no step of {pipeline.name}{_nearest(name, known)}.", f"Steps: {', '.join(known)}."
         )
@@ -103,12 +103,13 @@ def change_step(pipeline: Pipeline, name: str, change: Callable[[Step], Step]) -
     return replace(pipeline, steps=MappingProxyType({**pipeline.steps, head: step}))
 
 
-def _all_steps(pipeline: Pipeline, prefix: str = "") -> list[tuple[str, Step]]:
+def all_steps(pipeline: Pipeline, prefix: str = "") -> list[tuple[str, Step]]:
+    """Every step with its dotted name, nested pipelines before their own steps."""
     found = []
     for name, step in pipeline.steps.items():
         found.append((prefix + name, step))
         if isinstance(step.component, Pipeline):
-            found += _all_steps(step.component, f"{prefix}{name}.")
+            found += all_steps(step.component, f"{prefix}{name}.")
     return found
 
 

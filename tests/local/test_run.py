@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -286,3 +288,23 @@ def test_resume_runs_again_what_had_failed_with_the_same_values(tmp_path):
     assert result["exit"] == 0
     assert result["steps"]["say"]["reused"]
     assert Path(result["steps"]["say"]["outputs"]["out"]).read_text() == "hello\n"
+
+
+def test_a_step_runs_with_the_interpreter_that_is_chosen_for_it(tmp_path):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "other"], check=True)
+    say = "python -c 'import sys; print(sys.prefix)' > ${{outputs.out}}"
+    text = f"type: pipeline\njobs: {{one: {step(say, outputs='out: {type: uri_file}')}}}\n"
+    file = pipeline(tmp_path, text)
+    for options, prefix in (([], sys.prefix), (["--python", "one=other/bin/python"], str(tmp_path / "other"))):
+        result = run_json(file, *options, cwd=tmp_path)
+        assert not result["steps"]["one"]["reused"], "another interpreter is another step"
+        assert Path(result["steps"]["one"]["outputs"]["out"]).read_text().strip() == prefix
+
+
+def test_settings_without_effect_are_named_once(tmp_path):
+    more = "compute: azureml:gpu, resources: {instance_type: Standard_NC6, shm_size: 2g}"
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{a: {step('true', more=more)}, b: {step('true', more=more)}}}\n")
+    errors = allranks("run", file, cwd=tmp_path).stderr
+    line = "note: without effect on this machine: compute of a, b; instance_type of a, b; shm_size of a, b"
+    assert errors.count("without effect") == 1
+    assert line in errors

@@ -135,3 +135,11 @@ def test_a_runs_folder_that_is_a_file_or_below_one(tmp_path):
     (tmp_path / "file").write_text("")
     for place in ("file", "file/below"):
         assert "--runs-dir" in wrong(tmp_path, pipeline(tmp_path, ONE), "--runs-dir", place)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [("one", "STEP=PATH"), ("one=/no/python", "no program '/no/python'"), ("two=/bin/sh", "no step")],
+)
+def test_a_bad_choice_of_interpreter(tmp_path, option, words):
+    assert words in wrong(tmp_path, pipeline(tmp_path, ONE), "--python", option)

@@ -152,7 +152,9 @@ def test_what_cannot_be_saved_is_refused_before_training() -> None:
     strange.register_buffer("table", torch.eye(2).to_sparse())
     with pytest.raises(Refusal, match=r"net.table in its state is a torch.sparse_coo"):
         check_saveable(Normalised((0.0,), (1.0,), strange), card())
-    with pytest.raises(Refusal, match="mlp cannot be saved: a second one, built in the same way, does not take the weights"):
+    with pytest.raises(
+        Refusal, match="mlp cannot be saved: a second one, built in the same way, does not take the weights"
+    ):
         check_saveable(Normalised((0.0,), (1.0,), nn.Linear(2, 2)), card())
 
 
