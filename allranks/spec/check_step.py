@@ -63,12 +63,23 @@ class StepCheck:
         yield from self._check_space()
         yield from self._check_outputs()
         yield from self._check_settings()
+        yield from self._check_lost_memory()
         if isinstance(step.component, Component):
             for problem in check_command_values(step.component, self._values):
                 yield self._wrong(problem.where, problem.message, problem.hint)
 
     def _wrong(self, where: str, message: str, hint: str = "", severity: str = "error") -> Problem:
         return self._source.problem(f"jobs.{self._step.name}.{where}".rstrip("."), message, hint, severity)
+
+    def _check_lost_memory(self) -> Iterator[Problem]:
+        """Warn where a step's resources replace the component's, shm_size and all, as the SDK sends them."""
+        step, written = self._step, f"jobs.{self._step.name}.resources"
+        if self._source.place(written) not in self._source.lines or not isinstance(step.component, Component):
+            return
+        lost = step.component.resources.shm_size
+        if lost is not None and step.resources.shm_size is None and step.component.source.file != self._source.file:
+            message = f"these replace all of the component's resources, so its shm_size {lost} is lost on Azure ML."
+            yield self._wrong("resources", message, f"Add shm_size: {lost}.", "warning")
 
     # Inputs
 

@@ -61,9 +61,12 @@ def _typed(type_: str, value: Literal) -> Literal | None:
     return _integer(value) if type_ == "integer" else _finite(value)
 
 
+_WHOLE = re.compile(r"\s*[+-]?\d{1,300}\s*", re.ASCII)
+
+
 def _integer(value: float | str) -> int | None:
     if isinstance(value, str):
-        return int(value) if re.fullmatch(r"\s*[+-]?\d+\s*", value, re.ASCII) else _integral(_finite(value))
+        return int(value) if _WHOLE.fullmatch(value) else _integral(_finite(value))
     return value if isinstance(value, int) else _integral(value)
 
 
@@ -75,6 +78,8 @@ def _integral(value: float | None) -> int | None:
 def _finite(value: float | str) -> float | None:
     if isinstance(value, int):
         return value
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        return int(value)  # 3 stays 3, as it does when YAML reads it, and a long one keeps its digits
     if isinstance(value, str) and ("_" in value or not value.isascii()):  # Python reads 1_000, Azure ML does not
         return None
     try:

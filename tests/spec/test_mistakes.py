@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from allranks.spec import check, read
+
 HEAD = "type: command\nname: mine\nversion: '1'\n"
 TAIL = "environment: azureml:e:1\ncommand: python a.py\n"
 ONE = "type: pipeline\njobs:\n  train:\n    type: command\n    component: ./train.yaml\n"
@@ -255,3 +257,16 @@ def test_a_file_that_cannot_be_read_is_a_problem(folder, tmp_path):
         read(tmp_path / "latin.yaml")
     with pytest.raises(SpecError, match="is a command component; a pipeline is wanted"):
         read_pipeline(folder / "train.yaml")
+
+
+def test_resources_of_a_step_that_lose_the_components_shared_memory(tmp_path):
+    ranks = "distribution: {type: pytorch}\nresources: {instance_count: 1, shm_size: 8g}\n"
+    (tmp_path / "train.yaml").write_text(
+        f"name: train\nversion: '1'\ntype: command\ncommand: x\nenvironment: azureml:e:1\n{ranks}"
+    )
+    text = "type: pipeline\njobs: {{train: {{component: ./train.yaml, resources: {{instance_count: 2{more}}}}}}}\n"
+    for more, warnings in (("", ["jobs.train.resources"]), (", shm_size: 4g", [])):
+        (tmp_path / "pipeline.yaml").write_text(text.format(more=more))
+        found = check(read(tmp_path / "pipeline.yaml"))
+        assert [problem.where for problem in found] == warnings
+        assert all("shm_size 8g is lost on Azure ML" in problem.message for problem in found)
