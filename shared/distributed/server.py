@@ -120,9 +120,13 @@ class ControlServer(threading.Thread):
             self._drop(link)
 
     def _deliver(self) -> None:
-        """Send what waits in the outboxes, as far as the sockets take it."""
+        """Send what waits in the outboxes, as far as the sockets take it; to rank 0 last.
+
+        Rank 0 may go on into a call that keeps Python's lock until the others are there too, as TensorFlow's start
+        does; this thread could then tell them no more that they may go on.
+        """
         while any(link.guest.outbox for link in self._connections):
-            for link in list(self._connections):
+            for link in sorted(self._connections, key=lambda link: link.guest.member == ("worker", 0)):
                 link.unsent += b"".join(map(_encode, link.guest.outbox))
                 link.guest.outbox.clear()
                 self._flush(link)  # a failure here may fill other outboxes

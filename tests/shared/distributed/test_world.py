@@ -511,3 +511,22 @@ def test_the_helper_kills_what_it_started() -> None:
     assert process.poll() == -signal.SIGKILL
     with pytest.raises(subprocess.TimeoutExpired), started("import time\ntime.sleep(60)", [{}]) as ranks:
         ranks[0].process.wait(0.1)
+
+
+def test_a_call_of_rank_0_that_keeps_pythons_lock_does_not_keep_the_others_waiting() -> None:
+    """TensorFlow's start waits for all workers and keeps the lock: whoever was not told before would never come."""
+    ranks = run_ranks(
+        """
+        import ctypes, time
+        from shared.distributed import init
+        with init() as world:
+            begun = time.time()
+            if world.is_main:
+                ctypes.PyDLL(None).sleep(3)  # PyDLL, unlike CDLL, does not let other threads run
+            print(begun, time.time())
+        """,
+        processes=4,
+    )
+    assert [rank.returncode for rank in ranks] == [0] * 4, ranks
+    times = [tuple(map(float, rank.stdout.split())) for rank in ranks]
+    assert all(begun < times[0][1] - 1.5 for begun, _ in times[1:]), times
