@@ -95,6 +95,9 @@ def make_plan(pipeline: Pipeline, stands: Stands | None = None) -> Plan:
 def _without_effect(pipeline: Pipeline) -> list[str]:
     """One line that names the settings of steps that mean nothing on one machine."""
     named: dict[str, list[str]] = {}
+    default = pipeline.settings.default_compute
+    if default is not None and default.removeprefix("azureml:") != "serverless":  # that names no cluster either
+        named["compute"] = ["the pipeline"]
     for name, step in all_steps(pipeline):
         resources = [step.resources]
         if isinstance(step.component, Component) and step.component.source.file == pipeline.source.file:

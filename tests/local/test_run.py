@@ -303,8 +303,11 @@ def test_a_step_runs_with_the_interpreter_that_is_chosen_for_it(tmp_path):
 
 def test_settings_without_effect_are_named_once(tmp_path):
     more = "compute: azureml:gpu, resources: {instance_type: Standard_NC6, shm_size: 2g}"
-    file = pipeline(tmp_path, f"type: pipeline\njobs: {{a: {step('true', more=more)}, b: {step('true', more=more)}}}\n")
+    jobs = f"{{a: {step('true', more=more)}, b: {step('true', more=more)}}}"
+    file = pipeline(tmp_path, f"type: pipeline\ncompute: azureml:cpu\njobs: {jobs}\n")
     errors = allranks("run", file, cwd=tmp_path).stderr
-    line = "note: without effect on this machine: compute of a, b; instance_type of a, b; shm_size of a, b"
+    line = (
+        "note: without effect on this machine: compute of the pipeline, a, b; instance_type of a, b; shm_size of a, b"
+    )
     assert errors.count("without effect") == 1
     assert line in errors
