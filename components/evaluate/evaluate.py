@@ -2,13 +2,14 @@
 
 The split is cut into batches; rank r predicts batches r, r + world size, and so on. A batch holds the same rows on any
 number of ranks, so its outputs are the same too. No row is padded or repeated. Rank 0 puts the parts together, and only
-it draws.
+it draws. Of a language model no logits are kept, only two sums for each row and one for each place in a row.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,19 +17,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data import Dataset, Index, Split
+from shared.data import Dataset, Index, Split, Text
 from shared.data.order import Rows
 from shared.distributed import Refusal, World, init
+from shared.language import Language
 from shared.metrics import classify
 from shared.models import Card, load_predictor
-from shared.models.predictor import Predictor
+from shared.models.predictor import Predictor, Scorer, load_scorer, read_card, tokenizer_of_model
 from shared.regression import regress
-from shared.report import Subject, write_classification, write_regression
+from shared.report import Subject, write_classification, write_language, write_regression
 from shared.tracking import Tracker
 
 Outputs = npt.NDArray[np.floating[Any]]
+Sums = npt.NDArray[np.float64]
+Conclusion = Callable[[], dict[str, float]]
 
 PARTS = ".parts"  # the ranks' outputs, in the output: the one folder that all nodes share; removed at the end
+LOGITS_AT_ONCE = 2**24  # of a language model: 64 MiB in float32, of which some copies are made
+SHOWN = ("accuracy", "rmse", "mae", "r2", "bits_per_byte", "gzip_bits_per_byte", "perplexity", "token_accuracy")
 
 
 def main() -> None:
@@ -38,28 +44,17 @@ def main() -> None:
         check(arguments)
         dataset = Dataset.open(arguments.data)
         split = dataset.split(arguments.split)
-        model, card = load_predictor(arguments.model, world.device)
-        check_fit(card, dataset.index)
+        card = read_card(arguments.model)
+        check_fit(card, dataset.index, arguments.model)
         step_timeout = timedelta(minutes=arguments.step_timeout)
-        parts: Path = arguments.report / PARTS
 
-        mine = rows_of(world.rank, world.world_size, split.rows, arguments.batch_size)
-        outputs = predict(model, split, mine, world)
-        save_part(parts, world.rank, outputs)
+        measure = measure_language if dataset.index.task == "language_modeling" else measure_rows
+        conclude = measure(arguments, dataset.index, split, card, world)
         world.barrier("predictions", timeout=step_timeout)
-
-        def conclude() -> dict[str, float]:
-            whole = merge_parts(parts, world.world_size, split.rows, arguments.batch_size)
-            numbers = report(
-                arguments.report, whole, labels_of(split, arguments.batch_size), dataset.index, card, split
-            )
-            shutil.rmtree(parts)
-            return numbers
-
         numbers = world.once(conclude, name="report", scope="job", timeout=step_timeout)
         tracker.log(numbers, step=0)
         tracker.artifacts(arguments.report)
-        shown = [f"{name} {numbers[name]:.4f}" for name in ("accuracy", "rmse", "mae", "r2") if name in numbers]
+        shown = [f"{name} {numbers[name]:.4f}" for name in SHOWN if name in numbers]
         world.note(f"{', '.join(shown)} on {split.rows} rows of {split.name}")
 
 
@@ -82,30 +77,96 @@ def check(arguments: argparse.Namespace) -> None:
         raise Refusal(f"batch_size {arguments.batch_size}: 1 or more is needed.")
 
 
-def check_fit(card: Card, index: Index) -> None:
-    """Refuse a model that was trained on another kind of data."""
-    x = index.arrays["x"]
+def check_fit(card: Card, index: Index, model: Path) -> None:
+    """Refuse a model that was trained on another kind of data.
+
+    Raises:
+        Refusal: with every reason.
+    """
     if index.task != card.task:
         raise Refusal(f"the model was trained for {card.task}, the data was prepared for {index.task}.")
-    problems = []
-    if card.input_shape != x.shape:
-        problems.append(f"the model takes rows of shape {card.input_shape}, the data has {x.shape}")
-    if card.input_dtype != x.dtype:
-        problems.append(f"the model was trained on {card.input_dtype}, the data holds {x.dtype}")
+    problems = text_problems(card, index.text, model) if index.text else array_problems(card, index)
     if card.classes != index.classes:
         problems.append(f"the model knows {_named(card.classes)}, the data has {_named(index.classes)}")
     if problems:
         raise Refusal(f"model and data do not fit: {'; '.join(problems)}. Prepare the data as for the training.")
 
 
+def array_problems(card: Card, index: Index) -> list[str]:
+    """What keeps a model from taking rows of numbers."""
+    x, problems = index.arrays["x"], []
+    if card.input_shape != x.shape:
+        problems.append(f"the model takes rows of shape {card.input_shape}, the data has {x.shape}")
+    if card.input_dtype != x.dtype:
+        problems.append(f"the model was trained on {card.input_dtype}, the data holds {x.dtype}")
+    return problems
+
+
+def text_problems(card: Card, text: Text, model: Path) -> list[str]:
+    """What keeps a model from taking rows of tokens."""
+    problems = []
+    if tokenizer_of_model(model, card) != text.fingerprint:
+        one, other = (
+            "bytes" if name == "bytes" else "a tokenizer of its own" for name in (card.tokenizer, text.tokenizer)
+        )
+        different = "another tokenizer" if one == other else other
+        problems.append(f"the model reads {one}, the data was prepared with {different}")
+    if text.vocabulary > card.vocabulary:
+        problems.append(f"the model knows {card.vocabulary} tokens, the data has {text.vocabulary}")
+    longest = card.settings.get("context_length", card.sequence_length)
+    if text.sequence_length > longest:
+        problems.append(f"the model takes up to {longest} tokens, rows of the data have up to {text.sequence_length}")
+    return problems
+
+
+def measure_rows(arguments: argparse.Namespace, index: Index, split: Split, card: Card, world: World) -> Conclusion:
+    """Predict the rank's rows; what it gives writes the report, from the outputs of all ranks."""
+    parts, size = arguments.report / PARTS, arguments.batch_size
+    model, _ = load_predictor(arguments.model, world.device)
+    outputs = predict(model, split, rows_of(world.rank, world.world_size, split.rows, size), world)
+    save_part(parts, world.rank, outputs)
+
+    def conclude() -> dict[str, float]:
+        whole = merge_parts(parts, world.world_size, split.rows, size)
+        shutil.rmtree(parts)
+        return report(arguments.report, whole, labels_of(split, size), index, card, split)
+
+    return conclude
+
+
+def measure_language(arguments: argparse.Namespace, index: Index, split: Split, card: Card, world: World) -> Conclusion:
+    """Score the rank's rows; what it gives writes the report, from the sums of all ranks."""
+    text, parts = index.text, arguments.report / PARTS
+    assert text is not None  # noqa: S101  # the task says so
+    size = rows_at_once(arguments.batch_size, text.sequence_length, card.vocabulary)
+    model = load_scorer(arguments.model, world.device)
+    sums, places = score(model, split, rows_of(world.rank, world.world_size, split.rows, size), world)
+    save_part(parts, world.rank, sums)
+    save_part(parts, world.rank, places, "places")
+
+    def conclude() -> dict[str, float]:
+        rows: Sums = merge_parts(parts, world.world_size, split.rows, size).astype(np.float64)
+        batches: Sums = merge_parts(parts, world.world_size, -(-split.rows // size), 1, "places").astype(np.float64)
+        shutil.rmtree(parts)
+        result = Language(text, split.name, rows[:, 0], rows[:, 1], batches.sum(0) / split.rows)
+        subject = Subject(card.architecture, split.name, (text.sequence_length,), vocabulary=text.vocabulary)
+        write_language(arguments.report, result, subject)
+        return result.numbers()
+
+    return conclude
+
+
 def report(
     folder: Path, outputs: Outputs, labels: npt.NDArray[Any], index: Index, card: Card, split: Split
 ) -> dict[str, float]:
-    """Write the report of the task, and give its numbers."""
-    shape = index.arrays["x"].shape
+    """Write the report of a classification or regression, and give its numbers."""
+    text = index.text
+    shape = (text.sequence_length,) if text else index.arrays["x"].shape
     if index.target is None:
         scores = classify(outputs, labels)
-        write_classification(folder, scores, labels, Subject(card.architecture, split.name, shape, index.classes))
+        vocabulary = text.vocabulary if text else 0
+        subject = Subject(card.architecture, split.name, shape, index.classes, vocabulary=vocabulary)
+        write_classification(folder, scores, labels, subject)
         return scores.numbers()
     errors = regress(outputs, labels)
     write_regression(folder, errors, Subject(card.architecture, split.name, shape, target=index.target.name))
@@ -115,6 +176,11 @@ def report(
 def _named(classes: tuple[str, ...]) -> str:
     shown = ", ".join(classes[:10]) + (", ..." if len(classes) > 10 else "")
     return f"{len(classes)} classes ({shown})"
+
+
+def rows_at_once(batch_size: int, length: int, vocabulary: int) -> int:
+    """Rows that a language model is given at a time: as many as were asked for, if their logits fit into memory."""
+    return max(1, min(batch_size, LOGITS_AT_ONCE // (length * vocabulary)))
 
 
 def rows_of(rank: int, world_size: int, rows: int, batch_size: int) -> list[Rows]:
@@ -130,27 +196,50 @@ def predict(model: Predictor, split: Split, batches: list[Rows], world: World) -
         Refusal: on every rank, if the model gives something else than finite numbers on any.
     """
     outputs = [model(split.take(rows)["x"]) for rows in batches]
-    if world.any(any(not np.isfinite(part).all() for part in outputs), "not finite"):
-        raise Refusal("the model's outputs are not finite numbers: its training diverged. Try a lower learning_rate.")
+    refuse_diverged(finite=all(np.isfinite(part).all() for part in outputs), world=world)
     return np.concatenate(outputs) if outputs else np.empty((0, 0), np.float32)
 
 
-def save_part(parts: Path, rank: int, outputs: Outputs) -> None:
+def score(model: Scorer, split: Split, batches: list[Rows], world: World) -> tuple[Sums, Sums]:
+    """Of each row the sum of its cross entropies and the number of right tokens; of each batch the sum at each place.
+
+    Raises:
+        Refusal: on every rank, if the model gives something else than finite numbers on any.
+    """
+    length = split.arrays["x"].shape[0] - 1
+    sums, places = [np.empty((0, 2))], [np.empty((0, length))]
+    for rows in batches:
+        nats, right = model(split.take(rows)["x"])
+        wide = nats.astype(np.float64)
+        sums.append(np.stack([wide.sum(1), right.sum(1)], axis=1))
+        places.append(wide.sum(0, keepdims=True))
+    whole = np.concatenate(sums)
+    refuse_diverged(finite=bool(np.isfinite(whole).all()), world=world)
+    return whole, np.concatenate(places)
+
+
+def refuse_diverged(*, finite: bool, world: World) -> None:
+    """Refuse, on every rank, a model whose outputs are not finite on any."""
+    if world.any(not finite, "not finite"):
+        raise Refusal("the model's outputs are not finite numbers: its training diverged. Try a lower learning_rate.")
+
+
+def save_part(parts: Path, rank: int, outputs: Outputs, what: str = "rank") -> None:
     """Write a rank's outputs where rank 0 will look for them."""
     parts.mkdir(parents=True, exist_ok=True)
-    part = parts / f"rank-{rank:05d}.tmp"
+    part = parts / f"{what}-{rank:05d}.tmp"
     with part.open("wb") as file:
         np.save(file, outputs, allow_pickle=False)
-    part.replace(parts / f"rank-{rank:05d}.npy")
+    part.replace(parts / f"{what}-{rank:05d}.npy")
 
 
-def merge_parts(parts: Path, world_size: int, rows: int, batch_size: int) -> Outputs:
+def merge_parts(parts: Path, world_size: int, rows: int, batch_size: int, what: str = "rank") -> Outputs:
     """Outputs of the whole split in row order: (rows, outputs)."""
     merged: Outputs | None = None
     for rank in range(world_size):
         mine = rows_of(rank, world_size, rows, batch_size)
         if mine:
-            part = np.load(parts / f"rank-{rank:05d}.npy", mmap_mode="r", allow_pickle=False)
+            part = np.load(parts / f"{what}-{rank:05d}.npy", mmap_mode="r", allow_pickle=False)
             merged = np.empty((rows, part.shape[1]), part.dtype) if merged is None else merged
             merged[np.concatenate(mine)] = part
     assert merged is not None  # noqa: S101  # a split has rows

@@ -7,12 +7,10 @@ files are the same whatever the number of nodes and ranks; the index is written 
 from __future__ import annotations
 
 import argparse
-import time
-from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +18,11 @@ import numpy.typing as npt
 from shared.data import Array, Index, Target, remove_leftovers, write_index, write_skipped
 from shared.data.index import SPLITS
 from shared.data.moments import Moments
+from shared.data.progress import Progress
 from shared.data.shards import Written, arrays_of, make_plan, write_shards
 from shared.data.sources import SOURCES, BadFiles, Request, Source
 from shared.data.sources.source import names
 from shared.distributed import Refusal, World, init
-from shared.tracking import Tracker
 
 SHOWN = 10  # files left out, above which only skipped.csv names them
 
@@ -99,12 +97,12 @@ def prepare(arguments: argparse.Namespace, world: World) -> dict[str, Any]:
         rows_per_shard=arguments.rows_per_shard,
     )
     mine = plan[world.node_rank :: world.num_nodes]
-    with Progress(world, sum(len(job.items) for job in mine)) as progress:
+    with Progress(world, sum(job.rows for job in mine)) as progress:
         written = []
         trained = np.zeros(len(source.classes), np.int64)
         for job, done in zip(mine, write_shards(source, mine, arguments.output_data, bad), strict=True):
             written.append(done.to_json())
-            progress.add(len(job.items))
+            progress.add(job.rows)
             if job.split == "train" and source.classes:
                 trained += count_classes(source, job.items) - count_classes(source, [b.item for b in done.bad])
     skipped = [asdict(file) for file in bad.found]
@@ -142,42 +140,6 @@ def description(source: Source) -> dict[str, Any]:
         "columns": source.columns,
         "arrays": {name: asdict(array) for name, array in arrays_of(source).items()},
     }
-
-
-class Progress:
-    """Reports rows to `metrics.jsonl` each second, and a line each ten; what takes a moment is not reported at all.
-
-    Args:
-        world: whose rank 0 reports.
-        total: rows that this node writes.
-    """
-
-    def __init__(self, world: World, total: int) -> None:
-        self._world, self._total, self._done = world, total, 0
-        self._started = self._logged = self._noted = time.monotonic()
-        self._open = ExitStack()
-        self._tracker: Tracker | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._open.close()
-
-    def add(self, rows: int) -> None:
-        """Count rows that are written."""
-        self._done += rows
-        now = time.monotonic()
-        if now - self._logged < 1:
-            return
-        if self._tracker is None:  # not at once: MLflow, to which it reports too, takes seconds to import
-            self._tracker = self._open.enter_context(Tracker(self._world, self._total))
-        speed = self._done / (now - self._started)
-        self._tracker.log({"rows_per_second": speed}, step=self._done)
-        self._logged = now
-        if now - self._noted >= 10:
-            self._noted = now
-            self._world.note(f"written {self._done:,} of {self._total:,} rows, {speed:,.0f} rows/s")
 
 
 def conclude(output: Path, parts: list[dict[str, Any]], arguments: argparse.Namespace) -> str:

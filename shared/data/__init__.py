@@ -1,4 +1,6 @@
-"""Prepared datasets: `.npy` shards with an index, read by every trainer, written by prepare_data. NumPy alone.
+"""Prepared datasets: `.npy` shards with an index, read by every trainer, written by prepare_data and prepare_text.
+
+Reading needs NumPy alone.
 
 A dataset is a folder::
 
@@ -7,30 +9,45 @@ A dataset is a folder::
     train/x-00000.npy           rows of one array, in the source's dtype; images are channels-last (H, W, C)
     train/y-00000.npy
     validation/...  test/...
+    tokenizer/                  of a text whose tokens are not its bytes
+
+Rows of text that differ in length lie in ``x-00000.npy`` one after another; ``x_offsets-00000.npy`` says where.
 
 Reading: ``Dataset.open(folder).split("train").take(rows)``. The order of rows comes from (seed, epoch) alone, so it
 does not depend on the number of ranks, and a run can go on from any batch at no cost.
 """
 
-from shared.data.index import Array, File, Index, Shard, Statistics, Target
+from shared.data.index import Array, File, Index, Shard, Statistics, Target, Text
 from shared.data.order import batches, epoch_order, rank_slice
+from shared.data.ragged import Ragged
 from shared.data.reader import Dataset, Split
-from shared.data.writer import remove_leftovers, write_index, write_shard, write_skipped
+from shared.data.writer import (
+    remove_leftovers,
+    write_index,
+    write_ragged_shard,
+    write_shard,
+    write_skipped,
+    write_tokenizer,
+)
 
 __all__ = [
     "Array",
     "Dataset",
     "File",
     "Index",
+    "Ragged",
     "Shard",
     "Split",
     "Statistics",
     "Target",
+    "Text",
     "batches",
     "epoch_order",
     "rank_slice",
     "remove_leftovers",
     "write_index",
+    "write_ragged_shard",
     "write_shard",
     "write_skipped",
+    "write_tokenizer",
 ]

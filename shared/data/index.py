@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
@@ -15,15 +16,36 @@ from shared.distributed import Refusal
 FORMAT = "allranks-dataset/1"
 FILE_NAME = "index.json"
 SPLITS = ("train", "validation", "test")
-TASKS = ("classification", "regression")
+TASKS = ("classification", "regression", "language_modeling", "text_classification")
+TEXT_TASKS = ("language_modeling", "text_classification")
+BYTES = "bytes"
+"""The tokenizer that needs no file: ids 0 to 255 are the bytes of UTF-8, 256 is the end of a text and padding."""
+TOKENIZER_FOLDER = "tokenizer"
+TOKENIZER = "tokenizer.json"
+TOKENIZER_FILES = (
+    TOKENIZER,
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+)
+"""What is copied of a tokenizer's folder; a model's weights may lie beside them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """One row of an array: its shape without the row axis, and its NumPy dtype by name."""
+    """One row of an array: its shape without the row axis, and its NumPy dtype by name.
+
+    Attributes:
+        ragged: whether rows differ in length, along an axis in front of ``shape``. Such an array is two files for each
+            shard: the values of all rows one after another, and where each begins and ends in them (rows + 1, int64).
+    """
 
     shape: tuple[int, ...]
     dtype: str
+    ragged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +69,47 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class Text:
+    """What the rows of a text are made of.
+
+    Attributes:
+        tokenizer: ``bytes``, or the folder of the tokenizer, relative to the dataset's.
+        vocabulary: token ids are below this number.
+        sequence_length: tokens that a language model predicts in a row (which has one more); or the most tokens of a
+            passage to classify.
+        padding: token that fills rows up to the longest of a batch.
+        end_of_text: token after each document; 256 for bytes.
+        size: split to bytes of its text as UTF-8.
+        gzip_size: split to bytes of its text after gzip at level 9; empty for a classification.
+        tokens: split to number of its tokens, with those for the end of a text.
+        sha256: of the tokenizer's ``tokenizer.json``; empty for bytes.
+    """
+
+    tokenizer: str
+    vocabulary: int
+    sequence_length: int
+    padding: int
+    end_of_text: int
+    size: Mapping[str, int]
+    gzip_size: Mapping[str, int]
+    tokens: Mapping[str, int]
+    sha256: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same tokenizer: ``bytes``, or the sha256 of its file."""
+        return self.sha256 or self.tokenizer
+
+    def bits_per_byte(self, split: str, nats_per_token: float) -> float:
+        """A model's mean loss on a split, as bits for each byte of UTF-8: comparable between tokenizers."""
+        return nats_per_token / math.log(2) * self.tokens[split] / self.size[split]
+
+    def gzip_bits_per_byte(self, split: str) -> float:
+        """What gzip needs for the same text."""
+        return 8 * self.gzip_size[split] / self.size[split]
+
+
+@dataclass(frozen=True, slots=True)
 class File:
     """A file of the dataset: its path relative to the dataset's folder, with slashes, and its sha256 in hex."""
 
@@ -67,28 +130,34 @@ class Index:
     """The whole of `index.json`.
 
     Attributes:
-        task: ``classification`` or ``regression``. Both have arrays ``x`` and ``y``: int64, a position in ``classes``;
-            or float64, a value in its own units.
+        task: ``classification`` or ``regression``, with arrays ``x`` and ``y``: int64, a position in ``classes``; or
+            float64, a value in its own units. ``text_classification``: ``x`` is ragged, token ids, and ``y`` as for
+            classes. ``language_modeling``: ``x`` alone, rows of ``text.sequence_length + 1`` token ids; row i begins
+            at token ``i * sequence_length`` of the split's stream, so each token but the first is predicted once.
         arrays: name to shape and dtype.
-        classes: names of the classes, in the order of the labels.
-        statistics: of ``x``, over the train split.
+        classes: names of the classes, in the order of the labels; none where no class is predicted.
+        statistics: of ``x``, over the train split; None for text.
         splits: train, validation and test to their shards, in row order; a split may be empty.
         columns: names of a table's features, in the order of ``x``; empty for anything else.
-        target: of a regression; None for a classification.
+        target: of a regression; None for anything else.
+        text: of the two tasks on text; None for anything else.
     """
 
     task: str
     arrays: Mapping[str, Array]
     classes: tuple[str, ...]
-    statistics: Statistics
+    statistics: Statistics | None
     splits: Mapping[str, tuple[Shard, ...]]
     columns: tuple[str, ...] = ()
     target: Target | None = None
+    text: Text | None = None
 
     @property
     def outputs(self) -> int:
-        """Numbers that a model gives for each row: one for each class, or the target's value."""
-        return len(self.classes) if self.task == "classification" else 1
+        """Numbers that a model gives for each row: one for each class, or the target's value; or for each token."""
+        if self.task == "language_modeling" and self.text is not None:
+            return self.text.vocabulary
+        return len(self.classes) if self.classes else 1
 
     def rows(self, split: str) -> int:
         """Number of rows of a split."""
@@ -99,11 +168,12 @@ class Index:
         document = {
             "format": FORMAT,
             "task": self.task,
-            "arrays": {name: asdict(array) for name, array in self.arrays.items()},
+            "arrays": {name: _array_to_json(array) for name, array in self.arrays.items()},
             "classes": self.classes,
             **({"columns": self.columns} if self.columns else {}),
             **({"target": asdict(self.target)} if self.target else {}),
-            "statistics": asdict(self.statistics),
+            **({"text": asdict(self.text)} if self.text else {}),
+            **({"statistics": asdict(self.statistics)} if self.statistics else {}),
             "splits": {
                 name: {"rows": self.rows(name), "shards": [shard_to_json(shard) for shard in shards]}
                 for name, shards in self.splits.items()
@@ -135,21 +205,48 @@ def read_index(folder: Path) -> Index:
 
 def _parse(document: Mapping[str, Any]) -> Index:
     arrays = {
-        str(name): Array(tuple(map(int, array["shape"])), np.dtype(array["dtype"]).name)
+        str(name): Array(
+            tuple(map(int, array["shape"])), np.dtype(array["dtype"]).name, bool(array.get("ragged", False))
+        )
         for name, array in document["arrays"].items()
     }
-    splits = {name: _parse_split(name, document["splits"][name], arrays) for name in SPLITS}
-    statistics, target = document["statistics"], document.get("target")
-    if document["task"] not in TASKS or (document["task"] == "regression") != (target is not None):
-        raise ValueError(f"its task is {document['task']!r}, with {'a' if target else 'no'} target")
+    task, target, text = document["task"], document.get("target"), document.get("text")
+    if (
+        task not in TASKS
+        or (task == "regression") != (target is not None)
+        or (task in TEXT_TASKS) != (text is not None)
+    ):
+        raise ValueError(
+            f"its task is {task!r}, with {'a' if target else 'no'} target and {'a' if text else 'no'} text"
+        )
+    statistics = None if text else document["statistics"]
     return Index(
-        task=str(document["task"]),
+        task=str(task),
         arrays=arrays,
         classes=tuple(map(str, document["classes"])),
-        statistics=Statistics(tuple(map(float, statistics["mean"])), tuple(map(float, statistics["std"]))),
-        splits=splits,
+        statistics=statistics
+        and Statistics(tuple(map(float, statistics["mean"])), tuple(map(float, statistics["std"]))),
+        splits={name: _parse_split(name, document["splits"][name], arrays) for name in SPLITS},
         columns=tuple(map(str, document.get("columns", ()))),
         target=Target(str(target["name"]), float(target["mean"]), float(target["std"])) if target else None,
+        text=text and _parse_text(text),
+    )
+
+
+def _parse_text(text: Mapping[str, Any]) -> Text:
+    size, gzip_size, tokens = (
+        {str(split): int(value) for split, value in text[name].items()} for name in ("size", "gzip_size", "tokens")
+    )
+    return Text(
+        tokenizer=_inside(text["tokenizer"]),
+        vocabulary=int(text["vocabulary"]),
+        sequence_length=int(text["sequence_length"]),
+        padding=int(text["padding"]),
+        end_of_text=int(text["end_of_text"]),
+        size=size,
+        gzip_size=gzip_size,
+        tokens=tokens,
+        sha256=str(text["sha256"]),
     )
 
 
@@ -167,13 +264,29 @@ def shard_from_json(shard: Mapping[str, Any], arrays: Mapping[str, Array]) -> Sh
     Raises:
         ValueError: if it does not fit the arrays, or if a path leaves the dataset's folder.
     """
-    if shard["files"].keys() != arrays.keys():
-        raise ValueError(f"a shard has files for {sorted(shard['files'])}, not for the arrays {sorted(arrays)}")
+    expected = [file for name, array in arrays.items() for file in files_of(name, array)]
+    if sorted(shard["files"]) != sorted(expected):
+        raise ValueError(f"a shard has files for {sorted(shard['files'])}, not for the arrays {sorted(expected)}")
     rows = shard["rows"]
     if not isinstance(rows, int) or rows < 1:
         raise ValueError(f"a shard claims {rows!r} rows")
     files = {name: File(_inside(file["path"]), str(file["sha256"])) for name, file in shard["files"].items()}
     return Shard(rows, files)
+
+
+def files_of(name: str, array: Array) -> tuple[str, ...]:
+    """Names of the files that an array is kept in, for each shard."""
+    return (name, offsets_of(name)) if array.ragged else (name,)
+
+
+def offsets_of(name: str) -> str:
+    """Name of the file that says where the rows of a ragged array begin and end."""
+    return f"{name}_offsets"
+
+
+def _array_to_json(array: Array) -> dict[str, Any]:
+    plain = {"shape": array.shape, "dtype": array.dtype}
+    return {**plain, "ragged": True} if array.ragged else plain
 
 
 def _inside(path: str) -> str:

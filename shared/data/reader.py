@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import SPLITS, Array, Index, Shard, read_index
+from shared.data.index import SPLITS, TOKENIZER, Array, Index, Shard, files_of, offsets_of, read_index
 from shared.data.order import Rows
+from shared.data.ragged import Ragged
 from shared.distributed import Refusal
 
 HELD_BYTES = 32 * 2**20
@@ -53,8 +54,10 @@ class Dataset:
             raise Refusal(f"there is no split {name!r}; choose one of {', '.join(SPLITS)}.")
         if not self.index.splits[name]:
             raise Refusal(f"the split {name!r} of {self.folder} is empty; prepare it with {name}_fraction above 0.")
-        _allow_open_files(len(self.index.splits[name]) * len(self.index.arrays))
-        return Split(name, self.folder, self.index.arrays, self.index.splits[name])
+        files = [file for array in self.index.arrays.items() for file in files_of(*array)]
+        _allow_open_files(len(self.index.splits[name]) * len(files))
+        padding = self.index.text.padding if self.index.text else 0
+        return Split(name, self.folder, self.index.arrays, self.index.splits[name], padding)
 
     def verify(self) -> None:
         """Compare every file with the sha256 in the index; reads the whole dataset.
@@ -66,6 +69,9 @@ class Dataset:
             for file in shard.files.values():
                 if _sha256(self.folder / file.path) != file.sha256:
                     raise Refusal(f"{self.folder / file.path} is not the file that was prepared: its sha256 differs.")
+        text = self.index.text
+        if text and text.sha256 and _sha256(path := self.folder / text.tokenizer / TOKENIZER) != text.sha256:
+            raise Refusal(f"{path} is not the tokenizer that the data was prepared with: its sha256 differs.")
 
 
 @dataclass
@@ -76,8 +82,10 @@ class Split:
     folder: Path
     arrays: Mapping[str, Array]
     shards: tuple[Shard, ...]
+    padding: int = 0
     _held: dict[str, npt.NDArray[Any]] = field(default_factory=dict, init=False, repr=False)
     _open: dict[tuple[str, int], npt.NDArray[Any]] = field(default_factory=dict, init=False, repr=False)
+    _ragged: dict[tuple[str, int], Ragged] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._ends = np.cumsum([shard.rows for shard in self.shards])
@@ -93,7 +101,8 @@ class Split:
     def take(self, indices: Rows) -> dict[str, npt.NDArray[Any]]:
         """Copy rows out of every array, in the order asked: name to an array of shape (len(indices), *shape).
 
-        Safe to call from several threads.
+        Rows of a ragged array come as (len(indices), longest of these), filled up with ``padding``, and ``lengths``
+        (len(indices),) int64 says how much of each is its own. Safe to call from several threads.
 
         Raises:
             IndexError: if a row number is negative or too large.
@@ -104,10 +113,14 @@ class Split:
             raise IndexError(
                 f"rows {indices.min()} to {indices.max()} asked of {self.name}, which has rows 0 to {self.rows - 1}"
             )
-        return {
-            name: self._whole(name)[indices] if self._bytes(name) <= HELD_BYTES else self._gather(name, indices)
-            for name in self.arrays
-        }
+        taken: dict[str, npt.NDArray[Any]] = {}
+        for name, array in self.arrays.items():
+            if array.ragged:
+                taken[name], taken["lengths"] = self._pad(name, indices)
+            else:
+                held = self._bytes(name) <= HELD_BYTES
+                taken[name] = self._whole(name)[indices] if held else self._gather(name, indices)
+        return taken
 
     def _bytes(self, name: str) -> int:
         array = self.arrays[name]
@@ -136,6 +149,32 @@ class Split:
         back[order] = np.arange(count)
         return np.take(both[:count], back, axis=0, out=both[count:], mode="clip")
 
+    def _pad(self, name: str, indices: Rows) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+        """Collect ragged rows shard by shard: twice, because the longest decides on the width."""
+        shard_of = np.searchsorted(self._ends, indices, side="right")
+        places = {number: np.flatnonzero(shard_of == number) for number in np.unique(shard_of).tolist()}
+        rows = {n: indices[place] - (self._ends[n] - self.shards[n].rows) for n, place in places.items()}
+        lengths = np.zeros(len(indices), np.int64)
+        for number, place in places.items():
+            lengths[place] = self._ragged_shard(name, number).lengths(rows[number])
+        width = int(lengths.max(initial=0))
+        padded = np.empty((len(indices), width), self.arrays[name].dtype)
+        for number, place in places.items():
+            padded[place] = self._ragged_shard(name, number).padded(rows[number], width, self.padding)
+        return padded, lengths
+
+    def _ragged_shard(self, name: str, number: int) -> Ragged:
+        opened = self._ragged.get((name, number))
+        if opened is None:
+            offsets = self._load(offsets_of(name), number, (self.shards[number].rows + 1,), "int64")
+            values = self._load(name, number, (int(offsets[-1]),), self.arrays[name].dtype)
+            try:
+                opened = self._ragged[name, number] = Ragged(values, offsets)
+            except ValueError as error:
+                path = self.folder / self.shards[number].files[offsets_of(name)].path
+                raise Refusal(f"{path} is damaged: {error}. Prepare the data again.") from error
+        return opened
+
     def _shard(self, name: str, number: int) -> npt.NDArray[Any]:
         opened = self._open.get((name, number))
         if opened is None:
@@ -143,20 +182,25 @@ class Split:
         return opened
 
     def _map(self, name: str, number: int) -> npt.NDArray[Any]:
-        shard, array = self.shards[number], self.arrays[name]
-        path = self.folder / shard.files[name].path
+        array = self.arrays[name]
+        return self._load(name, number, (self.shards[number].rows, *array.shape), array.dtype)
+
+    def _load(self, file: str, number: int, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
+        """Map one file of a shard, and see that it holds what the index says."""
+        path = self.folder / self.shards[number].files[file].path
+        again = "Prepare the data again."
         try:
             mapped: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
         except OSError as error:
             if error.errno != errno.EMFILE:
-                raise Refusal(f"{path} cannot be read: {error.strerror or error}. Run prepare_data again.") from error
+                raise Refusal(f"{path} cannot be read: {error.strerror or error}. {again}") from error
             raise Refusal(
                 f"{self.name} has more shards than this process may open files: "
                 "raise `ulimit -n`, or prepare the data with more rows_per_shard."
             ) from error
         except ValueError as error:
-            raise Refusal(f"{path} is damaged: {error}. Run prepare_data again.") from error
-        found, said = (mapped.shape, mapped.dtype.name), ((shard.rows, *array.shape), array.dtype)
+            raise Refusal(f"{path} is damaged: {error}. {again}") from error
+        found, said = (mapped.shape, mapped.dtype.name), (shape, dtype)
         if found != said:
             raise Refusal(f"{path} holds {found[1]} {found[0]}; the index says {said[1]} {said[0]}.")
         # A plain view: np.memmap's own indexing costs three times as much for small batches.

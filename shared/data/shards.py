@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from shared.data.index import Array, Shard, shard_from_json, shard_to_json
 from shared.data.moments import Moments
 from shared.data.order import Rows
 from shared.data.sources import BadFile, BadFiles, Source
-from shared.data.splits import count, stratified_split
+from shared.data.splits import count, first_of, stratified_split
+from shared.data.spool import Spool
 from shared.data.writer import write_shard
 from shared.distributed import Refusal
 
@@ -32,11 +33,43 @@ WORTH_PROCESSES = 2_000  # images to decode, below which starting worker process
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A shard to be written: its split, its number there, and its items in the source."""
+    """A shard to be written.
+
+    Attributes:
+        split: where it belongs.
+        number: its place there.
+        order: the items of the split, or of this shard alone.
+        first: where in it this shard begins.
+        rows: number of its items.
+    """
 
     split: str
     number: int
-    items: Rows
+    order: Spool | Rows
+    first: int
+    rows: int
+
+    @property
+    def items(self) -> Rows:
+        """Its items in the source; read anew each time, so that a plan of millions of items is a small one."""
+        return self.order[self.first : self.first + self.rows]
+
+    def by_itself(self) -> Job:
+        """The same with its items in memory, as it travels to another process."""
+        return replace(self, order=self.items, first=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """A label for each item that says nothing: all are of one class."""
+
+    items: int
+
+    def __len__(self) -> int:
+        return self.items
+
+    def __getitem__(self, key: slice) -> npt.NDArray[np.int8]:
+        return np.zeros(len(range(*key.indices(self.items))), np.int8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +132,15 @@ def make_plan(
         Refusal: if there are too few items, of a class or altogether.
     """
     classes = source.task == "classification"
-    strata: npt.NDArray[Any] = source.labels if classes else np.zeros(len(source.labels), np.int8)
+    strata = source.labels if classes else Alike(len(source.labels))
     if classes and (validation_fraction > 0 or test_fraction > 0):
         _refuse_lonely(source)
     splits = stratified_split(strata, validation_fraction=validation_fraction, test_fraction=test_fraction, seed=seed)
     size = rows_per_shard or _within(SHARD_ROWS, SHARD_BYTES // _row_bytes(source.array))
     return [
-        Job(split, number, items[start : start + size])
-        for split, items in splits.items()
-        for number, start in enumerate(range(0, len(items), size))
+        Job(split, number, order, start, min(size, len(order) - start))
+        for split, order in splits.items()
+        for number, start in enumerate(range(0, len(order), size))
     ]
 
 
@@ -116,7 +149,7 @@ def _refuse_lonely(source: Source) -> None:
     counts = count(source.labels)
     lonely = np.flatnonzero(counts == 1)
     if len(lonely):
-        item = int(np.flatnonzero(source.labels == lonely[0])[0])
+        item = first_of(source.labels, lonely[0])
         others = f", and {len(lonely) - 1} classes more have one" if len(lonely) > 1 else ""
         raise Refusal(
             f"the class {source.classes[lonely[0]]!r} has a single item ({source.where(item)}){others}: "
@@ -142,7 +175,7 @@ def write_shards(source: Source, jobs: list[Job], output: Path, policy: BadFiles
         policy: what is done about files that cannot be used; those found are in what is returned.
     """
     cores = len(os.sched_getaffinity(0))
-    images = sum(len(job.items) for job in jobs)
+    images = sum(job.rows for job in jobs)
     if not source.decodes or images < WORTH_PROCESSES or min(cores, len(jobs)) < 2:
         yield from (write(source, job, output, policy) for job in jobs)
         return
@@ -154,7 +187,7 @@ def write_shards(source: Source, jobs: list[Job], output: Path, policy: BadFiles
         initargs=(source, output, policy),
     ) as pool:
         try:
-            yield from pool.map(_write_in_worker, jobs)
+            yield from pool.map(_write_in_worker, (job.by_itself() for job in jobs))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -168,17 +201,16 @@ def write(source: Source, job: Job, output: Path, policy: BadFiles) -> Written:
     # Part of the result, because sums are made chunk by chunk; so it depends on the rows alone.
     step = _within(CHUNK_ROWS, CHUNK_BYTES // _row_bytes(source.array))
 
+    items = job.items
+    labels = source.labels[items]
+
     def chunks() -> Iterator[dict[str, Any]]:
-        for start in range(0, len(job.items), step):
-            items = job.items[start : start + step]
+        for start in range(0, job.rows, step):
+            asked, y = items[start : start + step], labels[start : start + step]
             before = len(bad.found)
-            x = source.read(items, bad)
-            good = (
-                items[~np.isin(items, [file.item for file in bad.found[before:] if file.item is not None])]
-                if len(x) < len(items)
-                else items
-            )
-            y = source.labels[good]
+            x = source.read(asked, bad)
+            if len(x) < len(asked):
+                y = y[~np.isin(asked, [file.item for file in bad.found[before:] if file.item is not None])]
             if len(x):
                 moments.append(Moments.of(x))
                 if source.task == "regression":
@@ -186,7 +218,7 @@ def write(source: Source, job: Job, output: Path, policy: BadFiles) -> Written:
             yield {"x": x, "y": y}
 
     arrays = arrays_of(source)
-    shard = write_shard(output, job.split, job.number, rows=len(job.items), arrays=arrays, chunks=chunks())
+    shard = write_shard(output, job.split, job.number, rows=job.rows, arrays=arrays, chunks=chunks())
     of_x, of_y = (Moments.merge(parts) if parts else None for parts in (moments, targets))
     return Written(job.split, job.number, shard, of_x, of_y, tuple(bad.found))
 

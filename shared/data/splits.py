@@ -1,21 +1,45 @@
-"""Which item goes into which split: stratified, and a pure function of the labels and a seed."""
+"""Which item goes into which split: stratified, and a pure function of the labels and a seed.
+
+Memory holds a block of items, and a number for each class: the order of the items lies on disk.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from itertools import pairwise
 from math import ceil
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from shared.data.order import Rows
+from shared.data.spool import Spool
 from shared.distributed import Refusal
+
+BLOCK_ROWS = 2**16
+"""Items looked at together."""
+
+SHUFFLED_ROWS = 2**18
+"""Items that are shuffled in memory."""
+
+Counts = npt.NDArray[np.int64]
+
+
+class Labels(Protocol):
+    """A class (a whole number) or, for regression, a target for each item: an array, or what is read like one."""
+
+    def __len__(self) -> int:
+        """Number of items."""
+
+    def __getitem__(self, key: Any, /) -> npt.NDArray[Any]:
+        """Labels of a slice of the items, or of items by number."""
 
 
 def stratified_split(
-    labels: npt.NDArray[np.integer[Any]], *, validation_fraction: float, test_fraction: float, seed: int
-) -> dict[str, Rows]:
+    labels: Labels, *, validation_fraction: float, test_fraction: float, seed: int
+) -> dict[str, Spool]:
     """Item numbers of train, validation and test, each in a random order.
 
     Validation and test hold the fraction of all items, rounded up, and the classes in proportion (to one item); every
@@ -32,29 +56,98 @@ def stratified_split(
     """
     random = np.random.default_rng((seed, 0))
     counts = count(labels)
-    # One byte or two for each label sort in linear time, and the order of the items between classes does not matter:
-    # the same items give the same splits whether they lie in folders by class or in one mixed file.
-    order = np.argsort(labels.astype(np.min_scalar_type(len(counts))), kind="stable")
-    members = np.split(order, np.cumsum(counts)[:-1])
-    for member in members:
-        random.shuffle(member)  # a view: 5 million items are 40 MB, once
+    # By class first: the same items give the same splits whether they lie in folders by class or in one mixed file.
+    members, ends = _deal(_blocks(labels), counts), np.cumsum(counts)
+    for first, last in pairwise([0, *ends.tolist()]):
+        shuffle(members, first, last, random)
     taken = np.zeros_like(counts)
-    splits: dict[str, Rows] = {}
+    splits: dict[str, Spool] = {}
     for name, fraction in (("test", test_fraction), ("validation", validation_fraction)):
         quota = _quota(counts, spare=counts - taken - 1, fraction=fraction, name=name)
-        splits[name] = np.concatenate([m[t : t + q] for m, t, q in zip(members, taken, quota, strict=True)])
+        splits[name] = _gather(members, ends - counts + taken, quota)
         taken = taken + quota
-    splits["train"] = np.concatenate([m[t:] for m, t in zip(members, taken, strict=True)])
+    splits["train"] = _gather(members, ends - counts + taken, counts - taken)
     for name in ("test", "validation", "train"):
-        random.shuffle(splits[name])
+        shuffle(splits[name], 0, len(splits[name]), random)
     return {name: splits[name] for name in ("train", "validation", "test")}
 
 
-def count(labels: npt.NDArray[Any], classes: int = 0) -> npt.NDArray[np.int64]:
-    """Number of items of each class, piece by piece: NumPy widens what it counts to eight bytes."""
-    classes = max(classes, int(labels.max()) + 1 if len(labels) else 0)
-    pieces = np.array_split(labels, len(labels) // 2**20 + 1)
-    return np.sum([np.bincount(piece, minlength=classes) for piece in pieces], axis=0)
+def count(labels: Labels, classes: int = 0) -> Counts:
+    """Number of items of each class, at least ``classes`` numbers."""
+    counts = np.zeros(classes, np.int64)
+    for block, _ in _blocks(labels):
+        found = np.bincount(block, minlength=len(counts))
+        found[: len(counts)] += counts
+        counts = found
+    return counts
+
+
+def first_of(labels: Labels, value: int) -> int:
+    """Number of the first item with a label, which there is."""
+    for block, items in _blocks(labels):
+        if (found := block == value).any():
+            return int(items[found.argmax()])
+    raise ValueError(f"no item has the label {value}")
+
+
+def shuffle(items: Spool, first: int, last: int, random: np.random.Generator) -> None:
+    """Put the items from ``first`` to before ``last`` into a random order, each order as likely as any other.
+
+    More than fit into memory are dealt at random to parts, and each part is shuffled by itself: C. R. Rao, "Generation
+    of random permutations of given number of elements using random sampling numbers", Sankhya 1961.
+    """
+    rows = last - first
+    if rows <= SHUFFLED_ROWS:
+        part = items[first:last]
+        random.shuffle(part)
+        items.put(first, part)
+        return
+    parts, draw = 2 * -(-rows // SHUFFLED_ROWS), int(random.integers(2**63))
+
+    def hands() -> Iterator[tuple[npt.NDArray[Any], Rows]]:
+        """A part for each item; the same ones at each call."""
+        same = np.random.default_rng(draw)
+        for start in range(first, last, BLOCK_ROWS):
+            block = items[start : min(start + BLOCK_ROWS, last)]
+            yield same.integers(parts, size=len(block)), block
+
+    sizes = np.sum([np.bincount(hand, minlength=parts) for hand, _ in hands()], axis=0)
+    dealt = _deal(hands(), sizes)
+    for start, block in zip(range(first, last, BLOCK_ROWS), dealt.blocks(BLOCK_ROWS), strict=True):
+        items.put(start, block)
+    for start, end in pairwise([first, *(first + np.cumsum(sizes)).tolist()]):
+        shuffle(items, start, end, random)
+
+
+def _blocks(labels: Labels) -> Iterator[tuple[npt.NDArray[Any], Rows]]:
+    """Labels and the numbers of their items, a block at a time."""
+    for first in range(0, len(labels), BLOCK_ROWS):
+        block = labels[first : first + BLOCK_ROWS]
+        yield block, np.arange(first, first + len(block))
+
+
+def _deal(blocks: Iterable[tuple[npt.NDArray[Any], Rows]], counts: Counts) -> Spool:
+    """Items sorted by the key beside each, of which there are ``counts``; among equal keys in the order they came."""
+    dealt = Spool((), "int64")
+    place = np.cumsum(counts) - counts
+    for keys, items in blocks:
+        # One byte or two for each key sort in linear time.
+        order = np.argsort(keys.astype(np.min_scalar_type(len(counts))), kind="stable")
+        found = np.bincount(keys, minlength=len(counts))
+        pieces = np.split(items[order], np.cumsum(found)[:-1])
+        for key in np.flatnonzero(found).tolist():
+            dealt.put(int(place[key]), pieces[key])
+        place += found
+    return dealt
+
+
+def _gather(members: Spool, starts: Counts, lengths: Counts) -> Spool:
+    """Stretches of a spool, one after another."""
+    gathered = Spool((), "int64")
+    for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+        for first in range(start, start + length, BLOCK_ROWS):
+            gathered.append(members[first : min(first + BLOCK_ROWS, start + length)])
+    return gathered
 
 
 def _quota(

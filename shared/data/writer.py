@@ -13,7 +13,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import FILE_NAME, SPLITS, Array, File, Index, Shard
+from shared.data.index import (
+    FILE_NAME,
+    SPLITS,
+    TOKENIZER_FILES,
+    TOKENIZER_FOLDER,
+    Array,
+    File,
+    Index,
+    Shard,
+    offsets_of,
+)
+from shared.data.ragged import Ragged
 
 PART = ".part"
 SKIPPED = "skipped.csv"
@@ -55,11 +66,48 @@ def write_shard(
     return Shard(written, files) if written else None
 
 
+def write_ragged_shard(
+    folder: Path, split: str, number: int, *, x: Ragged, y: npt.NDArray[np.int64], arrays: Mapping[str, Array]
+) -> Shard:
+    """Write rows of different lengths and their labels, at least one, and return the shard's record.
+
+    Args:
+        folder: the dataset's folder.
+        split: train, validation or test.
+        number: the shard's place in the split, from 0.
+        x: the rows.
+        y: a label for each.
+        arrays: the dataset's arrays, ``x`` ragged and ``y``.
+    """
+    (folder / split).mkdir(parents=True, exist_ok=True)
+    parts = {"x": (x.values, arrays["x"].dtype), offsets_of("x"): (x.offsets, "int64"), "y": (y, arrays["y"].dtype)}
+    files = {}
+    for name, (values, dtype) in parts.items():
+        path = f"{split}/{name}-{number:05d}.npy"
+        writer = _NpyWriter(folder / path, len(values), Array((), dtype))
+        try:
+            writer.add(values)
+            files[name] = File(path, writer.finish())
+        finally:
+            writer.discard()
+    return Shard(len(y), files)
+
+
 def write_index(folder: Path, index: Index) -> None:
     """Write `index.json`: last of all, because it is what makes the folder a dataset."""
     part = folder / (FILE_NAME + PART)
     part.write_text(index.to_json(), encoding="utf-8")
     part.replace(folder / FILE_NAME)
+
+
+def write_tokenizer(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files of a tokenizer into the dataset's folder for them."""
+    inside = folder / TOKENIZER_FOLDER
+    inside.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        part = inside / (name + PART)
+        part.write_bytes(content)
+        part.replace(inside / name)
 
 
 def write_skipped(folder: Path, skipped: Iterable[tuple[str, str]]) -> None:
@@ -79,6 +127,9 @@ def remove_leftovers(folder: Path) -> None:
     """
     for name in (FILE_NAME, FILE_NAME + PART, SKIPPED, SKIPPED + PART):
         (folder / name).unlink(missing_ok=True)
+    for name in TOKENIZER_FILES:
+        (folder / TOKENIZER_FOLDER / name).unlink(missing_ok=True)
+        (folder / TOKENIZER_FOLDER / (name + PART)).unlink(missing_ok=True)
     for path in (path for split in SPLITS for path in (folder / split).glob("*")):
         if OURS.fullmatch(path.name):
             path.unlink(missing_ok=True)

@@ -18,9 +18,10 @@ class Subject:
     Attributes:
         architecture: the model's.
         split: of the data.
-        shape: of a row.
-        classes: names of the classes; empty for a regression.
-        target: what a regression predicts; empty for a classification.
+        shape: of a row; of a text, the most tokens of one.
+        classes: names of the classes; empty where none are predicted.
+        target: what a regression predicts; empty for anything else.
+        vocabulary: number of tokens of a text; 0 for anything else.
     """
 
     architecture: str
@@ -28,11 +29,14 @@ class Subject:
     shape: tuple[int, ...]
     classes: tuple[str, ...] = ()
     target: str = ""
+    vocabulary: int = 0
 
     @property
     def predicted(self) -> str:
         """What is predicted, for people."""
-        return f"{len(self.classes)} classes" if self.classes else f"target {self.target}"
+        if self.classes:
+            return f"{len(self.classes)} classes"
+        return f"target {self.target}" if self.target else f"a vocabulary of {self.vocabulary} tokens"
 
 
 def write_files(

@@ -1,4 +1,4 @@
-"""The pictures: confusion matrix, ROC curves, calibration; predictions and residuals of a regression.
+"""The pictures: confusion matrix, ROC curves, calibration; predictions and residuals; losses of a language model.
 
 Drawn without a display and without pyplot's state. Backgrounds are transparent and lettering is a grey that reads on
 white and on black, so one picture serves both.
@@ -117,6 +117,26 @@ def residual_histogram(found: Floats) -> bytes:
     axes.hist(found, bins=BINS, color=ACCENT, alpha=0.75)
     axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
     axes.set_xlabel("residual")
+    axes.set_ylabel("rows")
+    return _png(figure)
+
+
+def loss_by_position(losses: Floats) -> bytes:
+    """PNG of the mean loss at each place in a row."""
+    figure, axes = _figure(5.2, 4.6)
+    axes.plot(np.arange(1, len(losses) + 1), losses, color=ACCENT, linewidth=1.4)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("token of the row")
+    axes.set_ylabel("nats")
+    return _png(figure)
+
+
+def row_losses(losses: Floats) -> bytes:
+    """PNG of how many rows have which mean loss."""
+    figure, axes = _figure(5.2, 4.6)
+    axes.hist(losses, bins=BINS, color=ACCENT, alpha=0.75)
+    axes.axvline(float(losses.mean()), color=INK, linewidth=0.8, linestyle=":")
+    axes.set_xlabel("nats per token")
     axes.set_ylabel("rows")
     return _png(figure)
 

@@ -1,4 +1,4 @@
-"""The same labelled images or rows, written as every kind of file that prepare_data reads."""
+"""The same labelled images or rows, written as every kind of file that prepare_data reads; tiny datasets of text."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ import pyarrow as pa
 from PIL import Image
 from pyarrow import parquet
 from sklearn.datasets import load_digits
+
+from shared.data import Array, Index, Ragged, Text, write_index, write_ragged_shard, write_shard
 
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
@@ -102,3 +104,54 @@ IMAGE_WRITERS: Mapping[str, Callable[[Path, Images, Labels], None]] = {
     "idx": write_idx,
     "npy": write_npy,
 }
+
+
+def write_language_dataset(
+    folder: Path, *, rows: tuple[int, int, int] = (64, 8, 16), sequence_length: int = 16, seed: int = 0
+) -> Path:
+    """A dataset for language_modeling: bytes of short sentences that can be learnt; rows of train, validation, test."""
+    arrays = {"x": Array((sequence_length + 1,), "uint16")}
+    splits, size, gzip_size, tokens = {}, {}, {}, {}
+    for number, (split, count) in enumerate(zip(("train", "validation", "test"), rows, strict=True)):
+        documents = sentences(seed=seed + number, size=count * sequence_length + 1)
+        stream = np.concatenate([np.append(np.frombuffer(text, np.uint8).astype("uint16"), 256) for text in documents])
+        x = np.lib.stride_tricks.sliding_window_view(stream, sequence_length + 1)[::sequence_length][:count]
+        shard = write_shard(folder, split, 0, rows=count, arrays=arrays, chunks=[{"x": x}]) if count else None
+        splits[split] = (shard,) if shard else ()
+        joined = b"".join(documents)
+        size[split], gzip_size[split], tokens[split] = len(joined), len(gzip.compress(joined, 9)), len(stream)
+    text = Text("bytes", 257, sequence_length, 256, 256, size, gzip_size, tokens)
+    write_index(folder, Index("language_modeling", arrays, (), None, splits, text=text))
+    return folder
+
+
+def write_text_classification_dataset(
+    folder: Path, *, rows: tuple[int, int, int] = (64, 16, 16), sequence_length: int = 32, seed: int = 0
+) -> Path:
+    """A dataset for text_classification: bytes of passages of 4 to sequence_length tokens; which words tell the class."""
+    random = np.random.default_rng(seed)
+    words = {"animal": ("cat ", "dog ", "bird "), "tool": ("saw ", "axe ", "drill ")}
+    arrays = {"x": Array((), "uint16", ragged=True), "y": Array((), "int64")}
+    splits, size, tokens = {}, {}, {}
+    for split, count in zip(("train", "validation", "test"), rows, strict=True):
+        y = random.integers(0, 2, count)
+        chosen = [random.choice(tuple(words.values())[label], sequence_length // 3).tolist() for label in y]
+        lengths = random.integers(4, sequence_length + 1, count)
+        passages = ["".join(some).encode()[:length] for some, length in zip(chosen, lengths, strict=True)]
+        x = Ragged.of([np.frombuffer(passage, np.uint8) for passage in passages], "uint16")
+        splits[split] = (write_ragged_shard(folder, split, 0, x=x, y=y, arrays=arrays),) if count else ()
+        size[split], tokens[split] = len(x.values), len(x.values)
+    text = Text("bytes", 257, sequence_length, 256, 256, size, {}, tokens)
+    write_index(folder, Index("text_classification", arrays, tuple(words), None, splits, text=text))
+    return folder
+
+
+def sentences(*, seed: int, size: int) -> list[bytes]:
+    """Short documents of made-up sentences, of so many bytes together or a little more."""
+    random = np.random.default_rng(seed)
+    parts = (("the ", "a "), ("cat ", "dog ", "bird "), ("sees ", "likes "), ("the ", "a "), ("fish.\n", "tree.\n"))
+    found: list[bytes] = []
+    while size > 0:
+        found.append("".join(random.choice(part) for _ in range(3) for part in parts).encode())
+        size -= len(found[-1])
+    return found

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from shared.data.index import Array
 from shared.data.order import Rows
-from shared.data.sources.source import BadFiles, Labels, Request
+from shared.data.sources.source import BadFiles, Request
+from shared.data.splits import Labels
 from shared.distributed import Refusal
 
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 from shared.data.index import Array
 from shared.data.order import Rows
+from shared.data.splits import Labels
 from shared.distributed import Refusal
-
-Labels: TypeAlias = npt.NDArray[np.integer[Any]] | npt.NDArray[np.float64]
-"""A whole number for each item, its class; or, for regression, its target value."""
 
 FOR_IMAGES = "image_folder, cifar and idx"
 

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from shared.data.index import Array
 from shared.data.order import Rows
 from shared.data.sources.picture import to_array
-from shared.data.sources.source import BadFiles, Labels, Request
-from shared.data.sources.spool import Spool
+from shared.data.sources.source import BadFiles, Request
+from shared.data.splits import Labels
+from shared.data.spool import Spool
 from shared.distributed import Refusal
 
 MODES = {"grayscale": ("L", 1), "rgb": ("RGB", 3)}

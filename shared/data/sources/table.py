@@ -1,7 +1,7 @@
-"""Tables of numbers with a column to predict: read once, block by block, into a spool; then any row by number.
+"""Tables of numbers with a column to predict: read once, block by block, into spools; then any row by number.
 
 What one format knows is in `csv_files.py` and `parquet_files.py`; what holds for both is here. Memory holds a block of
-rows, and a label or target for each row.
+rows, however many there are.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from shared.data.index import Array
 from shared.data.order import Rows
-from shared.data.sources.source import BadFiles, Labels, Request, names
-from shared.data.sources.spool import Spool
+from shared.data.sources.source import BadFiles, Request, names
+from shared.data.splits import Labels, count
+from shared.data.spool import Spool
 from shared.distributed import Refusal
 
 if TYPE_CHECKING:
@@ -74,6 +75,25 @@ class Format(Protocol):
 
     def place(self, path: Path, columns: Columns, row: int, column: str, *, regression: bool) -> str:
         """Where a row (from 0) with a missing or impossible value lies, for messages: ``path:line``, or better."""
+
+
+@dataclass(frozen=True)
+class ClassLabels:
+    """Labels, read from codes that number the classes in the order in which they first came.
+
+    Attributes:
+        codes: the code of each row, on disk.
+        numbers: the label of each code.
+    """
+
+    codes: Spool
+    numbers: npt.NDArray[np.integer[Any]]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
+        return self.numbers[self.codes[key]]
 
 
 @dataclass(frozen=True)
@@ -143,14 +163,14 @@ class _Scan:
         self._columns: Columns | None = None
         self._spool = Spool((0,), "float32")
         self._files: list[tuple[str, int]] = []
-        self._targets: list[npt.NDArray[Any]] = []
+        self._targets = Spool((), "float64" if self._regression else "int16")
         self._codes: dict[str, int] = {}
         self._missing = 0
         self._noted = time.monotonic()
 
     def add(self, path: Path) -> None:
         """Read a file; if it cannot be used, what it gave so far is forgotten and it is reported."""
-        rows, blocks = self._spool.rows, len(self._targets)
+        rows = self._spool.rows
         try:
             self._choose(path)
             assert self._columns is not None  # noqa: S101  # chosen in the line above
@@ -161,7 +181,7 @@ class _Scan:
                 self._note(path)
         except WrongFileError as error:
             self._spool.cut(rows)
-            del self._targets[blocks:]
+            self._targets.cut(rows)
             self._request.bad.report(str(path.relative_to(self._request.bad.folder)), str(error))
         else:
             self._files.append((str(path), rows))
@@ -179,11 +199,9 @@ class _Scan:
         if self._missing:
             self._request.note(f"{self._missing:,} rows lack a value and are left out")
         classes: tuple[str, ...] = ()
-        if self._regression:
-            labels: Labels = np.concatenate(self._targets)
-        else:
+        labels: Labels = self._targets
+        if not self._regression:
             classes, labels = _sorted_classes(self._codes, self._targets)
-        self._targets.clear()
         self._form.close()
         assert self._columns is not None  # noqa: S101  # there are rows
         array = Array(self._spool.shape, "float32")
@@ -310,16 +328,11 @@ def class_name(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _sorted_classes(
-    codes: dict[str, int], blocks: list[npt.NDArray[np.int16]]
-) -> tuple[tuple[str, ...], npt.NDArray[np.integer[Any]]]:
-    """Classes in ascending order, as numbers if all are whole numbers, else as text; the labels follow.
-
-    Block by block, because a temporary array over all rows takes eight bytes for each.
-    """
-    seen = np.sum([np.bincount(block, minlength=len(codes)) for block in blocks], axis=0)
+def _sorted_classes(codes: dict[str, int], targets: Spool) -> tuple[tuple[str, ...], ClassLabels]:
+    """Classes in ascending order, as numbers if all are whole numbers, else as text; the labels follow."""
+    seen = count(targets, len(codes))
     used = [name for name, code in codes.items() if seen[code]]  # a file left out may have brought more
     classes = tuple(sorted(used, key=int) if all(name.lstrip("-").isdecimal() for name in used) else sorted(used))
-    new = np.zeros(len(codes), np.min_scalar_type(max(1, len(classes))))
-    new[[codes[name] for name in classes]] = np.arange(len(classes))
-    return classes, np.concatenate([new[block] for block in blocks])
+    numbers = np.zeros(len(codes), np.min_scalar_type(max(1, len(classes))))
+    numbers[[codes[name] for name in classes]] = np.arange(len(classes))
+    return classes, ClassLabels(targets, numbers)

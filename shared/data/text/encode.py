@@ -1,0 +1,212 @@
+"""The first pass: a node reads its units and keeps their tokens in temporary files, with all cores at once."""
+
+from __future__ import annotations
+
+import os
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from shared.data.index import SPLITS
+from shared.data.sources import BadFile, BadFiles
+from shared.data.spool import Spool
+from shared.data.text.documents import Document, Documents
+from shared.data.text.tokens import Ids, Tokens, dtype_of
+
+BATCH_CHARACTERS, BATCH_DOCUMENTS = 2**20, 4096
+"""What a tokenizer is given at a time, at most."""
+
+GZIP = 16 + zlib.MAX_WBITS
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How texts become rows.
+
+    Attributes:
+        tokens: what turns texts into token ids.
+        sequence_length: tokens that are predicted in a row, or the most tokens of a passage.
+        labelled: whether rows are passages with a class, rather than blocks of one long text.
+    """
+
+    tokens: Tokens
+    sequence_length: int
+    labelled: bool
+
+
+@dataclass(slots=True)
+class Part:
+    """What a unit gives to one split.
+
+    Attributes:
+        documents: their number.
+        tokens: their number; with those that end a text.
+        size: bytes of the texts as UTF-8.
+        gzip_size: bytes of the texts, joined, after gzip; 0 for passages.
+        classes: passages of each class by its name; none for a language model.
+    """
+
+    documents: int = 0
+    tokens: int = 0
+    size: int = 0
+    gzip_size: int = 0
+    classes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """Number of passages."""
+        return sum(self.classes.values())
+
+
+class Desk:
+    """A worker's temporary files: tokens of each split, one after another; for passages also their lengths and classes.
+
+    A worker has one unit at a time, so what a unit gives to a split lies together.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        dtype = dtype_of(settings.tokens.vocabulary)
+        self.tokens = {split: Spool((), dtype) for split in SPLITS}
+        self.lengths = {split: Spool((), "int32") for split in SPLITS}
+        self.labels = {split: Spool((), "int32") for split in SPLITS}
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What became of a unit.
+
+    Attributes:
+        parts: split to what it got.
+        bad: documents that were left out.
+        desk: where the tokens lie.
+        first: split to the number of the unit's first token and of its first passage on the desk.
+        classes: names of the classes that the labels on the desk number.
+    """
+
+    parts: dict[str, Part]
+    bad: tuple[BadFile, ...]
+    desk: Desk
+    first: dict[str, tuple[int, int]]
+    classes: tuple[str, ...]
+
+
+def encode_units(
+    source: Documents, units: Sequence[int], settings: Settings, policy: BadFiles, progress: Callable[[int], None]
+) -> Iterator[Encoded]:
+    """Read units and keep their tokens; what became of each, in the order asked.
+
+    Threads do: files, compression and tokenizers let others run meanwhile.
+
+    Args:
+        source: where the documents come from.
+        units: their numbers.
+        settings: how texts become rows.
+        policy: what is done about documents that cannot be used.
+        progress: told now and then how many bytes of text there were so far.
+    """
+    local, stop, counter = threading.local(), threading.Event(), _Counter()
+
+    def work(unit: int) -> Encoded:
+        if not hasattr(local, "desk"):
+            local.desk = Desk(settings)
+        bad = BadFiles(policy.skip, policy.folder)
+        encoder = _Encoder(settings, local.desk)
+        for batch in _batches(source.read(unit, bad)):
+            if stop.is_set():
+                break
+            counter.add(encoder.add(batch))
+        return encoder.finish(tuple(bad.found))
+
+    with ThreadPoolExecutor(max(1, min(len(os.sched_getaffinity(0)), len(units)))) as pool:
+        futures = [pool.submit(work, unit) for unit in units]
+        try:
+            for future in futures:
+                while not wait([future], timeout=1).done:
+                    progress(counter.value)
+                yield future.result()
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+class _Counter:
+    """A number that several threads add to."""
+
+    def __init__(self) -> None:
+        self.value, self._lock = 0, threading.Lock()
+
+    def add(self, more: int) -> None:
+        with self._lock:
+            self.value += more
+
+
+class _Encoder:
+    """Puts the documents of one unit on a desk."""
+
+    def __init__(self, settings: Settings, desk: Desk) -> None:
+        self._settings, self._desk = settings, desk
+        self._parts = {split: Part() for split in SPLITS}
+        self._packers = {split: zlib.compressobj(9, wbits=GZIP) for split in SPLITS}
+        self._codes: dict[str, int] = {}  # numbers of the classes, in the order in which they first come
+        self._first = {split: (len(desk.tokens[split]), len(desk.lengths[split])) for split in SPLITS}
+
+    def add(self, batch: list[Document]) -> int:
+        """Put some documents there; how many bytes they have."""
+        tokens, texts = self._settings.tokens, [document.text for document in batch]
+        if self._settings.labelled:
+            rows = tokens.passages(texts, self._settings.sequence_length)
+        else:
+            end = np.array([tokens.end_of_text])
+            rows = [[ids, end] for ids in tokens.encode(texts)]
+        size = 0
+        for split in SPLITS:
+            mine = [item for item, document in enumerate(batch) if document.split == split]
+            if mine:
+                size += self._add(split, [batch[item] for item in mine], [rows[item] for item in mine])
+        return size
+
+    def finish(self, bad: tuple[BadFile, ...]) -> Encoded:
+        """What became of the unit."""
+        for split, part in self._parts.items():
+            if part.gzip_size:
+                part.gzip_size += len(self._packers[split].flush())
+        return Encoded(self._parts, bad, self._desk, self._first, tuple(self._codes))
+
+    def _add(self, split: str, documents: list[Document], rows: list[list[Ids]]) -> int:
+        part, joined = self._parts[split], np.concatenate([ids for found in rows for ids in found])
+        self._desk.tokens[split].append(joined)
+        texts = "".join(document.text for document in documents).encode()
+        part.documents += len(documents)
+        part.tokens += len(joined)
+        part.size += len(texts)
+        if not self._settings.labelled:
+            part.gzip_size += len(self._packers[split].compress(texts))
+            return len(texts)
+        passages = [
+            (len(ids), document.label) for document, found in zip(documents, rows, strict=True) for ids in found
+        ]
+        for _, label in passages:
+            part.classes[label] = part.classes.get(label, 0) + 1
+        codes = [self._codes.setdefault(label, len(self._codes)) for _, label in passages]
+        self._desk.lengths[split].append(np.array([length for length, _ in passages], np.int32))
+        self._desk.labels[split].append(np.array(codes, np.int32))
+        return len(texts)
+
+
+def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
+    """Documents, some at a time."""
+    batch: list[Document] = []
+    held = 0
+    for document in documents:
+        batch.append(document)
+        held += len(document.text)
+        if held >= BATCH_CHARACTERS or len(batch) == BATCH_DOCUMENTS:
+            yield batch
+            batch, held = [], 0
+    if batch:
+        yield batch

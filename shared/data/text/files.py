@@ -1,0 +1,133 @@
+"""Files as documents: the user's, or the sources of Python's standard library."""
+
+from __future__ import annotations
+
+import fnmatch
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from shared.data.sources import BadFiles
+from shared.data.text.documents import UNIT_BYTES, Document, Request, decoded
+from shared.distributed import Refusal
+
+LEFT_OUT = frozenset(
+    """site-packages dist-packages test tests ensurepip venv idlelib tkinter turtledemo distutils lib2to3 pydoc_data
+    __phello__ __pycache__""".split()  # noqa: SIM905  # a list of strings would be thirteen lines
+)
+"""Folders of the standard library that are not in the sample: what is not part of it, its tests, what some systems
+install apart, and pydoc_data, a single file of 0.7 MB that would be half of the split it fell into."""
+
+PACKAGES = ("asyncio", "email", "importlib", "multiprocessing", "unittest", "xml")
+"""The classes of the sample: packages of 13 to 33 files and 0.2 to 0.5 MB, all of them code that people wrote."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """One document in each file.
+
+    Attributes:
+        root: what the paths are relative to.
+        paths: in order, with slashes.
+        labels: class of each.
+        splits: of each.
+        bounds: where the units begin and end among the files.
+        sizes: bytes of each unit.
+        most: bytes that a document may have.
+    """
+
+    root: Path
+    paths: list[str]
+    labels: list[str]
+    splits: list[str]
+    bounds: list[int]
+    sizes: list[int]
+    most: int
+
+    def read(self, unit: int, bad: BadFiles) -> Iterator[Document]:
+        """Documents of a unit."""
+        for item in range(self.bounds[unit], self.bounds[unit + 1]):
+            path = self.paths[item]
+            try:
+                data = (self.root / path).read_bytes()
+            except OSError as error:
+                bad.report(path, f"cannot be read: {error.strerror or error}")
+                continue
+            text = decoded(data, path, self.most, bad)
+            if text:
+                yield Document(text, self.splits[item], self.labels[item])
+
+
+def open_files(request: Request) -> Files:
+    """The files of a folder whose names fit the pattern; the class of a file is the first folder on its way.
+
+    Files without content are no documents and are passed over.
+
+    Raises:
+        Refusal: if there are none, if one has no class and needs one, or if a class has too few.
+    """
+    root, every = request.found()
+    patterns = [pattern.strip() for pattern in request.pattern.split(",") if pattern.strip()]
+    paths = [path for path in (path.relative_to(root) for path in every) if _fits(path, patterns)]
+    if not paths:
+        raise Refusal(f"none of the {len(every)} files in {root} fits the pattern {request.pattern!r}.")
+    loose = [path.name for path in paths if len(path.parts) < 2]
+    if request.labelled and loose:
+        raise Refusal(
+            f"{root}: {len(loose)} files, such as {loose[0]}, lie in no folder: the class of a file is the name of the "
+            "folder that it is in. Put each file into the folder of its class."
+        )
+    return _files(request, root, paths)
+
+
+def open_stdlib(request: Request) -> Files:
+    """The standard library's sources, as the interpreter that runs this has them; a file's class is its package.
+
+    Raises:
+        Refusal: if data was given, or if this interpreter has no sources.
+    """
+    if request.folder is not None:
+        raise Refusal("data was given, but dataset stdlib reads none: choose files, jsonl, csv or parquet.")
+    root = Path(sysconfig.get_path("stdlib"))
+    # site-packages, which may hold a hundred thousand files, is not even looked at.
+    tops = [top for top in root.iterdir() if top.name not in LEFT_OUT and not top.name.startswith("config-")]
+    found = [path for top in tops for path in (top.rglob("*.py") if top.is_dir() else [top]) if path.suffix == ".py"]
+    every = (path.relative_to(root) for path in sorted(found))
+    paths = [path for path in every if not LEFT_OUT.intersection(path.parts)]
+    if request.labelled:
+        paths = [path for path in paths if path.parts[0] in PACKAGES]
+    if len({path.parts[0] for path in paths}) < len(PACKAGES):
+        raise Refusal(f"the standard library in {root} comes without its sources; use another interpreter or dataset.")
+    return _files(request, root, paths)
+
+
+def _fits(path: Path, patterns: list[str]) -> bool:
+    """Whether a pattern fits the file's name, or its whole path where the pattern has a slash."""
+    return any(fnmatch.fnmatchcase(str(path) if "/" in pattern else path.name, pattern) for pattern in patterns)
+
+
+def _files(request: Request, root: Path, paths: list[Path]) -> Files:
+    request.bad.folder = root
+    sized = [(str(path), _size(root / path)) for path in paths]
+    named = [(path, size) for path, size in sized if size]
+    if not named:
+        raise Refusal(f"all {len(sized)} files in {root} are empty.")
+    names = [path for path, _ in named]
+    labels = [path.partition("/")[0] if request.labelled else "" for path in names]
+    splits = request.splitter.of_all(names, labels)
+    bounds, sizes = [0], [0]
+    for item, (_, size) in enumerate(named):
+        if sizes[-1] and sizes[-1] + size > UNIT_BYTES:
+            bounds.append(item)
+            sizes.append(0)
+        sizes[-1] += size
+    return Files(root, names, labels, splits, [*bounds, len(names)], sizes, request.most_bytes)
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 1 for one that is not there, such as a broken link: it is reported when its turn comes."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 1

@@ -1,0 +1,214 @@
+"""The second pass: from what all nodes found to the shards of the dataset; a node writes those of its own units.
+
+A shard never holds rows of two units, so the shards depend on the data alone. The last block of a unit goes on in the
+units after it; where these are another node's, its first tokens are needed, and no more: every node tells them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shared.data.index import SPLITS, Array, Shard
+from shared.data.ragged import Ragged
+from shared.data.sources import BadFile
+from shared.data.text.documents import Documents
+from shared.data.text.encode import Encoded, Part, Settings
+from shared.data.text.tokens import dtype_of
+from shared.data.writer import write_ragged_shard, write_shard
+
+SHARD_BYTES = 16 * 2**20
+CHUNK_TOKENS = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A shard to be written.
+
+    Attributes:
+        split: of the dataset.
+        number: of the shard, in its split.
+        unit: whose rows it holds.
+        first: row of the split (for blocks) or of the unit (for passages) that it begins with.
+        last: the row after its last.
+    """
+
+    split: str
+    number: int
+    unit: int
+    first: int
+    last: int
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.last - self.first
+
+
+def arrays_of(settings: Settings) -> dict[str, Array]:
+    """The dataset's arrays."""
+    dtype = dtype_of(settings.tokens.vocabulary)
+    if settings.labelled:
+        return {"x": Array((), dtype, ragged=True), "y": Array((), "int64")}
+    return {"x": Array((settings.sequence_length + 1,), dtype)}
+
+
+def make_plan(parts: Sequence[dict[str, Part]], settings: Settings, rows_per_shard: int | None) -> list[Job]:
+    """Every shard of the dataset, in order: a function of what the units hold and of the settings alone.
+
+    Args:
+        parts: of each unit, split to what it gave.
+        settings: how texts become rows.
+        rows_per_shard: None makes files of about 16 MiB.
+    """
+    length = settings.sequence_length
+    item = np.dtype(dtype_of(settings.tokens.vocabulary)).itemsize
+    size = rows_per_shard or max(1, SHARD_BYTES // ((length + 1) * item))
+    plan = []
+    for split in SPLITS:
+        ends = list(accumulate((part[split].tokens for part in parts), initial=0))
+        blocks = max(0, (ends[-1] - 1) // length)  # the first token is not predicted
+        number = 0
+        for unit, (begin, end) in enumerate(pairwise(ends)):
+            if settings.labelled:
+                rows = range(parts[unit][split].rows)
+            else:
+                rows = range(min(blocks, -(-begin // length)), min(blocks, -(-end // length)))
+            for first in range(rows.start, rows.stop, size):
+                plan.append(Job(split, number, unit, first, min(first + size, rows.stop)))
+                number += 1
+    return plan
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What one node has found, for all of them.
+
+    Attributes:
+        units: of each of its units in order, split to what it gave.
+        bad: documents that were left out.
+        heads: split to its first tokens, as many as the last block of the node before can need.
+        digest: of the units' sizes, which have to be the same on every node.
+    """
+
+    units: list[dict[str, Part]]
+    bad: list[BadFile]
+    heads: dict[str, list[int]]
+    digest: str
+
+    @classmethod
+    def of(cls, encoded: Sequence[Encoded], bad: Sequence[BadFile], settings: Settings, source: Documents) -> Node:
+        """What a node with these units tells the others."""
+        longest = 0 if settings.labelled else settings.sequence_length + 1
+        streams = {split: _Stream(encoded, split, settings) for split in SPLITS}
+        heads = {split: stream.read(0, min(longest, stream.tokens)).tolist() for split, stream in streams.items()}
+        every_bad = [*bad, *(file for one in encoded for file in one.bad)]
+        return cls([one.parts for one in encoded], every_bad, heads, sha256(repr(source.sizes).encode()).hexdigest())
+
+    def to_json(self) -> dict[str, Any]:
+        """For the control plane."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> Node:
+        """The way back."""
+        units = [{split: Part(**part) for split, part in unit.items()} for unit in record["units"]]
+        return cls(units, [BadFile(**file) for file in record["bad"]], record["heads"], record["digest"])
+
+
+class Writer:
+    """Writes the shards of a node's units.
+
+    Args:
+        output: the dataset's folder.
+        encoded: the node's units.
+        nodes: what all nodes found, in order.
+        node: which of them this is.
+        classes: names of the classes, in the order of the labels.
+        settings: how texts become rows.
+    """
+
+    def __init__(
+        self,
+        output: Path,
+        encoded: Sequence[Encoded],
+        nodes: Sequence[Node],
+        node: int,
+        classes: Sequence[str],
+        settings: Settings,
+    ) -> None:
+        self._output, self._encoded, self._settings = output, encoded, settings
+        self._numbers = {name: number for number, name in enumerate(classes)}
+        self._arrays = arrays_of(settings)
+        before = [unit for one in nodes[:node] for unit in one.units]
+        self.units = range(len(before), len(before) + len(encoded))
+        self._begin = {split: sum(unit[split].tokens for unit in before) for split in SPLITS}
+        self._streams = {
+            split: _Stream(encoded, split, settings, [id_ for one in nodes[node + 1 :] for id_ in one.heads[split]])
+            for split in SPLITS
+        }
+
+    def write(self, job: Job) -> Shard:
+        """Write a shard of one of the node's units."""
+        return self._passages(job) if self._settings.labelled else self._blocks(job)
+
+    def _blocks(self, job: Job) -> Shard:
+        length, stream, begin = self._settings.sequence_length, self._streams[job.split], self._begin[job.split]
+        step = max(1, CHUNK_TOKENS // length)
+
+        def chunks() -> Iterator[dict[str, npt.NDArray[Any]]]:
+            for first in range(job.first, job.last, step):
+                last = min(first + step, job.last)
+                tokens = stream.read(first * length - begin, last * length + 1 - begin)
+                yield {"x": np.lib.stride_tricks.sliding_window_view(tokens, length + 1)[::length]}
+
+        shard = write_shard(self._output, job.split, job.number, rows=job.rows, arrays=self._arrays, chunks=chunks())
+        assert shard is not None  # noqa: S101  # a job has rows
+        return shard
+
+    def _passages(self, job: Job) -> Shard:
+        one = self._encoded[job.unit - self.units.start]
+        token, row = one.first[job.split]
+        desk, rows = one.desk, slice(row + job.first, row + job.last)
+        lengths = desk.lengths[job.split][rows].astype(np.int64)
+        start = token + int(desk.lengths[job.split][row : row + job.first].sum(dtype=np.int64))
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        x = Ragged(desk.tokens[job.split][start : start + int(offsets[-1])], offsets)
+        numbers = np.array([self._numbers[name] for name in one.classes], np.int64)
+        y = numbers[desk.labels[job.split][rows]]
+        return write_ragged_shard(self._output, job.split, job.number, x=x, y=y, arrays=self._arrays)
+
+
+class _Stream:
+    """The tokens of a split on a node, as if they lay in one file, and some that follow on other nodes."""
+
+    def __init__(self, encoded: Sequence[Encoded], split: str, settings: Settings, after: Sequence[int] = ()) -> None:
+        self._encoded, self._split = encoded, split
+        self._ends = [0, *accumulate(one.parts[split].tokens for one in encoded)]
+        self._after = np.array(after, dtype_of(settings.tokens.vocabulary))
+
+    @property
+    def tokens(self) -> int:
+        """Their number, without those that follow."""
+        return self._ends[-1]
+
+    def read(self, first: int, last: int) -> npt.NDArray[Any]:
+        """Tokens by number, from the node's first."""
+        pieces = []
+        for unit in range(max(0, bisect_right(self._ends, first) - 1), len(self._encoded)):
+            one, begin, end = self._encoded[unit], self._ends[unit], self._ends[unit + 1]
+            if begin >= last:
+                break
+            start = one.first[self._split][0] - begin
+            pieces.append(one.desk.tokens[self._split][max(first, begin) + start : min(last, end) + start])
+        tokens = np.concatenate([*pieces, self._after[max(0, first - self.tokens) : max(0, last - self.tokens)]])
+        assert len(tokens) == last - first, (first, last, self._ends)  # noqa: S101  # ours to keep
+        return tokens

@@ -1,0 +1,201 @@
+"""evaluate with real ranks on text: exact sums of a language model, classes of passages, and what does not fit."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics as reference
+
+from shared.data import Dataset
+from shared.models import Card, save_model
+from shared.models.decoder import DecoderSettings
+from shared.models.package import from_card, load_model
+from tests.components.support import Finished, run_component
+from tests.shared.samples import write_language_dataset, write_text_classification_dataset
+
+LANGUAGE_FILES = {"index.html", "metrics.json", "rows.csv", "positions.csv", "loss_by_position.png", "row_losses.png"}
+
+
+def language_card(dataset: Dataset, **changes: object) -> Card:
+    text = dataset.index.text
+    settings = {
+        "vocabulary": text.vocabulary,
+        "context_length": text.sequence_length,
+        "layers": 1,
+        "width": 16,
+        "heads": 2,
+    }
+    settings = {name: getattr(DecoderSettings(**settings), name) for name in DecoderSettings.__dataclass_fields__}
+    card = Card(
+        "decoder", (text.sequence_length,), "int64", (), (), (), "language_modeling",
+        vocabulary=text.vocabulary, tokenizer="bytes", settings=settings,
+    )  # fmt: skip
+    return replace(card, **changes)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_language_dataset(tmp_path_factory.mktemp("language"), rows=(64, 8, 45), sequence_length=24)
+
+
+@pytest.fixture(scope="module")
+def model(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A decoder that some steps have made better than chance."""
+    folder, dataset = tmp_path_factory.mktemp("model"), Dataset.open(data)
+    card = language_card(dataset)
+    module = from_card(card)
+    x = torch.from_numpy(dataset.split("train").take(np.arange(64))["x"].astype("int64"))
+    optimizer = torch.optim.AdamW(module.parameters(), 1e-2)
+    for _ in range(40):
+        loss = torch.nn.functional.cross_entropy(module(x[:, :-1]).flatten(0, 1), x[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    save_model(folder, module, card)
+    return folder
+
+
+def evaluate(
+    folder: Path, data: Path, model: Path, *arguments: object, nodes: int = 1, processes: int = 1
+) -> tuple[Finished, Path]:
+    report, work = folder / f"report-{nodes}x{processes}", folder / f"work-{nodes}x{processes}"
+    work.mkdir()
+    ports = ("--data", data, "--model", model, "--report", report)
+    return run_component("evaluate", *ports, *arguments, folder=work, nodes=nodes, processes=processes), report
+
+
+@pytest.mark.slow
+def test_a_language_model_has_the_same_report_on_any_number_of_ranks(tmp_path: Path, data: Path, model: Path) -> None:
+    reports = []
+    for nodes, processes in ((1, 1), (1, 3), (2, 2)):
+        finished, report = evaluate(tmp_path, data, model, "--batch-size", 4, nodes=nodes, processes=processes)
+        assert finished.ok, finished.output
+        assert {path.name for path in report.iterdir()} == LANGUAGE_FILES
+        reports.append({name: (report / name).read_bytes() for name in LANGUAGE_FILES})
+    assert reports[0] == reports[1] == reports[2]
+
+
+def test_the_numbers_of_a_language_model(tmp_path: Path, data: Path, model: Path) -> None:
+    finished, report = evaluate(tmp_path, data, model, "--batch-size", 10, processes=2)
+    assert finished.ok, finished.output
+    dataset, (module, _) = Dataset.open(data), load_model(model)
+    text = dataset.index.text
+    x = torch.from_numpy(dataset.split("test").take(np.arange(45))["x"].astype("int64"))
+    with torch.inference_mode():
+        logits = module(x[:, :-1]).double()
+    nats = -logits.log_softmax(-1).gather(-1, x[:, 1:, None])[..., 0]
+    loss = nats.mean().item()
+    expected = {
+        "loss": loss,
+        "perplexity": math.exp(loss),
+        "bits_per_byte": loss / math.log(2) * text.tokens["test"] / text.size["test"],
+        "gzip_bits_per_byte": 8 * text.gzip_size["test"] / text.size["test"],
+        "token_accuracy": (logits.argmax(-1) == x[:, 1:]).double().mean().item(),
+        "tokens": 45 * 24,
+        "rows": 45,
+    }
+    numbers = json.loads((report / "metrics.json").read_text(encoding="utf-8"))
+    assert numbers == pytest.approx(expected, rel=1e-6)
+    assert numbers["loss"] < math.log(257) / 2
+    line = json.loads((tmp_path / "work-1x2" / "outputs" / "metrics.jsonl").read_text(encoding="utf-8"))
+    assert line["metrics"] == numbers
+    both = rf"bits_per_byte {numbers['bits_per_byte']:.4f}, gzip_bits_per_byte {numbers['gzip_bits_per_byte']:.4f}"
+    assert finished.output.count(both) == 1
+    page = (report / "index.html").read_text(encoding="utf-8")
+    assert "45 rows of 24 tokens, a vocabulary of 257 tokens" in page
+    assert "<dt>gzip, bits per byte</dt>" in page
+    assert set(re.findall(r'(?:src|href)="(.{22})', page)) == {"data:image/png;base64,"}
+    with (report / "positions.csv").open(newline="") as file:
+        by_position = [float(line["nats_per_token"]) for line in csv.DictReader(file)]
+    np.testing.assert_allclose(by_position, nats.mean(0), rtol=1e-6)
+    with (report / "rows.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    np.testing.assert_allclose([float(line["nats_per_token"]) for line in rows], nats.mean(1), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("asked", "length", "vocabulary", "rows"), [(256, 128, 257, 256), (256, 256, 4096, 16), (64, 4096, 128_000, 1)]
+)
+def test_logits_that_would_fill_the_memory_are_made_a_few_rows_at_a_time(
+    asked: int, length: int, vocabulary: int, rows: int
+) -> None:
+    from components.evaluate.evaluate import rows_at_once
+
+    assert rows_at_once(asked, length, vocabulary) == rows
+
+
+@pytest.mark.slow
+def test_passages_are_classified(tmp_path: Path) -> None:
+    from transformers import BertConfig, BertForSequenceClassification
+
+    from shared.models.transformers import save_model as save_transformer
+
+    dataset = Dataset.open(write_text_classification_dataset(tmp_path / "data"))
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    config = BertConfig(vocab_size=257, **sizes, max_position_embeddings=40, pad_token_id=256, num_labels=2)
+    net = BertForSequenceClassification(config).eval()
+    card = Card(
+        "BertForSequenceClassification", (32,), "int64", dataset.index.classes, (), (), "text_classification",
+        framework="transformers", vocabulary=257, tokenizer="bytes",
+    )  # fmt: skip
+    save_transformer(tmp_path / "model", net, net.state_dict(), card, None)
+    finished, report = evaluate(tmp_path, tmp_path / "data", tmp_path / "model", "--batch-size", 3, processes=2)
+    assert finished.ok, finished.output
+    numbers = json.loads((report / "metrics.json").read_text(encoding="utf-8"))
+    taken = dataset.split("test").take(np.arange(16))
+    said = []
+    for row, length in zip(taken["x"], taken["lengths"], strict=True):  # one by one: without any padding
+        with torch.inference_mode():
+            said.append(net(torch.from_numpy(row[None, :length].astype("int64"))).logits.argmax().item())
+    assert numbers["accuracy"] == pytest.approx(reference.accuracy_score(taken["y"], said))
+    assert numbers["macro_f1"] == pytest.approx(reference.f1_score(taken["y"], said, average="macro"))
+    page = (report / "index.html").read_text(encoding="utf-8")
+    assert "16 rows of 32 tokens, 2 classes" in page
+    assert "<td>animal</td>" in page
+    assert f"accuracy {numbers['accuracy']:.4f} on 16 rows of test" in finished.output
+
+
+def test_a_language_model_that_does_not_fit_is_refused_with_all_reasons(tmp_path: Path, data: Path) -> None:
+    dataset = Dataset.open(data)
+    sizes = {"vocabulary": 200, "context_length": 16, "layers": 1, "width": 16, "heads": 2,
+             "key_value_heads": 2, "feed_forward_width": 64, "tied": 0}  # fmt: skip
+    card = language_card(dataset, vocabulary=200, settings=sizes, tokenizer="tokenizer", input_shape=(16,))
+    save_model(tmp_path / "model", from_card(card), card)
+    finished, report = evaluate(tmp_path, data, tmp_path / "model", processes=2)
+    assert finished.codes == (2, 2)
+    for reason in (
+        "the model reads a tokenizer of its own, the data was prepared with bytes",
+        "the model knows 200 tokens, the data has 257",
+        "the model takes up to 16 tokens, rows of the data have up to 24",
+    ):
+        assert finished.output.count(reason) == 1, finished.output
+    assert "Traceback" not in finished.output
+    assert not report.exists()
+
+
+def test_a_model_of_another_task_is_refused(tmp_path: Path, model: Path) -> None:
+    passages = write_text_classification_dataset(tmp_path / "passages")
+    finished, _ = evaluate(tmp_path, passages, model)
+    assert finished.codes == (2,)
+    wanted = "the model was trained for language_modeling, the data was prepared for text_classification"
+    assert wanted in finished.output
+
+
+def test_a_diverged_language_model_is_refused(tmp_path: Path, data: Path) -> None:
+    card = language_card(Dataset.open(data))
+    module = from_card(card)
+    with torch.no_grad():
+        next(module.parameters()).fill_(float("nan"))
+    save_model(tmp_path / "model", module, card)
+    finished, _ = evaluate(tmp_path, data, tmp_path / "model")
+    assert finished.codes == (2,)
+    assert "its training diverged" in finished.output
