@@ -67,9 +67,9 @@ class Tracker:
             self._mlflow.put(("artifacts", {"folder": str(folder)}, 0, time.time()))
 
     def params(self, params: Mapping[str, object]) -> None:
-        """Report the run's settings to MLflow; values whose name speaks of a secret are left out."""
+        """Report the run's settings to MLflow, without those whose name speaks of a secret and without credentials."""
         if self._mlflow is not None:
-            shown = {name: str(value) for name, value in params.items() if not SECRET.search(name)}
+            shown = {name: _without_credentials(str(v)) for name, v in params.items() if not SECRET.search(name)}
             self._mlflow.put(("params", shown, 0, time.time()))
 
     def close(self, *, failed: bool = False) -> None:
@@ -105,13 +105,13 @@ class _MLflowThread:
         self._queue.put(None)
         self._thread.join(CLOSE_SECONDS)
         if self._thread.is_alive():
-            _warn(f"it did not take the last metrics within {CLOSE_SECONDS:.0f} s")
+            _warn(f"MLflow did not take the last metrics within {CLOSE_SECONDS:.0f} s")
 
     def _work(self) -> None:
         try:
             self._send_all()
         except Exception as error:  # noqa: BLE001  # whatever MLflow does, training goes on
-            _warn(f"{type(error).__name__}: {error}")
+            _warn(f"MLflow is not used: {type(error).__name__}: {error}")
 
     def _send_all(self) -> None:
         from mlflow.entities import Metric, Param
@@ -130,10 +130,12 @@ class _MLflowThread:
                 for name, value in values.items()
             ]  # fmt: skip
             params = [Param(n, v) for kind, values, *_ in items if kind == "params" for n, v in values.items()]
-            for start in range(0, max(len(metrics), 1), 1000):  # MLflow takes a thousand at once
-                client.log_batch(run_id, metrics=metrics[start : start + 1000], params=params if start == 0 else ())
+            for start in range(0, len(params), 100):  # MLflow takes a hundred settings, or a thousand metrics, at once
+                client.log_batch(run_id, params=params[start : start + 100])
+            for start in range(0, len(metrics), 1000):
+                client.log_batch(run_id, metrics=metrics[start : start + 1000])
             for folder in [Path(values["folder"]) for kind, values, *_ in items if kind == "artifacts"]:
-                client.log_artifacts(run_id, str(folder), artifact_path=folder.name)
+                _send_files(client, run_id, folder)
         if ours:
             client.set_terminated(run_id, "FAILED" if self._failed else "FINISHED")
 
@@ -148,6 +150,14 @@ class _MLflowThread:
             except queue.Empty:
                 return items, True
         return items, False
+
+
+def _send_files(client: Any, run_id: str, folder: Path) -> None:
+    """Log a folder; files go to another service than numbers, and these go on without them."""
+    try:
+        client.log_artifacts(run_id, str(folder), artifact_path=folder.name)
+    except Exception as error:  # noqa: BLE001  # whatever that service does, the numbers are still worth having
+        _warn(f"MLflow has not taken the files of {folder.name}: {type(error).__name__}: {error}")
 
 
 def _run(client: Any) -> tuple[str, bool]:
@@ -205,7 +215,7 @@ def _initialising(uri: str) -> Iterator[None]:
 
 
 def _warn(text: str) -> None:
-    print(f"MLflow is not used: {_without_credentials(text)}", file=sys.stderr, flush=True)
+    print(_without_credentials(text), file=sys.stderr, flush=True)
 
 
 def _without_credentials(text: str) -> str:

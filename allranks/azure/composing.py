@@ -1,114 +1,175 @@
-"""What a user's ``@pipeline`` takes from this library: the components by name, and ``scale``."""
+"""``scale``: where and how one step of a user's pipeline runs."""
 
 from __future__ import annotations
 
 import copy
 import re
-from difflib import get_close_matches
-from typing import Any, TypeVar
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from allranks import catalogue
-from allranks.errors import CannotRunHereError, UsageError
+from allranks.azure.client import quiet
+from allranks.errors import UsageError
+from allranks.sizes import Use, misfits, nccl_variables
+
+if TYPE_CHECKING:
+    from azure.ai.ml.entities._job.pipeline._io import PipelineInput
+
+Count: TypeAlias = "int | str | PipelineInput"
+Text: TypeAlias = "str | PipelineInput"
+
+TIERS = ("spot", "basic", "standard", "premium")
 
 _SHM_SIZE = re.compile(r"[1-9]\d*[bkmg]", re.IGNORECASE)
+_VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_PROCESSES_INPUT = "processes_per_node"
 _StepT = TypeVar("_StepT")
-
-
-class Components:
-    """The library's components: ``components.train_ddp(data=..., epochs=3)`` is a step of the SDK.
-
-    Every access loads the component anew. The SDK lets all steps of one component object share its resources and
-    distribution, so that changing one step would change them all.
-    """
-
-    def __getattr__(self, name: str) -> Any:
-        path = None if name.startswith("_") else catalogue.components().get(name)
-        if path is None:
-            near = get_close_matches(name, catalogue.COMPONENTS, n=3) or catalogue.COMPONENTS
-            raise AttributeError(f"there is no component {name!r}; there is {', '.join(near)}")
-        try:
-            from azure.ai.ml import load_component
-        except ImportError as error:
-            message = f"Components as steps need the Azure ML SDK, azure-ai-ml ({error})."
-            raise CannotRunHereError(message, 'Install it with: pip install "allranks[azure]"') from None
-        return load_component(path)
-
-    def __dir__(self) -> list[str]:
-        return list(catalogue.COMPONENTS)
-
-    def __repr__(self) -> str:
-        return f"components({', '.join(catalogue.COMPONENTS)})"
-
-
-components = Components()
-"""The components of the library by name."""
 
 
 def scale(
     step: _StepT,
     *,
-    nodes: Any = None,
-    processes_per_node: Any = None,
-    instance_type: Any = None,
-    shm_size: Any = None,
-    timeout: Any = None,
+    nodes: Count | None = None,
+    processes_per_node: Count | None = None,
+    instance_type: Text | None = None,
+    shm_size: Text | None = None,
+    timeout: Count | None = None,
+    environment_variables: Mapping[str, str | int | float | PipelineInput] | None = None,
+    tier: str | None = None,
 ) -> _StepT:
     """Set on how many nodes and ranks a step runs, and on what machines; what is not given stays as it is.
 
     The right fields are set for each distribution, and on copies: other steps of the same component keep theirs.
+    Where the size is known (``allranks cluster sizes``), more ranks than GPUs are refused, idle GPUs and several nodes
+    without InfiniBand are warned of, and the variables that help NCCL on InfiniBand are set unless the step has them.
 
     Args:
-        step: a command step of the SDK, such as ``components.train_ddp(...)`` inside a ``@pipeline`` function.
+        step: a command step of the SDK, such as ``components.train_ddp(...)`` inside a ``@pipeline`` function, or what
+            its ``.sweep(...)`` returned.
         nodes: number of machines, at least 1. For TensorFlow the number of workers follows.
         processes_per_node: ranks on each machine, at least 1: the number of its GPUs. It goes to the component's
             input of the same name if it has one, else to the distribution.
         instance_type: VM size, such as ``Standard_ND96isr_H100_v5``, for serverless compute.
         shm_size: shared memory of the container, such as ``8g``.
         timeout: seconds after which Azure ML ends the step.
+        environment_variables: added to those that the step has.
+        tier: the queue: ``spot`` (cheap, and may be taken away at any time), ``basic``, ``standard`` or ``premium``.
 
-    Every value may also be a parameter of the pipeline function, or the text ``${{parent.inputs.NAME}}``.
+    Every number and text but ``tier`` may also be a parameter of the pipeline, or ``${{parent.inputs.NAME}}``.
 
     Returns:
         The same step.
 
     Raises:
-        UsageError: a value is out of range, or the step's distribution cannot take it.
+        UsageError: a value is out of range, or the step's distribution or machine cannot take it.
     """
-    from azure.ai.ml.entities import Command, CommandJobLimits, JobResourceConfiguration
+    from azure.ai.ml.entities import Command, CommandJobLimits, Sweep
 
-    if not isinstance(step, Command):
-        raise UsageError(f"scale() takes a command step of a pipeline, not a {type(step).__name__}.")
-    resources = copy.deepcopy(step.resources) or JobResourceConfiguration()
+    if not isinstance(step, (Command, Sweep)):
+        raise UsageError(f"scale() takes a command or sweep step of a pipeline, not a {type(step).__name__}.")
+    if isinstance(step, Sweep) and (timeout is not None or environment_variables):
+        message = (
+            "scale() cannot set timeout and environment_variables of a sweep step: Azure ML has no place for them."
+        )
+        raise UsageError(message, "The limits of a sweep are given to .sweep(...).")
+    _provide(step, nodes, instance_type, shm_size)
+    _distribute(step, nodes, processes_per_node)
+    if timeout is not None:
+        step.limits = CommandJobLimits(timeout=_count(timeout, "timeout"))
+    if environment_variables:
+        step.environment_variables = {**(step.environment_variables or {}), **_variables(environment_variables)}
+    if tier is not None:
+        _queue(step, tier)
+    _fit(step)
+    return step
+
+
+def _carrier(step: Any) -> Any:
+    """What carries resources and distribution: the step, or a sweep's trial, which is a copy of the component."""
+    return step.trial if step.type == "sweep" else step
+
+
+def _provide(step: Any, nodes: Any, instance_type: Any, shm_size: Any) -> None:
+    """Set the step's resources, on a copy of them."""
+    from azure.ai.ml.entities import JobResourceConfiguration
+
+    resources = copy.deepcopy(_carrier(step).resources) or JobResourceConfiguration()
     if nodes is not None:
         resources.instance_count = _count(nodes, "nodes")
     if instance_type is not None:
         resources.instance_type = str(instance_type)
     if shm_size is not None:
         resources.shm_size = _shm_size(shm_size)
-    step.resources = resources
-    _distribute(step, nodes, processes_per_node)
-    if timeout is not None:
-        step.limits = CommandJobLimits(timeout=_count(timeout, "timeout"))
-    return step
+    _carrier(step).resources = resources
 
 
 def _distribute(step: Any, nodes: Any, processes: Any) -> None:
     """Set what the distribution says about nodes and processes, on a copy of it."""
-    if processes is not None and "processes_per_node" in step.component.inputs:
-        _count(processes, "processes_per_node")
+    component = _component(step)
+    if processes is not None and _PROCESSES_INPUT in component.inputs:
+        _count(processes, _PROCESSES_INPUT)
         step.inputs.processes_per_node = processes
         processes = None
-    distribution = copy.deepcopy(step.distribution)
-    kind = str(getattr(distribution, "type", "")).lower()
+    distribution = copy.deepcopy(_carrier(step).distribution)
+    kind = _kind(distribution)
     if kind == "tensorflow" and nodes is not None:
         distribution.worker_count = _count(nodes, "nodes")
     if processes is not None and kind in ("pytorch", "mpi"):
-        distribution.process_count_per_instance = _count(processes, "processes_per_node")
+        distribution.process_count_per_instance = _count(processes, _PROCESSES_INPUT)
     elif processes not in (None, 1):
         what = f"has the distribution {kind}" if kind else "has no distribution"
-        raise UsageError(f"{step.component.name} {what}: it runs one process on each node, not {processes}.")
+        raise UsageError(f"{component.name} {what}: it runs one process on each node, not {processes}.")
     if distribution is not None:
-        step.distribution = distribution
+        _carrier(step).distribution = distribution
+
+
+def _queue(step: Any, tier: str) -> None:
+    from azure.ai.ml.entities import QueueSettings
+
+    if tier.lower() not in TIERS:
+        raise UsageError(f"tier={tier!r}: it has to be one of {', '.join(TIERS)}.")
+    with quiet():  # the SDK calls the class experimental, since years
+        step.queue_settings = QueueSettings(job_tier=tier.capitalize())
+
+
+def _component(step: Any) -> Any:
+    return step.trial if step.type == "sweep" else step.component
+
+
+def _fit(step: Any) -> None:
+    """Compare the step as it is now with its machines, and set what helps it there."""
+    carrier, component = _carrier(step), _component(step)
+    size = carrier.resources.instance_type
+    if not isinstance(size, str):
+        return
+    nodes = carrier.resources.instance_count or 1
+    given: dict[str, str] = {}
+    if step.type != "sweep":
+        helping = nccl_variables(size) if nodes != 1 else {}
+        given = {**helping, **(step.environment_variables or {})}
+        step.environment_variables = given or step.environment_variables
+    kind = _kind(carrier.distribution)
+    use = Use(size, _known(nodes), _known(_processes(step)), kind, component.command, given)
+    for where, message, hint, severity in misfits(use):
+        if severity == "error":
+            raise UsageError(f"{component.name}: {where}: {message}", hint)
+        warnings.warn(f"{component.name}: {where}: {message} {hint}", stacklevel=3)
+
+
+def _processes(step: Any) -> Any:
+    declared = _component(step).inputs
+    if _PROCESSES_INPUT not in declared:
+        return getattr(_carrier(step).distribution, "process_count_per_instance", None) or 1
+    given = step._build_inputs().get(_PROCESSES_INPUT)  # noqa: SLF001 -- the SDK has no public way to ask
+    return declared[_PROCESSES_INPUT].default if given is None else given
+
+
+def _known(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _kind(distribution: Any) -> str:
+    return str(getattr(distribution, "type", "")).lower()
 
 
 def _count(value: Any, name: str) -> int | str:
@@ -124,6 +185,16 @@ def _shm_size(value: Any) -> str:
     if isinstance(value, str) and _SHM_SIZE.fullmatch(value):
         return value
     return _binding(value, "shm_size", "a number with b, k, m or g, such as 8g")
+
+
+def _variables(given: Mapping[str, Any]) -> dict[str, str]:
+    """Environment variables as texts; the SDK fails on a pipeline parameter, and takes the text of its binding."""
+    for name, value in given.items():
+        if not _VARIABLE.fullmatch(name):
+            raise UsageError(f"environment_variables: {name!r} is no name: letters, digits and underscores.")
+        if value is None or isinstance(value, (bool, Mapping, list, tuple)):
+            raise UsageError(f"environment_variables: {name}={value!r}: it has to be a text or a number.")
+    return {name: str(value) for name, value in given.items()}
 
 
 def _binding(value: Any, name: str, rule: str) -> str:

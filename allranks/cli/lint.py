@@ -1,4 +1,7 @@
-"""``allranks lint``: what Azure ML would accept today and fail on tomorrow, found before anything is sent or run."""
+"""``allranks lint``: what Azure ML would accept today and fail on tomorrow, found before anything is sent or run.
+
+What Azure ML takes and this machine cannot run, such as a Spark step or a component of another registry, is a note.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,18 @@ from typing import Any
 from allranks import catalogue, library
 from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
 from allranks.local.assets import Stands, read_mapping
-from allranks.spec import check, read
+from allranks.spec import Component, Pipeline, check, check_designer, check_machines, read
+from allranks.spec.schema import ELSEWHERE
 
 NAME = "lint"
 HELP = "check component and pipeline YAML: types, ranges, references, cycles, names"
 
 _OURS = re.compile(
-    r"^\$schema:.*(commandComponent|pipelineComponent|pipelineJob)|^type:\s*['\"]?(command|pipeline)\b|^jobs:",
+    r"^\$schema:.*(commandComponent|pipelineComponent|pipelineJob)"
+    rf"|^type:\s*['\"]?(command|pipeline|{'|'.join(sorted(ELSEWHERE))})\b|^jobs:",
     re.MULTILINE,
 )
+_PREFIX = {"error": "", "warning": "warning: ", "elsewhere": "note: "}
 _SKIPPED = {"node_modules", "__pycache__", "build", "dist"}
 
 
@@ -41,22 +47,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="the YAML of a component that is registered in Azure, such as azureml:theirs:1=./theirs.yaml",
     )
+    parser.add_argument(
+        "--designer", action="store_true", help="also name what a user of Designer would miss in a component"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print every problem as ``file:line: where: message``; 2 when one of them is an error, 0 otherwise."""
     targets = [target for name in args.paths for target in find(name)] if args.paths else _default_targets()
-    problems = _without_repeats([problem for target in targets for problem in problems_of(target, args.map)])
-    errors = sum(problem.severity == "error" for problem in problems)
+    found = [problem for target in targets for problem in problems_of(target, args.map, designer=args.designer)]
+    problems = _without_repeats(found)
+    errors, warnings = (sum(one.severity == severity for one in problems) for severity in ("error", "warning"))
     if args.json:
         print(
             json.dumps({"checked": targets, "errors": errors, "problems": [_document(p) for p in problems]}, indent=1)
         )
     else:
         for problem in problems:
-            print(f"{'' if problem.severity == 'error' else 'warning: '}{_relative(problem)}")
-        print(_summary(len(targets), errors, len(problems) - errors))
+            print(f"{_PREFIX[problem.severity]}{_relative(problem)}")
+        print(_summary(len(targets), errors, warnings))
     return 2 if errors else 0
 
 
@@ -99,22 +109,31 @@ def documents_in(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def problems_of(target: str, mapped: Sequence[str] = ()) -> list[Problem]:
+def problems_of(target: str, mapped: Sequence[str] = (), *, designer: bool = False) -> list[Problem]:
     """All that is wrong with one document, whether reading or checking finds it.
 
     Args:
         target: a YAML file or ``file.py:function``.
         mapped: ``REFERENCE=PATH`` for components that are registered in Azure.
+        designer: also check what Designer shows of a component; a pipeline's YAML is not dragged, its function is.
     """
     try:
-        if _is_python(target):
-            from allranks.azure.python_target import read_python_pipeline
-
-            return list(check(read_python_pipeline(target)))
-        stands = Stands(read_mapping(mapped, Path(target).absolute().parent))
-        return list(check(read(Path(target), resolve=lambda name: catalogue.resolve(name) or stands.find(name))))
+        document = _read(target, mapped)
     except SpecError as error:
         return list(error.problems)
+    problems = [*check(document), *check_machines(document)]
+    if designer and (isinstance(document, Component) or document.source.file is None):
+        problems += check_designer(document)
+    return problems
+
+
+def _read(target: str, mapped: Sequence[str]) -> Component | Pipeline:
+    if _is_python(target):
+        from allranks.azure.python_target import read_python_pipeline
+
+        return read_python_pipeline(target)
+    stands = Stands(read_mapping(mapped, Path(target).absolute().parent))
+    return read(Path(target), resolve=lambda name: catalogue.resolve(name) or stands.find(name))
 
 
 def _is_ours(path: Path) -> bool:

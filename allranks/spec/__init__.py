@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from allranks.spec.check import check, check_command_values, check_value
+from allranks.spec.check_designer import check_designer
+from allranks.spec.check_machines import Compute, check_machines
 from allranks.spec.document import read_document
 from allranks.spec.expressions import Reference, literal_text, references, render_command, single, substitute
 from allranks.spec.graph import dependencies
@@ -24,6 +26,7 @@ from allranks.spec.read import component_from, pipeline_from, read, read_compone
 
 __all__ = [
     "Component",
+    "Compute",
     "Data",
     "Distribution",
     "Environment",
@@ -38,6 +41,8 @@ __all__ = [
     "Sweep",
     "check",
     "check_command_values",
+    "check_designer",
+    "check_machines",
     "check_value",
     "component_from",
     "dependencies",

@@ -109,9 +109,14 @@ class StepCheck:
             return
         yield from check_spelling(self._source, f"jobs.{self._step.name}.{where}", declared)
         if isinstance(typed, Data):
-            if typed.type and not fits(typed.type, declared.type):
-                yield self._wrong(where, f"is {noun(typed.type)}, and the input takes {noun(declared.type)}.")
-            yield from check_local(self._source, f"jobs.{self._step.name}.{where}", typed, declared.type)
+            given = typed.type or declared.type
+            if not fits(given, declared.type):
+                yield self._other_type(where, f"is {noun(given)}, and the input takes {noun(declared.type)}")
+            yield from check_local(self._source, f"jobs.{self._step.name}.{where}", typed, given)
+
+    def _other_type(self, where: str, message: str) -> Problem:
+        """Warn of data of another type: Azure ML mounts what the job says, and its own examples make use of that."""
+        return self._wrong(where, f"{message}; the component is given what is there.", severity="warning")
 
     def check_reference(self, reference: Reference, where: str) -> Iterator[Problem]:
         """Check that what a binding of this step names is there."""
@@ -160,17 +165,18 @@ class StepCheck:
     def _check_parent(self, declared: Input, given: Input, where: str) -> Iterator[Problem]:
         """Check a binding to one of the pipeline's inputs: its type, and its value if that is known."""
         origin = f" It is the pipeline's input '{given.name}'."
-        if given.is_data != declared.is_data or (declared.is_data and not fits(given.type, declared.type)):
-            message = f"takes {noun(declared.type)}, and the pipeline's input '{given.name}' is {noun(given.type)}."
-            yield self._wrong(where, message)
+        message = f"takes {noun(declared.type)}, and the pipeline's input '{given.name}' is {noun(given.type)}"
+        if given.is_data != declared.is_data:
+            yield self._wrong(where, f"{message}.")
+        elif declared.is_data and not fits(given.type, declared.type):
+            yield self._other_type(where, message)
         elif given.optional and not declared.optional and declared.default is None:
             message = f"must have a value, and the pipeline's input '{given.name}' is optional."
             yield self._wrong(where, message, "Make both optional, or neither.")
         elif given.name in self._known:
             yield from self._check_given(declared, self._known[given.name], where, origin)
         elif not declared.is_data and not _literal_fits(given.type, declared.type):
-            message = f"takes {noun(declared.type)}, and the pipeline's input '{given.name}' is {noun(given.type)}."
-            yield self._wrong(where, message)
+            yield self._wrong(where, f"{message}.")
 
     def _check_missing(self) -> Iterator[Problem]:
         step = self._step

@@ -163,6 +163,7 @@ class Component:
         code: the folder (or single file) that becomes the snapshot; None when the command needs no files.
         includes: ``additional_includes``, absolute, in the order written.
         timeout: seconds, from ``limits.timeout``; a binding stays text; None for no limit.
+        tier: ``queue_settings.job_tier`` in lower case; ``spot`` machines are cheap and may be taken away.
     """
 
     name: str
@@ -182,6 +183,7 @@ class Component:
     resources: Resources = field(default_factory=Resources)
     is_deterministic: bool = True
     timeout: int | str | None = None
+    tier: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +231,7 @@ class Step:
     compute: str | None = None
     display_name: str = ""
     sweep: Sweep | None = None
+    tier: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def pipeline_from(data: Mapping[str, Any], source: Source, resolve: Resolve | No
 def _read(data: Mapping[str, Any], source: Source, resolve: Resolve | None, kind: str) -> Component | Pipeline:
     reader = Reader(resolve)
     found = reader.document(Section(dict(data), source.prefix, source, list(source.problems)), kind)
-    errors = [problem for problem in reader.problems() if problem.severity == "error"]
+    errors = [problem for problem in reader.problems() if problem.severity != "warning"]
     if errors or found is None:
         later = check(found) if found is not None else []
         raise SpecError(list(dict.fromkeys([*errors, *(problem for problem in later if problem.severity == "error")])))

@@ -65,7 +65,8 @@ class Reader:
         if not type_:
             top.wrong("", "has neither 'jobs' nor 'command', so it is no pipeline and no command component.")
         elif type_ in schema.ELSEWHERE:
-            top.wrong("type", f"cannot run here: a component of type '{type_}'; commands and pipelines can.")
+            message = f"cannot run here: a component of type '{type_}'; commands and pipelines can."
+            top.wrong("type", message, severity="elsewhere")
         else:
             hint = did_you_mean(type_, ("command", "pipeline"), "types that run here")
             top.wrong("type", f"'{type_}' is the type of no component or pipeline.", hint)
@@ -156,6 +157,7 @@ class Reader:
             compute=settings.compute(section),
             display_name=section.text("display_name"),
             sweep=sweep,
+            tier=settings.tier(section),
         )
 
     def _component_of_step(self, section: Section, name: str, type_: str) -> Component | Pipeline | None:
@@ -209,7 +211,8 @@ class Reader:
             section.wrong(key, f"there is no file '{reference}'.", f"Did you mean '{near}'?" if near else "")
         elif found is None and is_address(reference):
             hint = f"Give its YAML with --map {reference}=PATH."
-            section.wrong(key, f"cannot run here: '{reference}' is registered in Azure, and not known here.", hint)
+            message = f"cannot run here: '{reference}' is registered in Azure, and not known here."
+            section.wrong(key, message, hint, "elsewhere")
         elif found is None:
             section.wrong(
                 key, f"'{reference}' is neither a file nor a component of the library.", "See: allranks list."
@@ -249,6 +252,7 @@ def _command(section: Section, name: str) -> Component:
         distribution=settings.distribution(section),
         resources=settings.resources(section),
         is_deterministic=section.flag("is_deterministic") is not False,
+        tier=settings.tier(section),
     )
 
 
@@ -287,7 +291,7 @@ def _step_type(section: Section) -> str:
 def _refuse_type(section: Section, type_: str, name: str) -> None:
     if type_ in schema.ELSEWHERE:
         message = f"cannot run here: step '{name}' is of type '{type_}'; command, pipeline and sweep steps can."
-        section.wrong("type", message, "Take the step out, or submit the pipeline to Azure.")
+        section.wrong("type", message, "Take the step out, or submit the pipeline to Azure.", "elsewhere")
     elif type_ == "component":
         section.wrong("type", "'component' is a type of the preview of Azure ML v2.", "Write type: command.")
     else:

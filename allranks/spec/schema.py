@@ -57,7 +57,7 @@ INLINE_STEP = COMMAND_JOB | NODE
 INPUT = frozenset({"type", "optional", "default", "description", "min", "max", "enum", "mode", "intellectual_property"})
 VALUE = frozenset({"type", "mode", "path", "path_on_compute", "datastore", "value"})
 OUTPUT = frozenset(
-    {"type", "mode", "description", "path", "name", "version", "early_available", "intellectual_property"}
+    {"type", "mode", "description", "path", "name", "version", "is_control", "early_available", "intellectual_property"}
 )
 RESOURCES = frozenset(
     {"instance_count", "instance_type", "properties", "locations", "shm_size", "max_instance_count", "docker_args"}
@@ -67,6 +67,8 @@ DISTRIBUTIONS = {
     "mpi": frozenset({"type", "process_count_per_instance"}),
     "tensorflow": frozenset({"type", "parameter_server_count", "worker_count"}),
 }
+QUEUE = frozenset({"job_tier", "priority"})
+TIERS = ("spot", "basic", "standard", "premium", "null")
 SETTINGS = frozenset(
     {"default_datastore", "default_compute", "continue_on_step_failure", "force_rerun", "on_init", "on_finalize"}
 )

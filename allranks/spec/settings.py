@@ -23,7 +23,8 @@ def code(section: Section) -> Path | None:
     if not text:
         return None
     if text.startswith("git+") or is_address(text):
-        section.wrong("code", f"cannot run here: '{text}' is not on this machine.", "Give a local folder or file.")
+        message = f"cannot run here: '{text}' is not on this machine."
+        section.wrong("code", message, "Give a local folder or file.", "elsewhere")
         return None
     return Path(section.local(text))
 
@@ -36,7 +37,8 @@ def includes(section: Section) -> tuple[Path, ...]:
             paths.append(Path(section.local(item)))
         elif isinstance(item, dict) and item.get("type") == "artifact":
             name = f"additional_includes.{index}"
-            section.wrong(name, "cannot run here: it is an Azure DevOps artifact.", "Download it and give its path.")
+            message = "cannot run here: it is an Azure DevOps artifact."
+            section.wrong(name, message, "Download it and give its path.", "elsewhere")
         else:
             section.wrong(f"additional_includes.{index}", f"is a {kind_of(item)}, and should be a path.")
     return tuple(paths)
@@ -78,7 +80,8 @@ def distribution(section: Section) -> Distribution | None:
     written = inner.text("type")
     type_ = written.lower().replace("_", "")
     if type_ == "ray":
-        inner.wrong("type", "cannot run here: distribution of type 'ray'.", "Use pytorch, mpi or tensorflow.")
+        hint = "Use pytorch, mpi or tensorflow."
+        inner.wrong("type", "cannot run here: distribution of type 'ray'.", hint, "elsewhere")
         return None
     if type_ not in schema.DISTRIBUTIONS:
         message = f"'{written}' is no distribution." if written else "states no type."
@@ -117,6 +120,18 @@ def timeout(section: Section) -> int | str | None:
     inner = section.mapping("limits")
     inner.known({"timeout"}, "limits")
     return inner.whole("timeout")
+
+
+def tier(section: Section) -> str | None:
+    """Read ``queue_settings.job_tier``, in lower case; None for the tier that Azure ML takes by itself."""
+    inner = section.mapping("queue_settings")
+    inner.known(schema.QUEUE, "queue settings")
+    written = inner.text("job_tier").lower()
+    if not written or written in schema.TIERS:
+        return None if written in ("", "null") else written
+    hint = did_you_mean(written, schema.TIERS, "tiers")
+    inner.wrong("job_tier", f"'{inner.text('job_tier')}' is no tier of Azure ML.", hint)
+    return nearest(written, schema.TIERS)
 
 
 def environment_variables(section: Section) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """``from allranks import components, scale`` in a user's ``@pipeline``."""
 
 import copy
+import inspect
 import subprocess
 import sys
 import tomllib
@@ -10,10 +11,15 @@ from typing import Any
 import pytest
 from azure.ai.ml import Input, TensorFlowDistribution, command, load_component
 from azure.ai.ml.dsl import pipeline
+from azure.ai.ml.sweep import Choice
 
 import allranks
 from allranks import catalogue, components, scale
+from allranks.azure.document import pipeline_document
+from allranks.azure.export import export
+from allranks.azure.python_target import read_python_pipeline
 from allranks.errors import UsageError
+from allranks.spec import Source, check_machines, pipeline_from, read_component, read_pipeline
 
 ROOT = Path(__file__).parents[2]
 ADD = Path(__file__).parent / "samples" / "add" / "component.yaml"
@@ -23,7 +29,8 @@ DATA = Input(type="uri_folder", path="azureml:numbers:1")
 def sent(step: Any) -> dict[str, Any]:
     """The part of the request that says where a step runs."""
     rest = step._to_rest_object()
-    return {key: rest.get(key) for key in ("resources", "distribution", "limits")}
+    keys = ("resources", "distribution", "limits", "environment_variables", "queue_settings")
+    return {key: rest[key] for key in keys if rest.get(key)}
 
 
 def test_importing_the_package_loads_neither_the_sdk_nor_yaml() -> None:
@@ -34,11 +41,24 @@ def test_importing_the_package_loads_neither_the_sdk_nor_yaml() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_importing_the_package_takes_no_longer_than_the_standard_library_and_yaml() -> None:
+    # allranks comes first: nothing that it needs has been imported for it.
+    code = (
+        "from time import perf_counter as now\n"
+        "begin = now(); import allranks\n"
+        "middle = now(); import argparse, dataclasses, json, pathlib, subprocess, yaml\n"
+        "print(middle - begin, now() - middle)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    ours, theirs = map(float, done.stdout.split())
+    assert ours < theirs
+
+
 def test_the_version_is_that_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert allranks.__version__ == project["version"]
-    assert dir(allranks) == ["__version__", "components", "scale"]
-    with pytest.raises(AttributeError, match="it has __version__, components, scale"):
+    assert {"__version__", "components", "scale"} <= set(dir(allranks))
+    with pytest.raises(AttributeError, match=r"it has .*components, .*scale"):
         allranks.nothing  # noqa: B018
 
 
@@ -51,10 +71,31 @@ def test_every_component_is_there_by_its_name() -> None:
 def test_an_unknown_component_offers_the_nearest() -> None:
     with pytest.raises(AttributeError, match="no component 'train_dpd'; there is train_ddp"):
         components.train_dpd  # noqa: B018
-    with pytest.raises(AttributeError, match="there is prepare_data, train_ddp"):
+    with pytest.raises(AttributeError, match=r"there is prepare_data, .*train_ddp, "):
         components.zzz  # noqa: B018
     assert not hasattr(components, "_repr_html_")
     assert copy.copy(components) is not None
+
+
+@pytest.mark.parametrize("name", catalogue.COMPONENTS)
+def test_the_signature_is_what_the_yaml_says(name: str) -> None:
+    component = getattr(components, name)
+    declared = read_component(catalogue.components()[name]).inputs
+    parameters = inspect.signature(component).parameters
+    assert list(parameters) == list(declared)
+    for port in declared.values():
+        parameter = parameters[port.name]
+        assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        assert parameter.default == (inspect.Parameter.empty if port.required else port.default)
+        expected = {"string": str, "integer": int, "number": float}.get(port.type, Input)
+        assert parameter.annotation is expected
+        assert f"{port.name}: {' '.join(port.description.split())}" in component.__doc__
+    assert component._to_rest_object().properties.component_spec == load_rest(name)
+
+
+def load_rest(name: str) -> dict[str, Any]:
+    spec: dict[str, Any] = load_component(catalogue.components()[name])._to_rest_object().properties.component_spec
+    return spec
 
 
 def test_steps_of_one_component_do_not_share_anything() -> None:
@@ -67,15 +108,23 @@ def test_steps_of_one_component_do_not_share_anything() -> None:
 
 def test_scale_leaves_other_steps_of_the_same_object_alone() -> None:
     component = load_component(ADD)
+    whole = component._to_rest_object().properties.component_spec
     first, second = component(data=DATA), component(data=DATA)
     before = sent(second)
-    assert scale(first, nodes=4, processes_per_node=8, instance_type="Standard_X", timeout=60) is first
+    given = {"timeout": 60, "tier": "spot", "environment_variables": {"LEVEL": 3}}
+    assert scale(first, nodes=4, processes_per_node=8, instance_type="Standard_X", **given) is first
     assert sent(second) == before
+    assert component._to_rest_object().properties.component_spec == whole
     assert sent(first) == {
         "resources": {"instance_count": 4, "instance_type": "Standard_X", "shm_size": "2g"},
         "distribution": {"distribution_type": "PyTorch", "process_count_per_instance": 8},
         "limits": {"timeout": "PT1M", "job_limits_type": "Command"},
+        "environment_variables": {"LEVEL": "3"},
+        "queue_settings": {"job_tier": "Spot"},
     }
+    scale(second, nodes=2, environment_variables={"LEVEL": "1"})
+    assert sent(first)["environment_variables"] == {"LEVEL": "3"}
+    assert sent(first)["resources"]["instance_count"] == 4
 
 
 def test_what_is_not_given_stays_as_it_is() -> None:
@@ -116,12 +165,48 @@ def test_mpi_and_no_distribution() -> None:
         scale(step_with(None), processes_per_node=2)
 
 
+H100, A100 = "Standard_ND96isr_H100_v5", "Standard_NC24ads_A100_v4"
+HELPING = {"NCCL_IB_PCI_RELAXED_ORDERING": "1"}
+
+
+def test_infiniband_gets_its_variables_where_they_help_and_a_user_s_value_wins() -> None:
+    def variables(**settings: Any) -> dict[str, str]:
+        rest = sent(scale(load_component(ADD)(data=DATA), processes_per_node=8, **settings))
+        return rest.get("environment_variables", {})
+
+    assert variables(nodes=2, instance_type=H100) == HELPING
+    assert variables(nodes="${{parent.inputs.nodes}}", instance_type=H100.upper()) == HELPING
+    assert variables(nodes=1, instance_type=H100) == {}
+    assert variables(nodes=2, instance_type="Standard_ND40rs_v2") == {}
+    own = {"NCCL_IB_PCI_RELAXED_ORDERING": "0"}
+    assert variables(nodes=2, instance_type=H100, environment_variables=own) == own
+
+
+def test_more_ranks_than_gpus_are_refused_whichever_way_they_come() -> None:
+    said = "8 processes on each node, and Standard_NC24ads_A100_v4 has 1 A100 GPU"
+    with pytest.raises(UsageError, match=said):
+        scale(load_component(ADD)(data=DATA), processes_per_node=8, instance_type=A100)
+    step = scale(components.train_torchrun(data=DATA), instance_type=A100)
+    with pytest.raises(UsageError, match=said):
+        scale(step, processes_per_node=8)
+
+
+def test_idle_gpus_and_slow_networks_are_warned_of_at_the_user_s_line() -> None:
+    with pytest.warns(UserWarning, match="7 would be paid for and idle") as caught:
+        scale(load_component(ADD)(data=DATA), processes_per_node=1, instance_type=H100)
+    (ours,) = [one for one in caught if "idle" in str(one.message)]
+    assert ours.filename == __file__
+    with pytest.warns(UserWarning, match="no InfiniBand.*Standard_ND96amsr_A100_v4 has 1600 Gb/s"):
+        scale(load_component(ADD)(data=DATA), nodes=2, processes_per_node=1, instance_type=A100)
+
+
 def test_parameters_of_the_pipeline_are_sent_as_bindings() -> None:
     @pipeline
     def sample(
         data: Input(type="uri_folder"), nodes: int = 2, processes: int = 3, memory: str = "4g", seconds: int = 9
     ) -> dict[str, Any]:
         ddp = scale(components.train_ddp(data=data), nodes=nodes, processes_per_node=processes)
+        scale(ddp, environment_variables={"SECONDS": seconds})
         torchrun = scale(
             components.train_torchrun(data=data),
             nodes="${{parent.inputs.nodes}}",
@@ -136,6 +221,7 @@ def test_parameters_of_the_pipeline_are_sent_as_bindings() -> None:
     ddp, torchrun = (job.jobs[name]._to_rest_object() for name in ("ddp", "torchrun"))
     assert ddp["resources"]["instance_count"] == "${{parent.inputs.nodes}}"
     assert ddp["distribution"]["process_count_per_instance"] == "${{parent.inputs.processes}}"
+    assert ddp["environment_variables"] == {"SECONDS": "${{parent.inputs.seconds}}"}
     assert torchrun["resources"] == {
         "instance_count": "${{parent.inputs.nodes}}",
         "shm_size": "${{parent.inputs.memory}}",
@@ -153,6 +239,9 @@ def test_parameters_of_the_pipeline_are_sent_as_bindings() -> None:
         ({"processes_per_node": -1}, "processes_per_node=-1: it has to be at least 1"),
         ({"shm_size": "8"}, "shm_size='8': it has to be a number with b, k, m or g"),
         ({"timeout": "soon"}, "timeout='soon'"),
+        ({"tier": "cheap"}, "tier='cheap': it has to be one of spot, basic, standard, premium"),
+        ({"environment_variables": {"A B": "1"}}, "'A B' is no name"),
+        ({"environment_variables": {"A": True}}, "A=True: it has to be a text or a number"),
     ],
 )
 def test_wrong_values_are_refused_with_the_rule(settings: dict[str, Any], said: str) -> None:
@@ -161,6 +250,48 @@ def test_wrong_values_are_refused_with_the_rule(settings: dict[str, Any], said: 
     assert said in str(caught.value)
 
 
-def test_only_a_command_step_can_be_scaled() -> None:
-    with pytest.raises(UsageError, match="takes a command step of a pipeline, not a CommandComponent"):
+def test_the_trials_of_a_sweep_are_scaled_and_the_component_is_not(tmp_path: Path) -> None:
+    component = components.train_ddp
+    whole = component._to_rest_object().properties.component_spec
+
+    @pipeline
+    def search(data: Input(type="uri_folder")) -> None:
+        trial = component(data=data, epochs=Choice([1, 2]))
+        train = trial.sweep(
+            primary_metric="loss", goal="minimize", sampling_algorithm="random", max_total_trials=2, timeout=60
+        )
+        scale(train, nodes=2, processes_per_node=8, instance_type=H100, tier="spot")
+        for wrong in ({"timeout": 5}, {"environment_variables": {"A": "1"}}):
+            with pytest.raises(UsageError, match="of a sweep step"):
+                scale(train, **wrong)
+
+    job = search(data=DATA)
+    assert component._to_rest_object().properties.component_spec == whole
+    step = pipeline_from(pipeline_document(job), Source(None, tmp_path), catalogue.resolve).steps["train"]
+    assert step.component.resources.nodes == 2
+    assert step.component.resources.instance_type == H100
+    assert step.component.distribution.processes_per_node == 8
+    assert step.tier == "spot"
+    assert job.jobs["train"]._to_rest_object()["queue_settings"] == {"job_tier": "spot"}
+
+
+def test_only_a_command_or_sweep_step_can_be_scaled() -> None:
+    with pytest.raises(UsageError, match="takes a command or sweep step of a pipeline, not a CommandComponent"):
         scale(load_component(ADD), nodes=2)
+
+
+def test_the_tier_of_a_step_is_read_back_from_python_and_from_what_is_exported(tmp_path: Path) -> None:
+    source = tmp_path / "cheap.py"
+    source.write_text(
+        "from azure.ai.ml.dsl import pipeline\nfrom allranks import components, scale\n\n\n"
+        "@pipeline\ndef cheap():\n"
+        "    check = components.check_cluster()\n"
+        "    scale(check, tier='spot', instance_type='Standard_NC24ads_A100_v4')\n"
+    )
+    (text,) = export(f"{source}:cheap", tmp_path / "cheap.yaml").values()
+    (tmp_path / "cheap.yaml").write_text(text)
+    steps = read_pipeline(tmp_path / "cheap.yaml", catalogue.resolve).steps
+    assert steps["check"].tier == "spot"
+    assert read_python_pipeline(f"{source}:cheap").steps["check"].tier == "spot"
+    (problem,) = check_machines(read_pipeline(tmp_path / "cheap.yaml", catalogue.resolve))
+    assert "no output of the step is mounted" in problem.message

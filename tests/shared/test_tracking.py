@@ -114,6 +114,46 @@ def test_a_server_that_is_away_costs_a_line_without_its_password(tmp_path: Path)
     assert len((tmp_path / "outputs" / "metrics.jsonl").read_text().splitlines()) == 20
 
 
+MANY = """
+import types
+from shared.tracking import Tracker
+with Tracker(types.SimpleNamespace(is_main=True)) as tracker:
+    tracker.params({"data": "https://me:opensesame@host/data?sig=sesame-signature", "note": "sesame-token in it", "epochs": 3})
+    tracker.params({f"setting_{number}": number for number in range(150)})
+    tracker.artifacts("report")
+    for step in range(1200):
+        tracker.log({"loss": 1.0}, step)
+"""
+
+
+def test_more_than_one_request_takes_no_credentials_in_values_and_files_that_cannot_be_logged(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    variables = {
+        "MLFLOW_TRACKING_URI": uri,
+        "MLFLOW_TRACKING_TOKEN": "sesame-token",
+        "AZUREML_ARM_PROJECT_NAME": "mine",
+    }
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "index.html").touch()
+    (tmp_path / "mlflow").touch()  # where MLflow would make a folder for files
+    done = subprocess.run(
+        [sys.executable, "-c", MANY],
+        cwd=tmp_path,
+        env=clean_environment(variables),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "MLflow is not used" not in done.stderr
+    assert "MLflow has not taken the files of report" in done.stderr
+    (run,) = runs(uri, "mine")
+    assert len(run.data.params) == 153  # type: ignore[attr-defined]
+    assert run.data.params["data"] == "https://host/data"  # type: ignore[attr-defined]
+    assert run.data.params["note"] == "*** in it"  # type: ignore[attr-defined]
+    assert run.data.metrics == {"loss": 1.0}  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("root", "run", "name"),
     [

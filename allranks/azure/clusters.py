@@ -1,0 +1,147 @@
+"""Compute clusters: their YAML, and making one in a workspace."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from allranks.azure.client import quiet
+from allranks.errors import UsageError
+from allranks.sizes import find, misfits, with_infiniband
+from allranks.sizes.fit import NODES, Use
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9]")
+_SCHEMA = "https://azuremlschemas.azureedge.net/latest/amlCompute.schema.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster of equal machines (AmlCompute).
+
+    Attributes:
+        size: the VM size of its nodes.
+        nodes: the most nodes that it grows to.
+        min_nodes: nodes that stay, and cost, while there is nothing to do.
+        low_priority: nodes at a fraction of the price, which may be taken away at any moment.
+        idle_seconds: how long a node waits for the next step before it is given back.
+
+    Raises:
+        UsageError: the name or a number is not one that Azure takes.
+    """
+
+    name: str
+    size: str
+    nodes: int = 4
+    min_nodes: int = 0
+    low_priority: bool = False
+    idle_seconds: int = 600
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            rule = "3 to 24 letters, digits and dashes, a letter first, no dash last"
+            raise UsageError(f"{self.name!r} is no name of a cluster: {rule}.")
+        if self.nodes < 1 or not 0 <= self.min_nodes <= self.nodes:
+            message = f"a cluster of {self.min_nodes} to {self.nodes} nodes cannot be."
+            raise UsageError(message, "--nodes is at least 1, --min-nodes between 0 and that.")
+        if self.idle_seconds < 0:
+            raise UsageError(f"--idle {self.idle_seconds}: seconds begin at 0.")
+
+    @property
+    def tier(self) -> str:
+        """The tier as Azure ML calls it."""
+        return "low_priority" if self.low_priority else "dedicated"
+
+    def yaml(self) -> str:
+        """The YAML that ``az ml compute create --file`` takes."""
+        import yaml
+
+        document = {
+            "$schema": _SCHEMA,
+            "name": self.name,
+            "type": "amlcompute",
+            "size": self.size,
+            "tier": self.tier,
+            "min_instances": self.min_nodes,
+            "max_instances": self.nodes,
+            "idle_time_before_scale_down": self.idle_seconds,
+        }
+        return yaml.safe_dump(document, sort_keys=False)
+
+
+def require_infiniband(size: str) -> None:
+    """Refuse a size that is not known to have InfiniBand.
+
+    Raises:
+        UsageError: it has none, or none that NCCL can use, or the table does not know the size.
+    """
+    known = find(size)
+    hint = "See: allranks cluster sizes --infiniband."
+    if known is None:
+        raise UsageError(f"{size!r} is not in the table of sizes, so nothing is known of its InfiniBand.", hint)
+    if known.infiniband:
+        return
+    why = "is of the older kind without SR-IOV" if known.has_unusable_rdma else "is not there"
+    better = with_infiniband(known)
+    choice = f"With the same GPU: {better.name}, {better.infiniband} Gb/s." if better else hint
+    raise UsageError(f"{known.name}: InfiniBand that NCCL can use {why}.", choice)
+
+
+def notes(cluster: Cluster) -> list[str]:
+    """What a person should know before paying for it."""
+    found = [f"{message} {hint}" for where, message, hint, _ in misfits(Use(cluster.size)) if where != NODES]
+    size = find(cluster.size)
+    if size is not None and size.gpus and not size.infiniband and cluster.nodes > 1:
+        better = with_infiniband(size)
+        other = f" For steps of several nodes {better.name} has {better.infiniband} Gb/s." if better else ""
+        found.append(f"{size.name} has no InfiniBand that NCCL can use.{other}")
+    if cluster.low_priority:
+        found.append("Steps here may be started again: keep their checkpoints in an output with mode: rw_mount.")
+    return found
+
+
+def create(client: Any, cluster: Cluster) -> bool:
+    """Make the cluster, or change the limits of one that is there; wait until Azure has done it.
+
+    Args:
+        client: an MLClient of a workspace.
+        cluster: what it should be.
+
+    Returns:
+        Whether it is new.
+
+    Raises:
+        UsageError: there is another compute of that name, whose size or tier cannot be changed.
+    """
+    with quiet():
+        from azure.ai.ml.entities import AmlCompute
+
+        there = _existing(client, cluster.name)
+        if there is not None:
+            _compare(there, cluster)
+        wanted = AmlCompute(
+            name=cluster.name,
+            size=cluster.size,
+            tier=cluster.tier,
+            min_instances=cluster.min_nodes,
+            max_instances=cluster.nodes,
+            idle_time_before_scale_down=cluster.idle_seconds,
+        )
+        client.compute.begin_create_or_update(wanted).result()
+    return there is None
+
+
+def _existing(client: Any, name: str) -> Any:
+    from azure.core.exceptions import ResourceNotFoundError
+
+    try:
+        return client.compute.get(name)
+    except ResourceNotFoundError:
+        return None
+
+
+def _compare(there: Any, cluster: Cluster) -> None:
+    size, tier = str(getattr(there, "size", "")), str(getattr(there, "tier", "")).lower()
+    if (size.lower(), tier) != (cluster.size.lower(), cluster.tier):
+        message = f"there is a compute {cluster.name!r} already: {size or there.type}, {tier or 'no tier'}."
+        raise UsageError(message, "Its size and tier cannot be changed: choose another name, or delete it in Studio.")

@@ -1,0 +1,127 @@
+"""``allranks cluster``: compute clusters, and the VM sizes that they can have."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from allranks.cli import text
+from allranks.errors import UsageError
+from allranks.sizes import VMSize, sizes
+
+NAME = "cluster"
+HELP = "make a compute cluster, and list the VM sizes that people train on"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the commands and their arguments."""
+    from allranks.cli.workspace import add_workspace_arguments
+
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    create = commands.add_parser("create", help="make a cluster, or change the limits of one")
+    create.add_argument("name", metavar="NAME", help="3 to 24 letters, digits and dashes")
+    create.add_argument("--size", metavar="SIZE", required=True, help="VM size of the nodes: allranks cluster sizes")
+    create.add_argument("--nodes", metavar="N", type=int, default=4, help="the most nodes (default: 4)")
+    create.add_argument("--min-nodes", metavar="N", type=int, default=0, help="nodes that stay (default: 0)")
+    create.add_argument(
+        "--low-priority", action="store_true", help="cheap nodes, which may be taken away at any moment"
+    )
+    create.add_argument("--infiniband", action="store_true", help="refuse a size that has none")
+    create.add_argument(
+        "--idle", metavar="SECONDS", type=int, default=600, help="how long a node waits for work (default: 600)"
+    )
+    create.add_argument("--dry-run", action="store_true", help="print the cluster's YAML, and make nothing")
+    add_workspace_arguments(create)
+    shown = commands.add_parser("sizes", help="the VM sizes: GPUs, their memory, InfiniBand")
+    shown.add_argument("--infiniband", action="store_true", help="only those with InfiniBand")
+    shown.add_argument("--gpu", metavar="MODEL", help="only those with this GPU, such as A100")
+    shown.add_argument("--all", action="store_true", help="retired ones, too")
+    for command in (create, shown):
+        command.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the command says."""
+    return _sizes(args) if args.command == "sizes" else _create(args)
+
+
+def _create(args: argparse.Namespace) -> int:
+    from allranks.azure import clusters
+
+    cluster = clusters.Cluster(args.name, args.size, args.nodes, args.min_nodes, args.low_priority, args.idle)
+    if args.infiniband:
+        clusters.require_infiniband(args.size)
+    for note in clusters.notes(cluster):
+        print(f"note: {note}", file=sys.stderr)
+    if args.dry_run:
+        print(
+            json.dumps({"status": "planned", "yaml": cluster.yaml()}, indent=1) if args.json else cluster.yaml(), end=""
+        )
+        return 0
+    return _send(args, cluster)
+
+
+def _send(args: argparse.Namespace, cluster: Any) -> int:
+    from allranks.azure import clusters
+    from allranks.azure.client import connect
+    from allranks.azure.explain import service_errors
+    from allranks.cli.workspace import workspace_of
+
+    place = workspace_of(args)
+    with service_errors(f"making the cluster {cluster.name}", place):
+        new = clusters.create(connect(place), cluster)
+    status = "created" if new else "updated"
+    if args.json:
+        print(
+            json.dumps({"status": status, "name": cluster.name, "size": cluster.size, "nodes": cluster.nodes}, indent=1)
+        )
+    else:
+        nodes = f"{cluster.min_nodes} to {cluster.nodes} nodes of {cluster.size}, {cluster.tier}"
+        print(f"{status} {cluster.name} in {place}: {nodes}")
+    return 0
+
+
+def _sizes(args: argparse.Namespace) -> int:
+    found = [size for size in sizes().values() if _is_asked_for(size, args)]
+    if not found:
+        models = ", ".join(dict.fromkeys(size.gpu for size in sizes().values() if size.gpu))
+        raise UsageError("no size is like that.", f"The GPUs are {models}; --all includes retired sizes.")
+    if args.json:
+        print(json.dumps({"sizes": [_document(size) for size in found]}, indent=1))
+        return 0
+    from allranks.pages import infiniband
+
+    head = ["size", "GPUs", "GB each", "InfiniBand", ""]
+    lines = [[s.name, _gpus(s), str(s.gpu_memory or ""), infiniband(s), _retired(s)] for s in found]
+    print(text.rows([head, *lines]))
+    return 0
+
+
+def _is_asked_for(size: VMSize, args: argparse.Namespace) -> bool:
+    return (
+        (args.all or not size.retired)
+        and (not args.infiniband or size.infiniband > 0)
+        and (not args.gpu or size.gpu.lower() == args.gpu.lower())
+    )
+
+
+def _gpus(size: VMSize) -> str:
+    return f"{size.gpus} {size.gpu}" if size.gpus else ""
+
+
+def _retired(size: VMSize) -> str:
+    return f"retired {size.retired}" if size.retired else ""
+
+
+def _document(size: VMSize) -> dict[str, Any]:
+    return {
+        "name": size.name,
+        "gpu": size.gpu or None,
+        "gpus": size.gpus,
+        "gpu_memory_gb": size.gpu_memory or None,
+        "infiniband_gbps": size.infiniband,
+        "retired": size.retired or None,
+        "source": size.source,
+    }

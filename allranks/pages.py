@@ -1,0 +1,182 @@
+"""Pages in Markdown that are written from the library's own files: one for each component, and the table of sizes."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from allranks.sizes import VMSize
+from allranks.spec import Component, Distribution, Input, Output
+
+_MADE = "<!-- Made from {} by `python -m allranks.renew`: change that, and make it again. -->"
+_WHAT = {
+    "pytorch": "PyTorch: Azure ML starts the processes of every node",
+    "mpi": "MPI: Azure ML starts the processes of every node with mpirun",
+    "tensorflow": "TensorFlow: one worker on each node",
+    "": "none: one process",
+}
+
+
+def component_page(component: Component) -> str:
+    """The page of a component: what Designer shows, the outputs, and how to use it in YAML, in Python and here."""
+    parts = [
+        f"# {component.display_name or component.name}",
+        _MADE.format(f"components/{component.name}/component.yaml"),
+        " ".join(component.description.split()),
+        _table(("", ""), _facts(component)),
+        "## Inputs",
+        _table(("input", "type", "default", "allowed", ""), map(_input, component.inputs.values()))
+        if component.inputs
+        else "None.",
+        "## Outputs",
+        _table(("output", "type", "mode", ""), map(_output, component.outputs.values())),
+        "## In YAML",
+        f"```yaml\n{yaml_step(component)}```",
+        "## In Python",
+        f"```python\n{python_step(component)}```",
+        "## On your machine",
+        f"```\n{command(component)}\n```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(component: Component) -> list[Sequence[str]]:
+    distribution = component.distribution or Distribution("")
+    tags = ", ".join(f"{name}: {value}" for name, value in component.tags.items())
+    facts = [
+        ("name", f"`{component.name}`"),
+        ("version", component.version),
+        ("distribution", _WHAT[distribution.type]),
+        ("environment", f"`{component.environment.reference}`"),
+        ("tags", tags),
+    ]
+    return [fact for fact in facts if fact[1]]
+
+
+def _input(port: Input) -> Sequence[str]:
+    return (f"`{port.name}`", port.type, _default(port), _allowed(port), " ".join(port.description.split()))
+
+
+def _default(port: Input) -> str:
+    if port.required:
+        return "required"
+    return "optional" if port.default is None else f"`{port.default}`"
+
+
+def _allowed(port: Input) -> str:
+    if port.enum:
+        return ", ".join(f"`{choice}`" for choice in port.enum)
+    if port.min is not None and port.max is not None:
+        return f"{port.min:g} to {port.max:g}"
+    return f"from {port.min:g}" if port.min is not None else "" if port.max is None else f"up to {port.max:g}"
+
+
+def _output(port: Output) -> Sequence[str]:
+    return (f"`{port.name}`", port.type or "", port.mode or "", " ".join(port.description.split()))
+
+
+def yaml_step(component: Component) -> str:
+    """The component as a step of a pipeline's YAML, with its required inputs bound to the pipeline's."""
+    bound = [name for name, port in component.inputs.items() if port.required]
+    lines = ["jobs:", f"  {component.name}:", "    type: command"]
+    lines.append(f"    component: azureml:{component.name}:{component.version}")
+    lines += ["    inputs:", *(f"      {name}: ${{{{parent.inputs.{name}}}}}" for name in bound)] if bound else []
+    distribution = component.distribution
+    if distribution is not None:
+        lines += ["    resources:", "      instance_count: 2"]
+        lines += [f"      shm_size: {component.resources.shm_size}"] if component.resources.shm_size else []
+        lines += ["    distribution:", f"      type: {distribution.type}"]
+        servers = distribution.parameter_server_count
+        lines += [f"      parameter_server_count: {servers}"] if servers else []
+        own_processes = distribution.type != "tensorflow" and "processes_per_node" not in component.inputs
+        lines += ["      process_count_per_instance: 4"] if own_processes else []
+    return "\n".join(lines) + "\n"
+
+
+def python_step(component: Component) -> str:
+    """A pipeline function of the SDK with the component as its only step."""
+    required = [port for port in component.inputs.values() if port.required]
+    parameters = ", ".join(f"{port.name}: {_annotation(port)}" for port in required)
+    arguments = ", ".join(f"{port.name}={port.name}" for port in required)
+    imports = "from azure.ai.ml import Input\n" if any(port.is_data for port in required) else ""
+    scaled = component.distribution is not None
+    lines = [f"step = components.{component.name}({arguments})"]
+    if component.distribution is not None:
+        processes = "" if component.distribution.type == "tensorflow" else ", processes_per_node=4"
+        lines.append(f"scale(step, nodes=2{processes})")
+    first = next(iter(component.outputs), None)
+    lines.append(f'return {{"{first}": step.outputs.{first}}}' if first else "return {}")
+    body = textwrap.indent("\n".join(lines), "    ")
+    names = "components, scale" if scaled else "components"
+    return f"""\
+{imports}from azure.ai.ml.dsl import pipeline
+
+from allranks import {names}
+
+
+@pipeline
+def my_pipeline({parameters}):
+{body}
+"""
+
+
+def _annotation(port: Input) -> str:
+    if port.is_data:
+        return f'Input(type="{port.type}")'
+    return {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}[port.type]
+
+
+def command(component: Component) -> str:
+    """The command that runs it here, with its required inputs in capitals."""
+    required = [f"{name}={name.upper()}" for name, port in component.inputs.items() if port.required]
+    processes = 1 if component.distribution and component.distribution.type == "tensorflow" else 2
+    scaled = [f"--scale {component.name}=2x{processes}"] if component.distribution else []
+    return " ".join(["allranks run", component.name, *required, *scaled])
+
+
+def index_page(components: Sequence[Component]) -> str:
+    """The list of the components' pages."""
+    rows = [(f"[{one.display_name}]({one.name}.md)", f"`{one.name}`", _kind(one), _first(one)) for one in components]
+    return (
+        "\n\n".join(
+            ["# Components", _MADE.format("the components' YAML"), _table(("", "name", "distribution", ""), rows)]
+        )
+        + "\n"
+    )
+
+
+def _kind(component: Component) -> str:
+    return component.distribution.type if component.distribution else "none"
+
+
+def _first(component: Component) -> str:
+    from allranks.catalogue import first_sentence
+
+    return first_sentence(component.description)
+
+
+def sizes_table(sizes: Iterable[VMSize]) -> str:
+    """The VM sizes as a table; those that are retired come last."""
+    ordered = sorted(sizes, key=lambda size: bool(size.retired))
+    head = ("size", "GPUs", "GB each", "InfiniBand", "source")
+    return _table(head, map(_size, ordered))
+
+
+def _size(size: VMSize) -> Sequence[str]:
+    name = f"`{size.name}`" + (f" (retired {size.retired})" if size.retired else "")
+    gpus = f"{size.gpus} {size.gpu}" if size.gpus else ""
+    return (name, gpus, str(size.gpu_memory or ""), infiniband(size), f"[{size.series}]({size.source})")
+
+
+def infiniband(size: VMSize) -> str:
+    """The InfiniBand of a size in words: ``8 x 400 Gb/s``; empty for none."""
+    if size.has_unusable_rdma:
+        return "unusable: no SR-IOV"
+    if not size.infiniband:
+        return ""
+    return f"{size.link_speed} Gb/s" if size.links == 1 else f"{size.links} x {size.link_speed} Gb/s"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -1,0 +1,75 @@
+"""``python -m allranks.renew``: write again, in a checkout, what is made from other files of it.
+
+The types of ``allranks.components`` and the pages of the components come from the components' YAML, the table in
+``docs/sizes.md`` from ``allranks/sizes/sizes.yaml``. With ``--check`` nothing is written, and the exit code is 1 when
+something is stale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from allranks import catalogue, library, pages, sizes, stubs
+from allranks.errors import StorageError
+from allranks.spec import read_component
+
+_BEGIN, _END = "<!-- sizes: made by `python -m allranks.renew` -->", "<!-- end of sizes -->"
+
+
+def made_files() -> Mapping[Path, str]:
+    """Every file that is made from others, with the text that it should have.
+
+    Raises:
+        StorageError: this is an installation, which has no docs to renew.
+    """
+    root = library.root()
+    if not (root / "docs").is_dir():
+        raise StorageError(f"there is no {root / 'docs'}: only a checkout can be renewed.")
+    components = [read_component(path) for path in catalogue.components().values()]
+    folder = root / "docs" / "components"
+    table = root / "docs" / "sizes.md"
+    return {
+        root / "allranks" / "azure" / "components.pyi": stubs.stub(components),
+        folder / "README.md": pages.index_page(components),
+        **{folder / f"{one.name}.md": pages.component_page(one) for one in components},
+        table: with_table(table.read_text(encoding="utf-8"), pages.sizes_table(sizes.sizes().values())),
+    }
+
+
+def with_table(text: str, table: str) -> str:
+    """The page with another table between its two marks."""
+    before, _, rest = text.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    return f"{before}{_BEGIN}\n\n{table}\n\n{_END}{after}"
+
+
+def left_over(files: Mapping[Path, str]) -> list[Path]:
+    """Pages of components that there are no more."""
+    folder = library.root() / "docs" / "components"
+    return [path for path in sorted(folder.glob("*.md")) if path not in files]
+
+
+def main() -> int:
+    """Write what is stale, or with ``--check`` name it."""
+    parser = argparse.ArgumentParser(prog="python -m allranks.renew", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 when something is stale")
+    only_check = parser.parse_args().check
+    files = made_files()
+    stale = [path for path, text in files.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
+    for path in [*stale, *left_over(files)]:
+        print(path.relative_to(library.root()))
+        if only_check:
+            continue
+        if path in files:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(files[path], encoding="utf-8")
+        else:
+            path.unlink()
+    return 1 if only_check and (stale or left_over(files)) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

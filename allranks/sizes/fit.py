@@ -1,0 +1,123 @@
+"""Does a step fit the machines that it asks for? Found before they cost anything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+from allranks.sizes.table import VMSize, find, with_infiniband
+
+_LAUNCHER = re.compile(
+    r"\b(torchrun|torch\.distributed\.(run|launch)|accelerate\s+launch|deepspeed|horovodrun|mpirun|mpiexec)\b"
+)
+
+SIZE = "resources.instance_type"
+NODES = "resources.instance_count"
+PROCESSES = "distribution.process_count_per_instance"
+VARIABLES = "environment_variables"
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a step asks of its machines; None where a number is known only when it runs.
+
+    Attributes:
+        size: the VM size as written.
+        nodes: number of machines.
+        processes: ranks that Azure ML or the component's launcher starts on each.
+        distribution: ``pytorch``, ``mpi``, ``tensorflow``, or empty.
+        command: the component's command: one with a launcher in it starts further processes itself.
+        variables: the step's environment variables.
+    """
+
+    size: str
+    nodes: int | None = None
+    processes: int | None = None
+    distribution: str = ""
+    command: str = ""
+    variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+class Misfit(NamedTuple):
+    """One thing that does not fit.
+
+    Attributes:
+        where: the setting at fault, as a dotted path of the step's YAML.
+        severity: ``error`` for what cannot work, ``warning`` for what wastes money or time.
+    """
+
+    where: str
+    message: str
+    hint: str
+    severity: str = "warning"
+
+
+def misfits(use: Use) -> Iterator[Misfit]:
+    """Yield what is wrong with a step's machines; nothing for a size that the table does not have."""
+    size = find(use.size)
+    if size is None:
+        yield from _without_prefix(use.size)
+        return
+    if size.retired:
+        message = f"{size.name} was retired on {size.retired}; Azure has none any more."
+        yield Misfit(SIZE, message, "See the sizes of today with: allranks cluster sizes.")
+    yield from _processes(use, size)
+    yield from _network(use, size)
+    yield from _variables(use, size)
+
+
+def _without_prefix(written: str) -> Iterator[Misfit]:
+    full = find(f"Standard_{written}")
+    if full is not None:
+        yield Misfit(SIZE, f"{written!r} is short for a size.", f"Write {full.name}.")
+
+
+def _processes(use: Use, size: VMSize) -> Iterator[Misfit]:
+    if not size.gpus or use.processes is None or use.distribution not in ("pytorch", "mpi"):
+        return
+    have = f"{size.name} has {_gpus(size)}"
+    if use.processes > size.gpus:
+        message = f"{use.processes} processes on each node, and {have}: each rank needs a GPU of its own."
+        yield Misfit(PROCESSES, message, f"Set {size.gpus}, or take a size with more GPUs.", "error")
+    elif use.processes < size.gpus and not (use.processes == 1 and _LAUNCHER.search(use.command)):
+        processes = f"{use.processes} process{'' if use.processes == 1 else 'es'} on each node"
+        message = f"{processes}, and {have}: {size.gpus - use.processes} would be paid for and idle."
+        yield Misfit(PROCESSES, message, f"Set {size.gpus}.")
+
+
+def _gpus(size: VMSize) -> str:
+    return f"{size.gpus} {size.gpu}" + (" GPU" if size.gpus == 1 else " GPUs")
+
+
+def _network(use: Use, size: VMSize) -> Iterator[Misfit]:
+    if not size.gpus or size.infiniband or use.nodes is None or use.nodes < 2:
+        return
+    better = with_infiniband(size)
+    hint = f"{better.name} has {better.infiniband} Gb/s of it." if better else "allranks cluster sizes lists others."
+    what = (
+        "whose InfiniBand is of the older kind without SR-IOV, which NCCL cannot use"
+        if size.has_unusable_rdma
+        else "which has no InfiniBand"
+    )
+    yield Misfit(NODES, f"{use.nodes} nodes of {size.name}, {what}: gradients travel over Ethernet.", hint)
+
+
+def _variables(use: Use, size: VMSize) -> Iterator[Misfit]:
+    none = f"and {size.name} has none that NCCL can use"
+    for name, value in use.variables.items():
+        where = f"{VARIABLES}.{name}"
+        disabled = name == "NCCL_IB_DISABLE" and value == "1"
+        if size.infiniband:
+            if disabled and (use.nodes or 1) > 1:
+                message = f"{name}=1 switches off the {size.infiniband} Gb/s of InfiniBand that {size.name} has."
+                yield Misfit(where, message, "Leave the variable out.")
+        elif name == "NCCL_NET" and value.upper() == "IB":
+            yield Misfit(where, f"{name}={value} asks for InfiniBand, {none}.", _TAKE, "error")
+        elif name.startswith("NCCL_IB_") and not disabled:
+            yield Misfit(where, f"{name} is about InfiniBand, {none}: it has no effect.", _TAKE)
+
+
+_TAKE = "Leave the variable out, or take a size with InfiniBand: allranks cluster sizes --infiniband."

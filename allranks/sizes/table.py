@@ -1,0 +1,97 @@
+"""The table of VM sizes, read from ``sizes.yaml``, which names the page that each fact comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+_FILE = Path(__file__).with_name("sizes.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class VMSize:
+    """One size of virtual machine.
+
+    Attributes:
+        gpu: the GPU's model, such as ``A100``; empty for a size without.
+        gpus: GPUs that a job sees; a share of one counts as one.
+        gpu_memory: GB of each GPU; 0 without one.
+        links: InfiniBand links; 0 without InfiniBand.
+        link_speed: Gb/s of each link.
+        sriov: whether the RDMA hardware has SR-IOV, without which NCCL cannot use it.
+        relaxed_ordering: whether Azure's own images switch NCCL's PCI relaxed ordering on.
+        retired: the last day of the size (ISO date), or empty.
+        source: the page that says so.
+    """
+
+    name: str
+    series: str
+    gpu: str
+    gpus: int
+    gpu_memory: int
+    links: int
+    link_speed: int
+    sriov: bool
+    relaxed_ordering: bool
+    retired: str
+    source: str
+
+    @property
+    def infiniband(self) -> int:
+        """Gb/s of InfiniBand that a job can use, over all links together; 0 for none."""
+        return self.links * self.link_speed if self.sriov else 0
+
+    @property
+    def has_unusable_rdma(self) -> bool:
+        """Whether there is RDMA hardware, of the older kind that NCCL cannot use."""
+        return self.links > 0 and not self.sriov
+
+
+@cache
+def sizes() -> Mapping[str, VMSize]:
+    """Every size of the table by its name in lower case; Azure does not mind upper and lower case."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    document = yaml.load(_FILE.read_text(encoding="utf-8"), loader)  # noqa: S506 -- both are safe
+    return MappingProxyType(
+        {
+            name.lower(): _size(name, facts, series)
+            for series in document["series"]
+            for name, facts in series["sizes"].items()
+        }
+    )
+
+
+def _size(name: str, facts: Mapping[str, Any], series: Mapping[str, Any]) -> VMSize:
+    links, speed = facts.get("infiniband", (0, 0))
+    return VMSize(
+        name=name,
+        series=series["name"],
+        gpu=series.get("gpu", ""),
+        gpus=facts.get("gpus", 0),
+        gpu_memory=facts.get("gpu_memory", series.get("gpu_memory", 0)),
+        links=links,
+        link_speed=speed,
+        sriov=facts.get("sriov", True),
+        relaxed_ordering=series.get("relaxed_ordering", False),
+        retired=str(series.get("retired", "")),
+        source=series["source"],
+    )
+
+
+def find(name: str) -> VMSize | None:
+    """The size of that name, in any spelling of upper and lower case; None for one that the table does not have."""
+    return sizes().get(name.lower())
+
+
+def with_infiniband(like: VMSize) -> VMSize | None:
+    """A size of today with InfiniBand and the same GPU: the one with as much memory or the next; None without one."""
+    found = [
+        size for size in sizes().values() if size.gpu == like.gpu and like.gpu and size.infiniband and not size.retired
+    ]
+    return min(found, key=lambda size: abs(size.gpu_memory - like.gpu_memory), default=None)

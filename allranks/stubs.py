@@ -1,0 +1,102 @@
+"""What editors and type checkers are told about ``allranks.components``: ``components.pyi``, written from the YAML."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from allranks.spec import Component, Input
+
+_HEAD = """\
+# Made from the components' YAML by `python -m allranks.renew`: change that, and make it again.
+# mypy: disallow-subclassing-any=False
+# ruff: noqa: A002, D205, PYI021
+# The texts are what an editor shows.
+
+from typing import Literal, TypeAlias
+
+from azure.ai.ml import Input
+from azure.ai.ml.entities import Command, CommandComponent
+from azure.ai.ml.entities._job.pipeline._io import NodeOutput, PipelineInput
+from azure.ai.ml.entities._job.sweep.search_space import SweepDistribution
+
+_Later: TypeAlias = PipelineInput | SweepDistribution
+Text: TypeAlias = str | _Later
+Whole: TypeAlias = int | _Later
+Number: TypeAlias = float | _Later
+Flag: TypeAlias = Literal["true", "false"] | _Later
+Data: TypeAlias = Input | NodeOutput | PipelineInput
+"""
+_ALIASES = {"string": "Text", "integer": "Whole", "number": "Number", "boolean": "bool | _Later"}
+_WIDTH = 110
+
+
+def stub(components: Sequence[Component]) -> str:
+    """The text of ``components.pyi``: a class for each component's call and for its outputs, and one for all."""
+    names = "\n".join(f"    {one.name}: {_camel(one.name)}" for one in components)
+    every = f'class Components:\n    """The library\'s components by name."""\n\n{names}\n'
+    return "\n".join([_HEAD, *map(_component, components), every, "components: Components\n"])
+
+
+def _component(component: Component) -> str:
+    camel = _camel(component.name)
+    outputs = "\n".join(f"    {name}: NodeOutput" for name in component.outputs) or "    pass"
+    parameters = "\n".join(f"        {_parameter(port)}," for port in _required_first(component))
+    star = "        *,\n" if component.inputs else ""
+    return f"""\
+class {camel}Outputs:
+{outputs}
+
+class {camel}Step(Command):
+    @property
+    def outputs(self) -> {camel}Outputs: ...
+
+class {camel}(CommandComponent):
+    def __call__(
+        self,
+{star}{parameters}
+    ) -> {camel}Step:
+{textwrap.indent(_doc(component), "        ")}
+"""
+
+
+def _required_first(component: Component) -> list[Input]:
+    return sorted(component.inputs.values(), key=lambda port: not port.required)
+
+
+def _parameter(port: Input) -> str:
+    annotation = _annotation(port)
+    if port.required:
+        return f"{port.name}: {annotation}"
+    if port.default is None:
+        return f"{port.name}: {annotation} | None = None"
+    return f"{port.name}: {annotation} = {_literal(port.default)}"
+
+
+def _annotation(port: Input) -> str:
+    """The type of an argument; choices are shown, and any text is taken: a pipeline's parameter is just a text."""
+    if port.is_data:
+        return "Data"
+    if set(port.enum) == {"true", "false"}:
+        return "Flag"
+    choices = ", ".join(_literal(choice) for choice in port.enum)
+    return f"Literal[{choices}] | Text" if choices and port.type == "string" else _ALIASES[port.type]
+
+
+def _literal(value: object) -> str:
+    return repr(value) if not isinstance(value, str) else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _doc(component: Component) -> str:
+    lines = textwrap.wrap(component.description, _WIDTH - 11)
+    lines += ["", "Args:"] if component.inputs else []
+    for port in _required_first(component):
+        lines += textwrap.wrap(
+            f"{port.name}: {port.description}", _WIDTH - 15, initial_indent="    ", subsequent_indent="        "
+        )
+    body = "\n".join(lines).replace("\\", "\\\\").replace('"""', "'''")
+    return f'"""{body}\n"""'
+
+
+def _camel(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))

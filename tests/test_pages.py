@@ -1,0 +1,76 @@
+"""What is made from other files is current, and what the components' pages tell to write works as it stands there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from allranks import catalogue, pages, renew
+from allranks.spec import check, read, read_component
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_nothing_is_stale() -> None:
+    files = renew.made_files()
+    stale = [str(path) for path, text in files.items() if not path.is_file() or path.read_text() != text]
+    assert stale == [], "renew them with: python -m allranks.renew"
+    assert renew.left_over(files) == []
+
+
+def test_the_command_names_what_is_stale_and_writes_nothing_when_it_only_checks() -> None:
+    command = [sys.executable, "-m", "allranks.renew", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_table_stays_between_its_marks() -> None:
+    page = (ROOT / "docs" / "sizes.md").read_text()
+    other = renew.with_table(page, "| another |")
+    assert "| another |" in other
+    assert "Standard_ND40rs_v2" not in other
+    assert other.startswith(page[:200])
+
+
+@pytest.mark.parametrize("name", catalogue.COMPONENTS)
+def test_a_page_says_everything_that_the_yaml_does(name: str) -> None:
+    component = read_component(catalogue.components()[name])
+    page = pages.component_page(component)
+    for port in (*component.inputs.values(), *component.outputs.values()):
+        assert f"| `{port.name}` |" in page
+        assert " ".join(port.description.split()).replace("|", "\\|") in page
+    for choice in (choice for port in component.inputs.values() for choice in port.enum):
+        assert f"`{choice}`" in page
+
+
+@pytest.mark.parametrize("name", catalogue.COMPONENTS)
+def test_the_yaml_of_a_page_is_a_sound_step(name: str, tmp_path: Path) -> None:
+    component = read_component(catalogue.components()[name])
+    inputs = "\n".join(f"  {n}: {{type: {port.type}}}" for n, port in component.inputs.items() if port.required)
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(f"type: pipeline\n{'inputs:' if inputs else ''}\n{inputs}\n{pages.yaml_step(component)}")
+    assert check(read(file, resolve=catalogue.resolve)) == []
+
+
+@pytest.mark.parametrize("name", catalogue.COMPONENTS)
+def test_the_python_of_a_page_makes_the_same_step(name: str, tmp_path: Path) -> None:
+    from azure.ai.ml import Input
+
+    component = read_component(catalogue.components()[name])
+    file = tmp_path / "page.py"
+    file.write_text(pages.python_step(component))
+    scope: dict[str, object] = {"__name__": "page", "__file__": str(file)}
+    exec(compile(file.read_text(), file, "exec", dont_inherit=True), scope)  # noqa: S102 -- the page's code is what is tested
+    required = {n: Input(type=p.type, path="azureml:x:1") for n, p in component.inputs.items() if p.required}
+    job = scope["my_pipeline"](**required)  # type: ignore[operator]
+    (step,) = job.jobs.values()
+    assert step.component.name == name
+    assert (step.resources.instance_count if component.distribution else 2) == 2
+
+
+def test_the_command_of_a_page_names_what_has_to_be_given() -> None:
+    component = read_component(catalogue.components()["train_tf_multiworker"])
+    assert pages.command(component) == "allranks run train_tf_multiworker data=DATA --scale train_tf_multiworker=2x1"
