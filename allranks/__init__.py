@@ -1,6 +1,7 @@
 """Distributed-training components for Azure ML pipelines, and the tool that runs the same pipelines on one machine.
 
-``components`` and ``scale`` need the Azure ML SDK and load it when they are first used; ``import allranks`` does not.
+``components``, ``scale`` and ``submit`` need the Azure ML SDK and load it when they are first used; ``import allranks``
+does not.
 """
 
 from __future__ import annotations
@@ -8,11 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from allranks.azure.composing import components, scale
+    from allranks.api import run, submit
+    from allranks.azure.components import components
+    from allranks.azure.composing import scale
 
     __version__: str
 
-__all__ = ["__version__", "components", "scale"]
+__all__ = ["__version__", "components", "run", "scale", "submit"]
+_HOMES = {"components": "azure.components", "run": "api", "scale": "azure.composing", "submit": "api"}
+"""Each name and its module."""
 
 
 def __getattr__(name: str) -> Any:
@@ -20,10 +25,10 @@ def __getattr__(name: str) -> Any:
         from allranks.library import VERSION
 
         return VERSION
-    if name in __all__:
-        from allranks.azure import composing
+    if name in _HOMES:
+        from importlib import import_module
 
-        return getattr(composing, name)
+        return getattr(import_module(f"allranks.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'allranks' has no attribute {name!r}; it has {', '.join(__all__)}")
 
 

@@ -17,8 +17,13 @@ from allranks import library
 
 COMPONENTS = (
     "prepare_data",
+    "prepare_text",
     "train_ddp",
     "train_torchrun",
+    "train_fsdp",
+    "train_deepspeed",
+    "train_lightning",
+    "train_transformers",
     "train_horovod",
     "train_horovod_keras",
     "train_tf_multiworker",
@@ -30,10 +35,11 @@ COMPONENTS = (
 PIPELINES = (
     "image_classification",
     "image_classification_torchrun",
+    "language_model",
     "compare_frameworks",
     "tune_image_classification",
 )
-ENVIRONMENTS = ("pytorch", "horovod", "tensorflow", "evaluate", "compare")
+ENVIRONMENTS = ("pytorch", "deepspeed", "lightning", "transformers", "horovod", "tensorflow", "evaluate", "compare")
 
 _ASSET = re.compile(r"(?:azureml:)?(?P<name>[A-Za-z][\w-]*)(?:[:@](?P<version>[\w.-]+))?")
 _REGISTRY = re.compile(r"azureml://registries/[^/]+/(?:components|environments)/(?P<name>[^/]+)/\w+/(?P<version>[^/]+)")

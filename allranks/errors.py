@@ -48,6 +48,19 @@ class StorageError(AllranksError):
     kind = "storage"
 
 
+class AzureError(AllranksError):
+    """Azure refused: credentials, rights, or something that is not there."""
+
+    kind = "azure"
+
+
+class AzureUnavailableError(AllranksError):
+    """Azure could not be reached, was too busy, or failed; the same command may succeed later."""
+
+    kind = "azure_unavailable"
+    exit_code = 1
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing wrong in one place of one file.
@@ -58,7 +71,8 @@ class Problem:
         file: the file, or None when the document did not come from a file.
         line: 1-based line in the file, or None when unknown.
         hint: the next step; may be empty.
-        severity: ``error`` stops a run; ``warning`` is shown and the run goes on.
+        severity: ``error`` stops a run; ``warning`` is shown and the run goes on; ``elsewhere`` stops a run too, but is
+            no mistake: Azure ML takes it, and this machine cannot run it.
     """
 
     message: str

@@ -25,9 +25,10 @@ from azure.ai.ml.entities import CommandComponent, Environment, PipelineComponen
 _ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:|\$\{\{")
 _RESOURCES = ("instance_count", "instance_type", "shm_size", "properties")
 _DISTRIBUTION = ("process_count_per_instance", "worker_count", "parameter_server_count")
+_QUEUE = ("job_tier", "priority")
 _DECLARATION = ("type", "default", "optional", "enum", "min", "max", "mode", "description")
 _TEXTS = ("name", "version", "display_name", "description", "experiment_name", "tags")
-_SWEEP = ("sampling_algorithm", "search_space", "objective", "early_termination", "limits")
+_SWEEP = ("sampling_algorithm", "search_space", "objective", "early_termination", "limits", "queue_settings")
 
 
 def pipeline_document(job: PipelineJob) -> dict[str, Any]:
@@ -148,6 +149,7 @@ def _launch(node: Any) -> dict[str, Any]:
         else distribution,
         "limits": {"timeout": _plain(limits.timeout)} if getattr(limits, "timeout", None) else None,
         "environment_variables": _plain(node.environment_variables),
+        "queue_settings": _picked(node.queue_settings, _QUEUE),
     }
 
 
@@ -227,6 +229,7 @@ def _command(component: CommandComponent) -> dict[str, Any]:
             "environment": _environment(component.environment, base),
             "distribution": _distribution(component.distribution),
             "resources": _resources(component.resources),
+            "queue_settings": _picked(getattr(component, "queue_settings", None), _QUEUE),
         }
     )
 

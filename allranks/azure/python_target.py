@@ -39,13 +39,13 @@ def read_python_pipeline(target: str, values: Mapping[str, Literal] | None = Non
         CannotRunHereError: azure-ai-ml is not installed.
         SpecError: the pipeline is not valid.
     """
-    file = _split(target)[0].resolve()
+    file = split(target)[0].resolve()
     return pipeline_from(read_document(target, values), Source(file=None, base=file.parent), resolve)
 
 
 def read_document(target: str, values: Mapping[str, Literal] | None = None) -> dict[str, Any]:
     """The document that the child prints, in the form of a pipeline YAML; raises as ``read_python_pipeline``."""
-    file, function = _split(target)
+    file, function = split(target)
     if not file.is_file():
         raise UnknownNameError(
             f"there is no file {str(file)!r}.", "Give FILE.py:FUNCTION, from the folder where you are."
@@ -64,7 +64,8 @@ def read_document(target: str, values: Mapping[str, Literal] | None = None) -> d
     return found
 
 
-def _split(target: str) -> tuple[Path, str]:
+def split(target: str) -> tuple[Path, str]:
+    """The file and the function of ``FILE.py:FUNCTION``; raises UsageError for a target that is written otherwise."""
     file, colon, function = target.rpartition(":")
     if not colon or not file.endswith(".py") or not function.isidentifier():
         raise UsageError(f"{target!r} does not name a Python pipeline.", "Write FILE.py:FUNCTION.")

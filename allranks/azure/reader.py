@@ -14,7 +14,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
@@ -53,19 +53,30 @@ def read(file: Path, function: str, values: Mapping[str, Any]) -> dict[str, Any]
         AllranksError: the file or function does not exist, is no pipeline, or fails.
     """
     _quiet_sdk()
+    job = builder_of(file, function)(values)
+    from allranks.azure.document import pipeline_document
+
+    return pipeline_document(job)
+
+
+def builder_of(file: Path, function: str) -> Callable[[Mapping[str, Any]], Any]:
+    """What builds the SDK's pipeline job of ``FILE.py:FUNCTION`` from values by name; the file is imported once.
+
+    Raises:
+        AllranksError: the file or function does not exist, or is no pipeline; the builder raises it if it fails.
+    """
     module = _load(file)
     found = getattr(module, function, None)
     if found is None:
         raise _no_such(function, file, module)
-    job = _build(found, file, values) if hasattr(found, "_pipeline_builder") else found
     from azure.ai.ml.entities import PipelineJob
 
-    if not isinstance(job, PipelineJob):
-        message = f"{function!r} in {file} is no pipeline: it is a {type(found).__name__}."
-        raise UsageError(message, _offer(module) or "Decorate it with @pipeline from azure.ai.ml.dsl.")
-    from allranks.azure.document import pipeline_document
-
-    return pipeline_document(job)
+    if hasattr(found, "_pipeline_builder"):
+        return lambda values: _build(found, file, values)
+    if isinstance(found, PipelineJob):
+        return lambda _values: found
+    message = f"{function!r} in {file} is no pipeline: it is a {type(found).__name__}."
+    raise UsageError(message, _offer(module) or "Decorate it with @pipeline from azure.ai.ml.dsl.")
 
 
 def _quiet_sdk() -> None:

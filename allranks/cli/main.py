@@ -20,8 +20,12 @@ VERBS = {
     "runs": "allranks.cli.runs",
     "lint": "allranks.cli.lint",
     "export": "allranks.cli.export",
+    "submit": "allranks.cli.submit",
     "copy": "allranks.cli.copy",
     "env": "allranks.cli.env",
+    "register": "allranks.cli.register",
+    "cluster": "allranks.cli.cluster",
+    "version": "allranks.cli.version",
 }
 """Every verb and the module that holds it, in the order in which help lists them."""
 
@@ -92,7 +96,7 @@ def _print_help() -> None:
     print("usage: allranks VERB ...\n")
     print("Distributed training on Azure ML pipelines, and the same pipelines on one machine.\n")
     for verb, module in VERBS.items():
-        print(f"  {verb:<8}{importlib.import_module(module).HELP}")
+        print(f"  {verb:<10}{importlib.import_module(module).HELP}")
     print("\n`allranks VERB --help` shows the arguments of a verb, `allranks --version` the version.")
 
 

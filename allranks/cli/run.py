@@ -7,25 +7,21 @@ import json
 import os
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from allranks import catalogue
 from allranks.cli import live, target
 from allranks.cli.text import rows, seconds
-from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
+from allranks.errors import UsageError
 from allranks.local import engine
 from allranks.local.assets import Stands, read_mapping
 from allranks.local.dry import dry_run
 from allranks.local.folders import DEFAULT_HOME, Home, read_json
 from allranks.local.options import Options
 from allranks.local.plan import Plan
-from allranks.local.planning import make_plan
-from allranks.local.requirements import choose_interpreters
+from allranks.local.prepare import prepare
 from allranks.local.result import FAILED, RunResult, StepResult
-from allranks.local.settings import apply_scale, apply_values
-from allranks.spec import check
 
 NAME = "run"
 HELP = "run a pipeline or a component on this machine, as Azure ML would"
@@ -97,8 +93,8 @@ def _wanted(args: argparse.Namespace, home: Home) -> dict[str, Any]:
         args.target = None
     asked = {
         "target": args.target,
-        "values": dict(_assignment(text) for text in args.values),
-        "scale": dict(_scale(text) for text in args.scale),
+        "values": dict(parse_value(text) for text in args.values),
+        "scale": dict(parse_scale(text) for text in args.scale),
         "only": [name for name in args.steps.split(",") if name],
         "map": list(args.map),
         "python": dict(_interpreter(text) for text in args.python),
@@ -120,14 +116,16 @@ def _wanted(args: argparse.Namespace, home: Home) -> dict[str, Any]:
     return asked
 
 
-def _assignment(text: str) -> tuple[str, str]:
+def parse_value(text: str) -> tuple[str, str]:
+    """``NAME=VALUE`` as its two parts; raises UsageError for anything else."""
     name, separator, value = text.partition("=")
     if not separator or not name:
         raise UsageError(f"{text!r} is not NAME=VALUE.", "For example: epochs=5, or train.epochs=5.")
     return name, value
 
 
-def _scale(text: str) -> tuple[str, list[int]]:
+def parse_scale(text: str) -> tuple[str, list[int]]:
+    """``STEP=NODESxPROCESSES`` as the step and its two counts; raises UsageError for anything else."""
     match = _SCALE.fullmatch(text)
     if match is None:
         raise UsageError(f"--scale {text!r} is not STEP=NODESxPROCESSES.", "For example: --scale train=2x4.")
@@ -145,36 +143,18 @@ def _interpreter(text: str) -> tuple[str, str]:
 
 
 def _plan(wanted: dict[str, Any], home: Home) -> Plan:
-    """From what was asked for to the plan; every mistake is found here, before anything starts."""
+    """From what was asked for to the plan."""
     stands = Stands(read_mapping(wanted["map"], target.folder_of(wanted["target"])), home)
     pipeline = target.load(wanted["target"], lambda reference: catalogue.resolve(reference) or stands.find(reference))
-    pipeline, problems = apply_values(pipeline, wanted["values"])
-    pipeline = apply_scale(pipeline, {step: (counts[0], counts[1]) for step, counts in wanted["scale"].items()})
-    problems += check(pipeline, values={})
-    errors = [problem for problem in problems if problem.severity == "error"]
-    if errors:
-        raise SpecError(errors)
-    plan = make_plan(pipeline, stands)
-    if wanted["only"]:
-        plan = plan.only(wanted["only"])
-    chosen = {name: Path(path) for name, path in wanted["python"].items()}
-    for name in chosen.keys() - plan.steps.keys():
-        raise UnknownNameError(f"--python: {name!r} is no step. The steps are {', '.join(plan.steps)}.")
-    interpreters = choose_interpreters({name: step.component for name, step in plan.steps.items()}, home.path, chosen)
-    steps = {name: replace(step, python=interpreters.pythons.get(name)) for name, step in plan.steps.items()}
-    warnings = tuple(_text(problem) for problem in problems)
-    return Plan(
-        plan.name,
-        steps,
-        plan.outputs,
-        plan.continue_on_failure,
-        plan.force_rerun,
-        (*warnings, *interpreters.notes, *plan.notes),
+    return prepare(
+        pipeline,
+        home,
+        stands,
+        values=wanted["values"],
+        scale={step: (counts[0], counts[1]) for step, counts in wanted["scale"].items()},
+        only=wanted["only"],
+        pythons={name: Path(path) for name, path in wanted["python"].items()},
     )
-
-
-def _text(problem: Problem) -> str:
-    return str(problem).removeprefix(f"{Path.cwd()}/")
 
 
 def _show_dry_run(document: dict[str, Any], plan: Plan, *, as_json: bool) -> int:

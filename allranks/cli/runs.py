@@ -13,13 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from allranks.cli import text
+from allranks.cli import azure_runs, text
+from allranks.cli.workspace import add_workspace_arguments
 from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.local.folders import DEFAULT_HOME, Home, RunFolder, StepFolder, read_json
 from allranks.local.result import CANCELLED, FAILED, RUNNING, SKIPPED, SUCCEEDED
 
 NAME = "runs"
-HELP = "list the runs of this folder, show one, its logs or its page, or remove it"
+HELP = "list the runs of this folder or the jobs on Azure, show, follow, cancel or remove one"
 
 FINISHED = (SUCCEEDED, FAILED, SKIPPED, CANCELLED)
 POLL = 0.2
@@ -33,12 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         options.add_argument("--runs-dir", metavar="DIR", default=default, help=f"default: {DEFAULT_HOME}")
     for options, unset in ((parser, False), (common, argparse.SUPPRESS)):
         options.add_argument("--json", action="store_true", default=unset, help="print one JSON document")
-    parser.set_defaults(command=list_runs)
+        options.add_argument("--azure", action="store_true", default=unset, help="the jobs of a workspace of Azure ML")
+        add_workspace_arguments(options, None if options is parser else argparse.SUPPRESS)
+    parser.set_defaults(command=list_runs, name="list")
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
 
     def command(name: str, function: Callable[..., int], explanation: str) -> argparse.ArgumentParser:
         below = commands.add_parser(name, parents=[common], help=explanation, description=explanation)
-        below.set_defaults(command=function)
+        below.set_defaults(command=function, name=name)
         if function is not list_runs:
             below.add_argument("run", metavar="RUN", help="a run's id, a unique beginning of it, or `latest`")
         return below
@@ -54,10 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     command("open", open_page, "open a run's page in the browser")
     remove_parser = command("remove", remove, "remove a run with its outputs and logs")
     remove_parser.add_argument("--force", action="store_true", help="even if a later run reuses its outputs")
+    command("watch", show, "follow a job on Azure to its end, with the log of a step that fails")
+    command("cancel", show, "cancel a job on Azure")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command that was asked for; ``list`` without one."""
+    if args.name in azure_runs.ONLY_AZURE or (args.azure and args.name != "list"):
+        return azure_runs.run(args.name, args)
     path = Path(args.runs_dir)
     if path.exists() and not path.is_dir():
         raise UsageError(f"--runs-dir {args.runs_dir!r} is a file, not a folder.", "Name the folder that holds runs/.")
@@ -73,12 +80,15 @@ def state_of(folder: RunFolder) -> dict[str, Any]:
 
 
 def list_runs(args: argparse.Namespace, home: Home) -> int:
-    """Print a line for each run, newest first."""
+    """Print a line for each run, newest first; with ``--azure`` the jobs of the workspace after them."""
     states = [state_of(folder) for folder in reversed(home.all_runs())]
+    jobs = azure_runs.jobs(args) if args.azure else []
     if args.json:
-        print(json.dumps({"runs": states}, indent=1))
-    elif states:
-        print(text.rows([_run_cells(state) for state in states], indent=""))
+        document: dict[str, Any] = {"runs": states}
+        print(json.dumps(document | ({"jobs": [job.document() for job in jobs]} if args.azure else {}), indent=1))
+    elif states or jobs:
+        lines = [_run_cells(state) for state in states] + [azure_runs.cells(job) for job in jobs]
+        print(text.rows(lines, indent=""))
     else:
         print(f"no runs in {home.runs}; `allranks run` starts one")
     return 0

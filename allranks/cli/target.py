@@ -40,18 +40,22 @@ def folder_of(target: str) -> Path:
 
 
 def _read(target: str, resolve: Resolve) -> Component | Pipeline:
-    if is_python_target(target):
-        return read_python_pipeline(target)
+    return read_python_pipeline(target) if is_python_target(target) else read(find_file(target), resolve=resolve)
+
+
+def find_file(target: str) -> Path:
+    """The YAML of a target that is no Python function.
+
+    Raises:
+        UnknownNameError: no file and no name of the library.
+    """
     path = Path(target)
     if path.suffix in {".yaml", ".yml"} and path.is_file():
-        return read(path, resolve=resolve)
+        return path
     known = catalogue.resolve(target)
     if known is not None:
-        return read(known, resolve=resolve)
-    if path.suffix == ".py" and path.is_file():
-        raise UnknownNameError(f"{target!r} is a Python file without a function.", f"Name one: {target}:FUNCTION.")
-    names = [*catalogue.pipelines(), *catalogue.components()]
-    close = nearest(target, names)
+        return known
+    close = nearest(target, [*catalogue.pipelines(), *catalogue.components()])
     raise UnknownNameError(
         f"{target!r} is no target{close}.", f"Give {CHOICES}. Pipelines: {', '.join(catalogue.pipelines())}."
     )

@@ -108,3 +108,34 @@ def test_wrong_paths(cli: Callable[..., Any], tree: Path, path: str, message: st
     called = cli("lint", path)
     assert called.code == 2
     assert message in called.err
+
+
+ELSEWHERE = {
+    "a Spark component": "type: spark\nname: join\nversion: 0.1.0\nentry: {file: join.py}\n",
+    "an AutoML component": "type: automl\nname: choose\nversion: 0.1.0\ntask: text_ner\n",
+    "a component of a registry": "jobs:\n  t: {component: azureml://registries/theirs/components/train/versions/0.1.y4}\n",
+    "a Spark step": "jobs:\n  t: {type: spark, component: azureml:join:1}\n",
+    "a branch": "jobs:\n  t: {type: if_else, condition: '${{parent.jobs.s.outputs.x}}'}\n",
+    "code in git": GOOD + "code: git+https://example.com/repository\n",
+}
+
+
+@pytest.mark.parametrize("text", ELSEWHERE.values(), ids=ELSEWHERE)
+def test_what_only_azure_ml_runs_is_a_note_and_no_mistake(cli: Callable[..., Any], tree: Path, text: str) -> None:
+    (tree / "greet.yaml").unlink()
+    (tree / "theirs").mkdir()
+    (tree / "theirs" / "spec.yaml").write_text(text)
+    called = cli("lint", ".")
+    *notes, summary = called.out.splitlines()
+    assert (called.code, summary) == (0, "1 document checked, nothing wrong"), called.out
+    assert [note.startswith("note: theirs/spec.yaml:") for note in notes] == [True], notes
+    assert "cannot run here" in notes[0]
+
+
+def test_an_output_that_steers_a_branch_is_no_mistake(cli: Callable[..., Any], tree: Path) -> None:
+    outputs = "outputs:\n  good: {type: boolean, is_control: true}\n"
+    (tree / "greet.yaml").write_text(
+        GOOD.replace("environment:", outputs + "environment:") + "  > '${{outputs.good}}'\n"
+    )
+    called = cli("lint", "greet.yaml")
+    assert (called.code, called.out) == (0, "1 document checked, nothing wrong\n")

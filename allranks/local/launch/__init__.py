@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from allranks.local.folders import StepFolder
 from allranks.local.gang import Gang, RankCommand, RankExit
-from allranks.local.launch import mpi, plain, pytorch, tensorflow
+from allranks.local.launch import mpi, plain, pytorch, tensorflow, torchrun
 from allranks.local.launch.context import LaunchContext
 
 LAUNCHERS: Mapping[str | None, Callable[[LaunchContext], list[RankCommand]]] = {
@@ -20,5 +20,5 @@ __all__ = ["LAUNCHERS", "LaunchContext", "first_exit"]
 
 
 def first_exit(folder: StepFolder, gang: Gang) -> RankExit | None:
-    """How the rank that failed first ended; under MPI the engine sees only mpirun, so the ranks leave a note."""
-    return mpi.first_exit(folder, gang) or gang.first_failure
+    """How the rank that failed first ended; of ranks that mpirun or torchrun started, the engine sees only those."""
+    return mpi.first_exit(folder, gang) or torchrun.first_exit(gang) or gang.first_failure

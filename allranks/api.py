@@ -1,0 +1,157 @@
+"""``allranks.run`` and ``allranks.submit``: what the verbs do, from Python, for a pipeline of the SDK or a target."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allranks.errors import UsageError
+from allranks.local.folders import DEFAULT_HOME
+
+if TYPE_CHECKING:
+    from allranks.azure.jobs import JobState
+    from allranks.local.result import RunResult
+    from allranks.spec import Pipeline
+
+
+def run(
+    pipeline: Any,
+    /,
+    *,
+    scale: Mapping[str, tuple[int, int]] | None = None,
+    steps: Sequence[str] = (),
+    retries: int = 0,
+    cache: bool = True,
+    runs_dir: str | os.PathLike[str] = DEFAULT_HOME,
+    values: Mapping[str, Any] | None = None,
+    **inputs: Any,
+) -> RunResult:
+    """Run a pipeline on this machine, as Azure ML would, and wait for its end.
+
+    Args:
+        pipeline: what a function with the SDK's ``@pipeline`` returns; or a target as for ``allranks run``: a name of
+            the library, a YAML file, ``FILE.py:FUNCTION``.
+        scale: step to (nodes, processes per node), over what the pipeline says.
+        steps: these steps and those that they need; all if empty.
+        retries: further attempts for a step that fails, at least 0.
+        cache: False runs every step from its beginning.
+        runs_dir: where runs are kept.
+        values: inputs whose names are no Python names, such as ``train.epochs``.
+        inputs: inputs of the pipeline by name; a path for data.
+
+    Returns:
+        The result; its ``status`` says whether all steps succeeded. A step that fails raises nothing.
+
+    Raises:
+        AllranksError: what was asked for is wrong; nothing has run.
+    """
+    from allranks.cli import live
+    from allranks.local import engine
+    from allranks.local.assets import Stands, read_mapping
+    from allranks.local.folders import Home
+    from allranks.local.options import Options
+    from allranks.local.prepare import prepare
+
+    if retries < 0:
+        raise UsageError(f"retries={retries} is less than 0.")
+    home = Home(Path(runs_dir).resolve())
+    stands = Stands(read_mapping((), _folder_of(pipeline)), home)
+    asked = _texts({**(values or {}), **inputs})
+    plan = prepare(_read(pipeline, stands), home, stands, values=asked, scale=scale or {}, only=steps)
+    home.prepare()
+    for note in plan.notes:
+        print(f"note: {note}", file=sys.stderr)
+    observer = live.observer(as_json=False)
+    about = {"target": pipeline if isinstance(pipeline, str) else plan.name, "values": asked}
+    about |= {"scale": {step: list(counts) for step, counts in (scale or {}).items()}, "only": list(steps)}
+    try:
+        return engine.run(plan, Options(home, Path(sys.executable), cache, retries, about=about), observer)
+    finally:
+        if isinstance(observer, live.LiveTable):
+            observer.close()
+
+
+def submit(
+    pipeline: Any,
+    /,
+    *,
+    scale: Mapping[str, tuple[int, int]] | None = None,
+    compute: str | None = None,
+    experiment: str | None = None,
+    registered: bool = False,
+    registry: str | None = None,
+    subscription: str | None = None,
+    resource_group: str | None = None,
+    workspace: str | None = None,
+    values: Mapping[str, Any] | None = None,
+    **inputs: Any,
+) -> JobState:
+    """Send a pipeline to a workspace of Azure ML, after the same check as for a local run; does not wait.
+
+    Args:
+        pipeline: as for ``run``. A pipeline job of the SDK can be sent once; call its function for another.
+        scale: step to (nodes, processes per node), over what the pipeline says.
+        compute: the cluster of all steps that name none of their own, or ``serverless``.
+        experiment: under what the job is listed in Studio.
+        registered: name the library's components by their ids in the workspace rather than sending them along.
+        registry: the same, by their ids in this registry.
+        subscription: of the workspace; without it the variables ``AZUREML_ARM_*`` or config.json say it.
+        resource_group: likewise.
+        workspace: likewise.
+        values: as for ``run``.
+        inputs: as for ``run``.
+
+    Returns:
+        The job's name, state and page in Studio.
+
+    Raises:
+        AllranksError: what was asked for is wrong, or Azure refuses; nothing runs.
+    """
+    from allranks.azure.assemble import assemble
+    from allranks.azure.client import connect, find_workspace
+    from allranks.azure.registered import Known
+    from allranks.azure.submit import Registered
+    from allranks.azure.submit import submit as send
+
+    known = Known(lambda: find_workspace(subscription, resource_group, workspace))
+    asked = _texts({**(values or {}), **inputs})
+    assembled = assemble(pipeline, asked, scale or {}, compute=compute, experiment=experiment, resolve=known.find)
+    place = find_workspace(subscription, resource_group, workspace)
+    reference = Registered(registry) if registered or registry else None
+    return send(connect(place), place, assembled, reference, lambda note: print(f"note: {note}", file=sys.stderr))
+
+
+def _folder_of(pipeline: Any) -> Path:
+    from allranks.cli import target
+
+    return target.folder_of(pipeline) if isinstance(pipeline, str) else Path.cwd()
+
+
+def _read(pipeline: Any, stands: Any) -> Pipeline:
+    from allranks import catalogue
+    from allranks.cli import target
+
+    def resolve(reference: str) -> Path | None:
+        found: Path | None = catalogue.resolve(reference) or stands.find(reference)
+        return found
+
+    if isinstance(pipeline, str):
+        return target.load(pipeline, resolve)
+    from allranks.azure.assemble import pipeline_of
+
+    return pipeline_of(pipeline, resolve)
+
+
+def _texts(inputs: Mapping[str, Any]) -> dict[str, str]:
+    """Values as the command line would have them; an input of the SDK by its path."""
+    return {name: _text(value) for name, value in inputs.items() if value is not None}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    path = getattr(value, "path", None)
+    return str(value if path is None or isinstance(value, os.PathLike) else path)

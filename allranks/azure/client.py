@@ -1,0 +1,149 @@
+"""The way to a workspace or a registry: which one, with what credentials, and what its errors mean to a person."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from allranks.errors import CannotRunHereError, UsageError
+
+INSTALL = 'Install the SDK with: pip install "allranks[azure]"'
+_OPTIONS = ("--subscription", "--resource-group", "--workspace")
+_VARIABLES = ("AZUREML_ARM_SUBSCRIPTION", "AZUREML_ARM_RESOURCEGROUP", "AZUREML_ARM_WORKSPACE_NAME")
+_KEYS = ("subscription_id", "resource_group", "workspace_name")
+HINT = (
+    f"Give {', '.join(_OPTIONS)}, or set {', '.join(_VARIABLES)}, or put the config.json that Studio offers for"
+    " download into this folder."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Which workspace is meant."""
+
+    subscription: str
+    resource_group: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"workspace {self.name} of resource group {self.resource_group}"
+
+
+def find_workspace(
+    subscription: str | None = None,
+    resource_group: str | None = None,
+    name: str | None = None,
+    *,
+    folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Workspace:
+    """The workspace that is meant: what is given wins, one by one, over the variables, and these over config.json.
+
+    The variables are those that Azure ML sets inside a job. config.json is looked for in ``folder`` and above it, also
+    in a folder ``.azureml`` there, as ``MLClient.from_config`` does.
+
+    Args:
+        subscription: the subscription's id.
+        resource_group: the resource group's name.
+        name: the workspace's name.
+        folder: where the search for config.json starts; the working folder unless given.
+        environ: the variables; those of this process unless given.
+
+    Raises:
+        UsageError: something is missing, or config.json cannot be read.
+    """
+    given = (subscription, resource_group, name)
+    found = _of_variables(os.environ if environ is None else environ) or _of_file(folder or Path.cwd()) or ("", "", "")
+    chosen = [one or other for one, other in zip(given, found, strict=True)]
+    missing = [option for option, value in zip(_OPTIONS, chosen, strict=True) if not value]
+    if missing:
+        raise UsageError(f"the workspace is not known: there is no {', no '.join(missing)}.", HINT)
+    return Workspace(*chosen)
+
+
+def _of_variables(environ: Mapping[str, str]) -> tuple[str, ...] | None:
+    values = tuple(environ.get(name, "") for name in _VARIABLES)
+    if any(values) and not all(values):
+        missing = [name for name, value in zip(_VARIABLES, values, strict=True) if not value]
+        there = [name for name, value in zip(_VARIABLES, values, strict=True) if value]
+        raise UsageError(f"{', '.join(there)} is set, but {', '.join(missing)} is not.", "Set all three, or none.")
+    return values if any(values) else None
+
+
+def _of_file(folder: Path) -> tuple[str, ...] | None:
+    """What config.json says, the nearest one above the folder."""
+    for place in (folder, *folder.resolve().parents):
+        for file in (place / ".azureml" / "config.json", place / "config.json"):
+            if file.is_file() and (values := _read(file)) is not None:
+                return values
+    return None
+
+
+def _read(file: Path) -> tuple[str, ...] | None:
+    """The three values; None for a file that is about something else."""
+    try:
+        document = json.loads(file.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file} cannot be read: {error}.", "Download it from Studio again, or remove it.") from None
+    if not isinstance(document, dict) or not any(key in document for key in _KEYS):
+        return None
+    return tuple(str(document.get(key) or "") for key in _KEYS)
+
+
+def connect(workspace: Workspace) -> Any:
+    """An MLClient of the workspace; nothing is sent before it is used.
+
+    Raises:
+        CannotRunHereError: azure-ai-ml is not installed.
+    """
+    return _client(
+        subscription_id=workspace.subscription,
+        resource_group_name=workspace.resource_group,
+        workspace_name=workspace.name,
+    )
+
+
+def connect_registry(name: str) -> Any:
+    """An MLClient of a registry; asks at once where the registry is, so errors of the service can be raised here.
+
+    Raises:
+        CannotRunHereError: azure-ai-ml is not installed.
+    """
+    return _client(registry_name=name)
+
+
+def _client(**place: str) -> Any:
+    try:
+        with quiet():
+            from azure.ai.ml import MLClient
+            from azure.identity import DefaultAzureCredential
+    except ImportError as error:
+        raise CannotRunHereError(f"Azure needs the Azure ML SDK, azure-ai-ml ({error}).", INSTALL) from None
+    with quiet():
+        # Progress stays on, and callers send its bars elsewhere: without them the SDK loses the errors of an upload and
+        # waits for ever (azure-ai-ml 1.35, _asset_utils.upload_directory).
+        return MLClient(DefaultAzureCredential(), enable_telemetry=False, **place)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the SDK's notes about experimental classes, and its log lines of errors that it also raises, to itself."""
+    # The SDK gives the second a level of its own, when it is imported.
+    azure = [logging.getLogger(name) for name in ("azure", "azure.ai.ml", "msrest")]
+    levels = [logger.level for logger in azure]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for logger in azure:
+            logger.setLevel(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            for logger, level in zip(azure, levels, strict=True):
+                logger.setLevel(level)

@@ -1,0 +1,111 @@
+"""From an error of the SDK or of the service to one message with the next step; secrets in it are blotted out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from allranks.azure.client import quiet
+from allranks.errors import AllranksError, AzureError, AzureUnavailableError
+
+SIGN_IN = (
+    "Sign in with `az login`, or set AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET; a machine of Azure uses"
+    " its managed identity."
+)
+REPEAT = "Give the same command again: what has arrived is not sent twice."
+TRANSIENT = (408, 429, 500, 502, 503, 504)
+"""Answers that time may mend."""
+_SECRETS = (
+    (re.compile(r"(?i)\b(sig|client_secret|password|accountkey|access_token|sharedaccesskey)=[^&\s\"';,]+"), r"\1=***"),
+    (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"), "***"),
+    (re.compile(r"(?i)\bBearer\s+\S+"), "Bearer ***"),
+)
+_CODES = re.compile(r"^\((\w+)\)\s*")
+_COLORS = re.compile(r"\x1b\[[\d;]*m")
+
+
+@contextmanager
+def service_errors(doing: str, place: object) -> Iterator[None]:
+    """Turn what the Azure SDK raises inside into one of our errors.
+
+    Args:
+        doing: what was being done, to begin the message with: ``submitting image_classification``.
+        place: the workspace or registry, as text.
+
+    Raises:
+        AzureError: refused (exit code 2).
+        AzureUnavailableError: not reached, too busy, failed (exit code 1).
+    """
+    try:
+        with quiet():
+            yield
+    except AllranksError:
+        raise
+    except Exception as error:
+        explained = explain(error, doing, place)
+        if explained is None:
+            raise
+        raise explained from None
+
+
+def explain(error: BaseException, doing: str, place: object) -> AllranksError | None:
+    """Our error for one of the SDK's; None if it does not come from there."""
+    from azure.ai.ml.exceptions import MlException
+    from azure.core.exceptions import (
+        ClientAuthenticationError,
+        HttpResponseError,
+        ServiceRequestError,
+        ServiceResponseError,
+    )
+
+    for cause in causes(error):
+        status = getattr(cause, "status_code", None)
+        if isinstance(cause, ClientAuthenticationError) and status is None:
+            return AzureError(f"{doing}: no credentials for Azure were found.", SIGN_IN)
+        if isinstance(cause, HttpResponseError) and status is not None:
+            return _refusal(status, message_of(cause), doing, place)
+        if isinstance(cause, ServiceRequestError | ServiceResponseError):
+            return AzureUnavailableError(f"{doing}: the connection to Azure broke: {message_of(cause)}", REPEAT)
+    if isinstance(error, MlException) or type(error).__module__.startswith(("azure.", "marshmallow.")):
+        return AzureError(f"{doing}: {message_of(error)}")
+    return None
+
+
+def _refusal(status: int, message: str, doing: str, place: object) -> AllranksError:
+    if status == 401:
+        return AzureError(f"{doing}: Azure did not accept the credentials (401): {message}", SIGN_IN)
+    if status == 403:
+        hint = f"Ask the owner of the {place} for a role that may do this, such as AzureML Data Scientist"
+        hint += ", or for a registry AzureML Registry User." if "registry" in str(place) else "."
+        return AzureError(f"{doing}: you have no right to do this in the {place} (403): {message}", hint)
+    if status == 404:
+        return AzureError(f"{doing}: Azure found no such thing (404): {message}", f"Is the {place} the one you mean?")
+    if status == 429:
+        return AzureUnavailableError(f"{doing}: Azure throttles requests (429), and went on doing so.", REPEAT)
+    if status in TRANSIENT:
+        return AzureUnavailableError(f"{doing}: Azure failed ({status}): {message}", REPEAT)
+    return AzureError(f"{doing}: Azure refused ({status}): {message}")
+
+
+def message_of(error: BaseException) -> str:
+    """The error's own sentence on one line: without codes, colours, and secrets."""
+    inner: Any = getattr(error, "error", None)
+    text = getattr(inner, "message", None) or getattr(error, "message", None) or str(error) or type(error).__name__
+    text = _CODES.sub("", _COLORS.sub("", str(text)).strip()).partition("\nCode:")[0]
+    return redact(" ".join(text.split()))
+
+
+def redact(text: str) -> str:
+    """The text with signatures, tokens and passwords blotted out."""
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what it was raised from: the SDK wraps what happens during an upload."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

@@ -1,0 +1,207 @@
+"""What the service says about jobs and their steps: states, errors, logs; and the wish to cancel one.
+
+A job's steps are runs of its run history. The SDK's public calls list their names and states, but neither their
+errors nor the addresses of their logs, which is what somebody wants to see; so the SDK's own client of the run history
+is used, as its ``jobs.stream`` does.
+"""
+
+# ruff: noqa: SLF001
+# See above: `_runs_operations` has no public counterpart in azure-ai-ml 1.35.
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from allranks.azure.explain import redact
+from allranks.errors import UnknownNameError
+
+SUCCEEDED, FAILED, CANCELLED, RUNNING, WAITING = "succeeded", "failed", "cancelled", "running", "waiting"
+OVER = (SUCCEEDED, FAILED, CANCELLED)
+_WORDS = {
+    "Completed": SUCCEEDED,
+    "Failed": FAILED,
+    "Canceled": CANCELLED,
+    "NotResponding": FAILED,
+    "Running": RUNNING,
+    "Finalizing": RUNNING,
+    "CancelRequested": "cancelling",
+    "NotStarted": WAITING,
+    "Queued": "queued",
+    "Paused": "paused",
+}
+"""The service's words for states in those of a local run; the others are stages of preparation."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """One job.
+
+    Attributes:
+        status: ``succeeded``, ``failed``, ``cancelled``, ``running``, ``waiting``, or a stage before running.
+        studio: the address of its page in Studio.
+    """
+
+    name: str
+    display_name: str
+    experiment: str
+    status: str
+    studio: str
+    created: datetime | None
+
+    def document(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        return {"job": self.name, "status": self.status, "experiment": self.experiment, "studio": self.studio}
+
+
+@dataclass(frozen=True, slots=True)
+class StepState:
+    """One step of a job.
+
+    Attributes:
+        name: dotted for a step of a nested pipeline.
+        run: the id of its own run.
+        error: what the service says about its failure; empty without one.
+    """
+
+    name: str
+    run: str
+    status: str
+    started: datetime | None
+    ended: datetime | None
+    error: str
+    is_pipeline: bool = False
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it ran; None while that is not known."""
+        if self.started is None or self.ended is None:
+            return None
+        return (self.ended - self.started).total_seconds()
+
+    def document(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        return {"status": self.status, "seconds": self.seconds, "run": self.run, "error": self.error or None}
+
+
+def job_state(client: Any, name: str) -> JobState:
+    """One job of the workspace.
+
+    Raises:
+        UnknownNameError: there is none of this name.
+        Exception: of the Azure SDK.
+    """
+    from azure.core.exceptions import ResourceNotFoundError
+
+    try:
+        return _job_state(client.jobs.get(name))
+    except ResourceNotFoundError:
+        hint = "See: allranks runs --azure."
+        raise UnknownNameError(f"the workspace {client.workspace_name} has no job {name!r}.", hint) from None
+
+
+def list_jobs(client: Any, count: int) -> list[JobState]:
+    """The newest jobs of the workspace."""
+    return [_job_state(job) for job in islice(client.jobs.list(), count) if job is not None]
+
+
+def _job_state(job: Any) -> JobState:
+    context = job.creation_context
+    return JobState(
+        name=job.name,
+        display_name=job.display_name or "",
+        experiment=job.experiment_name or "",
+        status=word(job.status),
+        studio=job.studio_url or "",
+        created=None if context is None else context.created_at,
+    )
+
+
+def word(status: object) -> str:
+    """Our word for a state of the service."""
+    return _WORDS.get(str(getattr(status, "value", status)), "preparing")
+
+
+def status_of(client: Any, name: str) -> tuple[str, str]:
+    """State and error of a job, as its run tells them."""
+    details = client.jobs._runs_operations.get_run_details(name)
+    inner = getattr(details.error, "error", None)
+    return word(details.status), _message({"message": getattr(inner, "message", None)})
+
+
+def steps_of(client: Any, name: str) -> list[StepState]:
+    """Every step of a job, those of nested pipelines after their own step."""
+    return list(_steps(client, name, ""))
+
+
+def _steps(client: Any, run: str, prefix: str) -> Iterator[StepState]:
+    for child in _children(client, run):
+        step = StepState(
+            name=f"{prefix}{child.get('displayName') or child['runId']}",
+            run=child["runId"],
+            status=word(child.get("status")),
+            started=_time(child.get("startTimeUtc")),
+            ended=_time(child.get("endTimeUtc")),
+            error=_message((child.get("error") or {}).get("error") or {}),
+            is_pipeline="PipelineRun" in str(child.get("runType")),
+        )
+        yield step
+        if step.is_pipeline:
+            yield from _steps(client, step.run, f"{step.name}.")
+
+
+def _children(client: Any, run: str) -> Iterator[dict[str, Any]]:
+    """The runs below a run, page by page: the SDK's own call never asks for the second page (azure-ai-ml 1.35)."""
+    from azure.core.rest import HttpRequest
+
+    runs, scope = client.jobs._runs_operations._operation, client.jobs._operation_scope
+    path = (
+        f"/history/v1.0/subscriptions/{scope.subscription_id}/resourceGroups/{scope.resource_group_name}/providers"
+        f"/Microsoft.MachineLearningServices/workspaces/{client.workspace_name}/runs/{run}/children"
+    )
+    parameters: dict[str, str] = {"api-version": runs._config.api_version}
+    while True:
+        request = HttpRequest("GET", runs._config.endpoint.rstrip("/") + path, params=parameters)
+        response = runs._client.send_request(request)
+        response.raise_for_status()
+        page = response.json()
+        yield from page.get("value", [])
+        if not page.get("continuationToken"):
+            return
+        parameters["$continuationtoken"] = page["continuationToken"]
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    return redact(" ".join(str(error.get("message") or "").split()))
+
+
+def logs_of(client: Any, run: str) -> Mapping[str, str]:
+    """The logs that a step's processes wrote: name (``user_logs/std_log_process_0.txt``) to their address."""
+    files = client.jobs._runs_operations.get_run_details(run).log_files or {}
+    own = {name: address for name, address in files.items() if name.startswith("user_logs/")}
+    return dict(sorted((own or files).items()))
+
+
+def read_log(client: Any, address: str) -> str:
+    """The text of a log."""
+    from azure.core.rest import HttpRequest
+
+    response = client.jobs._requests_pipeline.run(HttpRequest("GET", address)).http_response
+    response.raise_for_status()
+    return redact(response.text())
+
+
+def cancel(client: Any, name: str) -> JobState:
+    """Ask the service to cancel a job, and return what it says then; one that is over stays as it ended."""
+    state = job_state(client, name)
+    if state.status not in OVER:
+        client.jobs.begin_cancel(name).wait()
+        state = job_state(client, name)
+    return state

@@ -1,0 +1,245 @@
+"""What the library has to register: its environments, components and pipelines, with marks of what is in them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+import yaml
+
+from allranks import catalogue, library
+from allranks.errors import Problem, SpecError, UnknownNameError
+from allranks.local import snapshot
+from allranks.spec import Component, check, read, read_component
+from allranks.spec.model import Source
+from allranks.spec.suggest import nearest
+
+Kind: TypeAlias = Literal["environment", "component", "pipeline"]
+"""In the order in which they are registered; a pipeline becomes a pipeline component."""
+
+PREFIX = "allranks-"
+"""What the environments' names begin with in a workspace; a bare ``pytorch`` would meet those of others."""
+
+_WORDS = ("display_name", "description", "tags")
+_INTERFACE = ("inputs", "outputs")
+_NOT_COMPARED = ("$schema", "name", "version", "code", "additional_includes", "type")
+_NOT_OF_A_COMPONENT = ("settings", "experiment_name")
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """One thing that is registered, under the library's version.
+
+    Attributes:
+        name: its name in a workspace or registry: ``allranks-pytorch``, ``train_ddp``, ``image_classification``.
+        path: the YAML file.
+        needs: (kind, name) of what has to be there first.
+        marks: part (``code``, ``interface``, ...) to the sha256 of its content; without ids, so that they are the same
+            in every workspace and registry, and without anything that the SDK writes, so that its releases do not
+            change them.
+        document: what the YAML says; for a pipeline the document of the pipeline component.
+        dropped: names of the settings of a pipeline; a pipeline component has none (the SDK leaves them out as well).
+    """
+
+    kind: Kind
+    name: str
+    path: Path
+    needs: tuple[tuple[Kind, str], ...]
+    marks: Mapping[str, str]
+    document: Mapping[str, Any]
+    dropped: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> str:
+        """The library's version, which all assets carry."""
+        return library.VERSION
+
+    @property
+    def family(self) -> str:
+        """What the service calls such assets: ``environments``, or ``components`` for pipelines too."""
+        return "environments" if self.kind == "environment" else "components"
+
+
+def assets(names: Sequence[str] = ()) -> tuple[Asset, ...]:
+    """The assets to register, with all that they need, in the order in which they have to be published.
+
+    Args:
+        names: components, pipelines and environments (``allranks-pytorch``, or ``pytorch`` where no component is
+            called so); without any, everything.
+
+    Raises:
+        UnknownNameError: the library has no such name.
+        SpecError: a document is not valid or carries another version; with the problems of all documents.
+    """
+    found: dict[tuple[Kind, str], Asset] = {}
+    problems: list[Problem] = []
+    wanted = [*map(_named, names)] or list(_everything())
+    while wanted:
+        key = wanted.pop()
+        if key in found:
+            continue
+        try:
+            found[key] = _READERS[key[0]](key[1], problems)
+        except SpecError as error:
+            problems += error.problems
+        else:
+            wanted += found[key].needs
+    if problems:
+        raise SpecError(list(dict.fromkeys(problems)))
+    return tuple(found[key] for key in _everything() if key in found)
+
+
+def names() -> tuple[str, ...]:
+    """Every name that can be given."""
+    return (*catalogue.COMPONENTS, *catalogue.PIPELINES, *(PREFIX + name for name in catalogue.ENVIRONMENTS))
+
+
+def _everything() -> Iterator[tuple[Kind, str]]:
+    yield from (("environment", PREFIX + name) for name in catalogue.ENVIRONMENTS)
+    yield from (("component", name) for name in catalogue.COMPONENTS)
+    yield from (("pipeline", name) for name in catalogue.PIPELINES)
+
+
+def _named(name: str) -> tuple[Kind, str]:
+    if name in catalogue.COMPONENTS:
+        return "component", name
+    if name in catalogue.PIPELINES:
+        return "pipeline", name
+    if name.removeprefix(PREFIX) in catalogue.ENVIRONMENTS:
+        return "environment", PREFIX + name.removeprefix(PREFIX)
+    close = nearest(name, names())
+    guess = f" Did you mean {close!r}?" if close else ""
+    raise UnknownNameError(f"the library has nothing called {name!r}.{guess}", "`allranks list` names all of it.")
+
+
+# Each reader adds what is wrong to ``problems`` and goes on, so that all of it comes at once.
+
+
+def _environment(name: str, problems: list[Problem]) -> Asset:
+    path = catalogue.environments()[name.removeprefix(PREFIX)]
+    document = _document(path)
+    problems += _version_problems(document, path)
+    definition = {key: value for key, value in document.items() if key not in (*_NOT_COMPARED, *_WORDS)}
+    marks = {"files": snapshot.content_hash(_build_context(path, document)), "definition": _mark(definition)}
+    return Asset("environment", name, path, (), _frozen(marks | {"words": _words(document)}), document)
+
+
+def _build_context(path: Path, document: Mapping[str, Any]) -> list[snapshot.SnapshotFile]:
+    folder = path.parent / document.get("build", {}).get("path", ".")
+    return snapshot.files(Component(name=path.parent.name, source=Source(path, path.parent), code=folder))
+
+
+def _component(name: str, problems: list[Problem]) -> Asset:
+    path = catalogue.components()[name]
+    component = read_component(path)
+    document = _document(path)
+    reference = str(document.get("environment", ""))
+    environment = catalogue.environment_of(reference)
+    problems += [*_errors(check(component)), *_version_problems(document, path)]
+    if environment is None:
+        message = f"{reference!r} is no environment of this library and version: it could not be registered along."
+        problems.append(Problem(message, "environment", path, hint="`allranks env list` names those that are."))
+    code = snapshot.content_hash(snapshot.files(component))
+    kept = {key: value for key, value in document.items() if key not in (*_NOT_COMPARED, *_WORDS, *_INTERFACE)}
+    marks = {
+        "code": code,
+        "interface": _mark({key: document.get(key) for key in _INTERFACE}),
+        "command": _mark(kept | {"environment": environment}),
+        "words": _words(document),
+    }
+    needs: tuple[tuple[Kind, str], ...] = (("environment", f"{PREFIX}{environment}"),) if environment else ()
+    return Asset("component", name, path, needs, _frozen(marks), document)
+
+
+def _pipeline(name: str, problems: list[Problem]) -> Asset:
+    """Read from its Python source, for only there the ranges and words of a pipeline's inputs stand."""
+    from allranks.azure import reader
+
+    path = catalogue.pipelines()[name]
+    document = reader.read(path.with_suffix(".py"), name, {})
+    kept = {key: value for key, value in document.items() if key not in _NOT_OF_A_COMPONENT}
+    steps = {step: _step(inner, f"jobs.{step}", path, problems) for step, inner in document["jobs"].items()}
+    try:
+        problems += _errors(check(read(path, resolve=catalogue.resolve)))
+    except SpecError as error:
+        problems += error.problems
+    marks = {
+        "interface": _mark({key: kept.get(key) for key in _INTERFACE}),
+        "steps": _mark(steps),
+        "words": _words(kept),
+    }
+    children = dict.fromkeys(filter(None, (step[component_key(step)] for step in steps.values())))
+    needs: tuple[tuple[Kind, str], ...] = tuple(("component", child) for child in children)
+    component = kept | {"name": name, "version": library.VERSION, "jobs": steps}
+    dropped = tuple(document.get("settings", {}))
+    return Asset("pipeline", name, path, needs, _frozen(marks), component, dropped)
+
+
+def component_key(step: Mapping[str, Any]) -> str:
+    """Where a step says what it runs: ``trial`` for a sweep."""
+    return "trial" if "trial" in step else "component"
+
+
+def _step(step: Mapping[str, Any], where: str, path: Path, problems: list[Problem]) -> dict[str, Any]:
+    """A step with its component's name.
+
+    Wrong is what makes sense in one workspace only, and a component that has no name of its own: it would become an
+    anonymous one.
+    """
+    key = component_key(step)
+    written = step.get(key)
+    component = Path(written).parent.name if isinstance(written, str) else None
+    if component not in catalogue.COMPONENTS:
+        component = None
+        message = f"a step of type {step.get('type')!r} whose component is not in the library by itself cannot be sent."
+        hint = "Give it a component of the library, unchanged; its resources can be set on the step."
+        problems.append(Problem(message, where, path, hint=hint))
+    compute = str(step.get("compute", "${{"))
+    if not compute.startswith("${{") and compute != "serverless":
+        message = f"the compute {compute!r} belongs to one workspace, and the component to many."
+        problems.append(Problem(message, f"{where}.compute", path, hint="Leave it out, or bind it to an input."))
+    for port, value in step.get("inputs", {}).items():
+        if isinstance(value, dict) and not str(value.get("path", "${{")).startswith(("${{", "azureml:", "https:")):
+            message = f"{value['path']} lies on this machine, and is not sent with a component."
+            hint = "Bind it to an input of the pipeline."
+            problems.append(Problem(message, f"{where}.inputs.{port}", path, hint=hint))
+    return {**step, key: component}
+
+
+def _document(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - both are safe
+    return document
+
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _version_problems(document: Mapping[str, Any], path: Path) -> Iterator[Problem]:
+    version = document.get("version")
+    if version != library.VERSION:
+        message = f"is {version!r}, and that of the library is {library.VERSION!r}: all assets carry one version."
+        yield Problem(message, "version", path, hint="`allranks version --raise VERSION` sets it everywhere.")
+
+
+def _errors(problems: Iterable[Problem]) -> list[Problem]:
+    return [problem for problem in problems if problem.severity == "error"]
+
+
+def _words(document: Mapping[str, Any]) -> str:
+    return _mark({key: document.get(key) for key in _WORDS})
+
+
+def _mark(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def _frozen(marks: dict[str, str]) -> Mapping[str, str]:
+    return MappingProxyType(marks)
+
+
+_READERS = {"environment": _environment, "component": _component, "pipeline": _pipeline}

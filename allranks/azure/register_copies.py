@@ -1,0 +1,84 @@
+"""The copies that are sent: the SDK's entities with full ids for environments and children, and our marks.
+
+The YAML names its environment as a workspace does (``azureml:allranks-pytorch:0.1.0``). A registry takes only its own
+full ids [azure-sdk-for-python #37464], and a child that is not named by the id of a registered component becomes an
+anonymous one [#34891].
+"""
+
+# ruff: noqa: SLF001
+# A sweep's trial can be set in no other way.
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any, Literal
+
+import yaml
+
+from allranks.azure.register_assets import Asset, component_key
+
+MARK = "allranks_{}"
+"""The property of a published asset that holds the mark of one of its parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where assets are registered.
+
+    Attributes:
+        kind: a workspace, or a registry that several workspaces share.
+        name: its name.
+    """
+
+    kind: Literal["workspace", "registry"]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+    def id_of(self, family: str, name: str, version: str) -> str:
+        """The id by which other assets there refer to one of the ``environments`` or ``components``."""
+        if self.kind == "registry":
+            return f"azureml://registries/{self.name}/{family}/{name}/versions/{version}"
+        return f"azureml:{name}:{version}"
+
+
+def copy_of(asset: Asset, place: Place) -> Any:
+    """The entity that ``create_or_update`` takes; a new one at each call, for the SDK changes what it sends.
+
+    Returns:
+        An Environment, a CommandComponent or a PipelineComponent of azure.ai.ml.
+    """
+    from azure.ai.ml import load_component, load_environment
+
+    if asset.kind == "environment":
+        entity = load_environment(asset.path)
+    elif asset.kind == "component":
+        environment = place.id_of("environments", asset.needs[0][1], asset.version)
+        entity = load_component(asset.path, params_override=[{"environment": environment}])
+    else:
+        entity = _pipeline_component(asset, place)
+    entity.properties.update({MARK.format(part): mark for part, mark in asset.marks.items()})
+    return entity
+
+
+def body_of(asset: Asset, place: Place) -> dict[str, Any]:
+    """The REST body as it would be sent, before the service's ids of uploaded files stand in it."""
+    body: dict[str, Any] = copy_of(asset, place)._to_rest_object().as_dict()
+    return body
+
+
+def _pipeline_component(asset: Asset, place: Place) -> Any:
+    from azure.ai.ml import load_component
+
+    steps = asset.document["jobs"]
+    ids = {name: place.id_of("components", step[component_key(step)], asset.version) for name, step in steps.items()}
+    jobs = {name: {**step, component_key(step): ids[name]} for name, step in steps.items()}
+    document: Mapping[str, Any] = {**asset.document, "jobs": jobs}
+    entity = load_component(StringIO(yaml.safe_dump(document, sort_keys=False)))
+    for name, node in entity.jobs.items():
+        if node.type == "sweep":
+            node._component = ids[name]  # azure-ai-ml 1.35 cuts "azureml:" off the id of a trial in a registry
+    return entity

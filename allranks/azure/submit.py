@@ -1,0 +1,198 @@
+"""Sends a job: what it needs in the workspace is asked for first, and an answer that is lost submits nothing twice."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from allranks import catalogue, library
+from allranks.azure.assemble import SERVERLESS, Assembled
+from allranks.azure.client import Workspace, connect_registry
+from allranks.azure.explain import service_errors
+from allranks.azure.jobs import JobState, job_state
+from allranks.azure.register_retry import patiently
+from allranks.errors import AzureError, Problem, SpecError
+from allranks.local.settings import all_steps
+from allranks.spec import Component, Compute, Pipeline, check_machines
+
+_ENVIRONMENT = re.compile(r"azureml:(?P<name>[^:@/]+):(?P<version>[^:@/]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The library's components are referred to by their ids rather than sent along.
+
+    Attributes:
+        registry: where they are registered; None for the workspace itself.
+    """
+
+    registry: str | None = None
+
+    def id(self, component: str) -> str:
+        """The full id of a component of the library, in its one version."""
+        if self.registry is None:
+            return f"azureml:{component}:{library.VERSION}"
+        return f"azureml://registries/{self.registry}/components/{component}/versions/{library.VERSION}"
+
+
+def refer(assembled: Assembled, registered: Registered) -> dict[str, str]:
+    """Let the job name the library's components by their ids; returns step to id.
+
+    A component that was changed for a step goes along as it is, for it is not what was registered.
+    """
+    ids = {}
+    for path, node in _nodes(assembled.job.jobs):
+        component = dict(all_steps(assembled.pipeline))[path].component
+        if isinstance(component, Component) and _is_ours(component):
+            ids[path] = node._component = registered.id(component.name)  # noqa: SLF001 - the SDK's setter is for loading
+    return ids
+
+
+def _nodes(nodes: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, node in nodes.items():
+        yield prefix + name, node
+        if node.type == "pipeline" and not isinstance(node.component, str):
+            yield from _nodes(node.component.jobs, f"{prefix}{name}.")
+
+
+def _is_ours(component: Component) -> bool:
+    return component.source.file is not None and component.source.file == catalogue.components().get(component.name)
+
+
+def submit(
+    client: Any,
+    workspace: Workspace,
+    assembled: Assembled,
+    registered: Registered | None,
+    told: Callable[[str], None],
+) -> JobState:
+    """Send the job.
+
+    Args:
+        client: an MLClient of the workspace.
+        workspace: which one that is.
+        assembled: the job; it cannot be sent a second time.
+        registered: where the library's components are, if they are not to be sent along.
+        told: hears in one line of warnings, and of a service that is busy.
+
+    Raises:
+        SpecError: the machines do not fit the steps.
+        AzureError: refused; something that the job needs is not there.
+        AzureUnavailableError: Azure is not reached or too busy; nothing runs.
+    """
+    pipeline, job = assembled.pipeline, assembled.job
+    doing = f"submitting {assembled.title}"
+    with service_errors(doing, workspace):
+        ids = {} if registered is None else refer(assembled, registered)
+        _check_computes(patiently(lambda: list(client.compute.list()), told), pipeline, workspace, told)
+        _require_assets(client, workspace, pipeline, ids, registered, told)
+        job.name = job.name or new_name(assembled.title)
+        patiently(lambda: _send(client, job), told)
+        return patiently(lambda: job_state(client, job.name), told)
+
+
+def _send(client: Any, job: Any) -> None:
+    """Create the job; a conflict with itself means that it had arrived and only the answer was lost."""
+    from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
+
+    try:
+        # The SDK draws progress bars on standard error; see client._client for why they cannot be turned off.
+        with contextlib.redirect_stderr(io.StringIO()):
+            client.jobs.create_or_update(job)
+    except HttpResponseError as error:
+        if error.status_code not in (400, 409):
+            raise
+        try:
+            client.jobs.get(job.name)
+        except ResourceNotFoundError:
+            raise error from None
+
+
+def new_name(title: str) -> str:
+    """A name that no other job has, and that a person can read: ``image_classification_20261120_101500_3f9c2a``."""
+    stem = re.sub(r"[^A-Za-z0-9_]+", "_", title).strip("_").lower()
+    return f"{stem[:40] or 'pipeline'}_{datetime.now(UTC):%Y%m%d_%H%M%S}_{secrets.token_hex(3)}"
+
+
+def _check_computes(
+    clusters: Sequence[Any], pipeline: Pipeline, workspace: Workspace, told: Callable[[str], None]
+) -> None:
+    """Refuse a cluster that is not there, and machines that do not fit what runs on them."""
+    named = {pipeline.settings.default_compute or "", *(step.compute or "" for _, step in all_steps(pipeline))}
+    wanted = {name.removeprefix("azureml:") for name in named if name and "${{" not in name and "/" not in name}
+    there = sorted(cluster.name for cluster in clusters)
+    missing = sorted(wanted - {SERVERLESS, *there})
+    if missing:
+        raise AzureError(
+            f"there is no compute {', '.join(map(repr, missing))} in the {workspace}.",
+            f"There is {', '.join([*there, SERVERLESS])}. Choose with --compute NAME.",
+        )
+    known = {
+        cluster.name: Compute(cluster.size, getattr(cluster, "tier", None) == "low_priority")
+        for cluster in clusters
+        if isinstance(getattr(cluster, "size", None), str)
+    }
+    problems: list[Problem] = check_machines(pipeline, computes=known)
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        raise SpecError(errors)
+    for problem in problems:
+        told(str(problem))
+
+
+def _require_assets(
+    client: Any,
+    workspace: Workspace,
+    pipeline: Pipeline,
+    ids: Mapping[str, str],
+    registered: Registered | None,
+    told: Callable[[str], None],
+) -> None:
+    """Refuse, once and together, what of the library is not registered where the job needs it."""
+    sent = [step.component for path, step in all_steps(pipeline) if path not in ids]
+    references = {one.environment.reference or "" for one in sent if isinstance(one, Component)}
+    environments = [
+        match.groups()
+        for reference in sorted(references)
+        if catalogue.environment_of(reference) is not None and (match := _ENVIRONMENT.fullmatch(reference))
+    ]
+    missing = [
+        f"environment {name}:{version}"
+        for name, version in environments
+        if not _there(client.environments, name, version, told)
+    ]
+    _refuse(missing, workspace, "allranks register --workspace")
+    if registered is not None and ids:
+        place = workspace if registered.registry is None else f"registry {registered.registry}"
+        source = client if registered.registry is None else connect_registry(registered.registry)
+        names = sorted({dict(all_steps(pipeline))[path].component.name for path in ids})
+        missing = [
+            f"component {name}:{library.VERSION}"
+            for name in names
+            if not _there(source.components, name, library.VERSION, told)
+        ]
+        option = "--workspace" if registered.registry is None else f"--registry {registered.registry}"
+        _refuse(missing, place, f"allranks register {option}")
+
+
+def _there(operations: Any, name: str, version: str, told: Callable[[str], None]) -> bool:
+    from azure.core.exceptions import ResourceNotFoundError
+
+    try:
+        patiently(lambda: operations.get(name, version), told)
+    except ResourceNotFoundError:
+        return False
+    return True
+
+
+def _refuse(missing: Sequence[str], place: object, command: str) -> None:
+    if missing:
+        raise AzureError(
+            f"the {place} lacks what the pipeline needs: {', '.join(missing)}.", f"Register the library: {command}"
+        )

@@ -1,0 +1,107 @@
+"""Follows a job and its steps until it is over; a step that fails is told with its own error and its own log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from allranks.azure.jobs import FAILED, OVER, StepState, logs_of, read_log, status_of, steps_of
+from allranks.azure.register_retry import patiently
+
+POLL = 10.0
+"""Seconds between two looks at a job: steps take minutes, and the service throttles who asks more often."""
+
+LAST_LINES = 60
+"""So much of a failed step's log is shown."""
+
+_TELLING = ("Traceback", "error:", "Error:", "ERROR")
+
+
+class Watcher(Protocol):
+    """Who is told."""
+
+    def changed(self, step: StepState) -> None:
+        """A step has another state."""
+
+    def failed(self, step: StepState, log: FailureLog | None) -> None:
+        """A step has failed."""
+
+    def looked(self, steps: Sequence[StepState]) -> None:
+        """All steps, after each look."""
+
+    def told(self, note: str) -> None:
+        """The service is busy, and will be asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureLog:
+    """The end of the log that tells most about a failure.
+
+    Attributes:
+        name: ``user_logs/std_log_process_1.txt``.
+        lines: its last lines.
+        others: the step's other logs.
+    """
+
+    name: str
+    lines: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a job ended.
+
+    Attributes:
+        error: what the service says about the whole job; the steps have their own.
+        logs: of the steps that failed.
+    """
+
+    status: str
+    error: str
+    steps: tuple[StepState, ...]
+    logs: Mapping[str, FailureLog]
+
+
+def watch(client: Any, name: str, watcher: Watcher, pause: Callable[[float], None] = time.sleep) -> Outcome:
+    """Follow a job to its end.
+
+    Args:
+        client: an MLClient of the workspace.
+        name: the job.
+        watcher: is told of every change.
+        pause: waits between two looks.
+
+    Raises:
+        Exception: of the Azure SDK, when the service stays away for minutes.
+    """
+    known: dict[str, str] = {}
+    logs: dict[str, FailureLog] = {}
+    while True:
+        status, error = patiently(lambda: status_of(client, name), watcher.told)
+        steps = patiently(lambda: steps_of(client, name), watcher.told)
+        for step in steps:
+            if known.get(step.run) != step.status:
+                known[step.run] = step.status
+                watcher.changed(step)
+                if step.status == FAILED and not step.is_pipeline:
+                    log = patiently(lambda run=step.run: failure_log(client, run), watcher.told)  # type: ignore[misc]
+                    logs |= {} if log is None else {step.name: log}
+                    watcher.failed(step, log)
+        watcher.looked(steps)
+        if status in OVER:
+            return Outcome(status, error, tuple(steps), logs)
+        pause(POLL)
+
+
+def failure_log(client: Any, run: str) -> FailureLog | None:
+    """The log with a traceback or an error, else the first rank's; None if the step wrote none."""
+    texts = {name: read_log(client, address) for name, address in logs_of(client, run).items()}
+    if not texts:
+        return None
+    telling = [name for name, text in texts.items() if any(mark in text for mark in _TELLING)]
+    name = (telling or list(texts))[0]
+    lines = tuple(texts[name].rstrip().splitlines()[-LAST_LINES:])
+    return FailureLog(name, lines, tuple(other for other in texts if other != name))

@@ -1,0 +1,162 @@
+"""``allranks register``: environments, components and pipelines into a workspace or a registry."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from allranks import catalogue, library
+from allranks.cli import text
+from allranks.errors import AllranksError, UsageError
+
+if TYPE_CHECKING:
+    from allranks.azure.register import Plan, Row
+
+NAME = "register"
+HELP = "register components, pipelines and their environments in a workspace or a registry"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "names",
+        metavar="NAME",
+        nargs="*",
+        help="names from `allranks list`; what they need comes along (default: the whole library)",
+    )
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument(
+        "--workspace",
+        metavar="NAME",
+        nargs="?",
+        const="",
+        help="a workspace; without NAME that of AZUREML_ARM_WORKSPACE_NAME or config.json",
+    )
+    place.add_argument("--registry", metavar="NAME", help="a registry, which several workspaces share")
+    parser.add_argument("--subscription", metavar="ID", help="the subscription of the workspace")
+    parser.add_argument("--resource-group", metavar="NAME", help="the resource group of the workspace")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be done, and send nothing")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Publish what is not there yet; 2 if something differs from what is published under this version."""
+    _check(args)
+    from allranks.azure import register, register_assets
+    from allranks.azure.explain import service_errors
+
+    assets = register_assets.assets(args.names)
+    with service_errors("asking what is registered", _shown_place(args)):
+        client, place = _connect(args)
+        plan = register.plan(client, place, assets, _told)
+    if not args.dry_run:
+        register.require(plan)
+    elif not args.json:
+        print(table(plan))
+    published: list[Row] = []
+
+    def done(row: Row) -> None:
+        published.append(row)
+        if not args.json:
+            print(f"published {_kind(row)} {row.asset.name} {row.asset.version}", flush=True)
+
+    if not args.dry_run:
+        try:
+            with service_errors("registering", place):
+                register.send(client, plan, done, _told)
+        except AllranksError as error:
+            raise _so_far(error, len(published), len(plan.of("publish"))) from None
+    shown = document(plan, dry_run=args.dry_run) if args.json else summary(plan, dry_run=args.dry_run)
+    print(json.dumps(shown, indent=1) if args.json else shown)
+    return 2 if plan.of("refused") else 0
+
+
+def table(plan: Plan) -> str:
+    """The plan for people: what, which version, what would be done, why."""
+    head = ["", "asset", "version", "action", "why"]
+    rows = [[_kind(row), row.asset.name, row.asset.version, row.action, row.why] for row in plan.rows]
+    return text.rows([head, *rows])
+
+
+def document(plan: Plan, *, dry_run: bool) -> dict[str, Any]:
+    """The plan as it is printed with ``--json``; without ``dry_run`` what was to be published has been."""
+    return {
+        "place": {"kind": plan.place.kind, "name": plan.place.name},
+        "version": library.VERSION,
+        "dry_run": dry_run,
+        "assets": [
+            {
+                "kind": _kind(row).replace(" ", "_"),
+                "name": row.asset.name,
+                "version": row.asset.version,
+                "action": row.action,
+                "why": row.why,
+                "id": plan.place.id_of(row.asset.family, row.asset.name, row.asset.version),
+            }
+            for row in plan.rows
+        ],
+        "notes": notes(plan),
+    }
+
+
+def summary(plan: Plan, *, dry_run: bool) -> str:
+    """The last lines: how much was, or would be, done, and what a person should know or do next."""
+    counts = {action: len(plan.of(action)) for action in ("publish", "unchanged", "refused")}
+    words = {"publish": "to publish" if dry_run else "published", "unchanged": "unchanged", "refused": "refused"}
+    said = [f"{count} {words[action]}" for action, count in counts.items() if count]
+    lines = [f"{plan.place}, version {library.VERSION}: {', '.join(said)}", *notes(plan)]
+    if counts["refused"]:
+        lines.append("published versions never change; raise that of this checkout: allranks version --raise patch")
+    return "\n".join(lines)
+
+
+def notes(plan: Plan) -> list[str]:
+    """What gets lost on the way, because a pipeline component cannot have it."""
+    lost = {row.asset.name: row.asset.dropped for row in plan.rows if row.asset.dropped}
+    if not lost:
+        return []
+    settings = ", ".join(dict.fromkeys(name for names in lost.values() for name in names))
+    return [f"note: a pipeline component takes {settings} from the pipeline that it is put into ({', '.join(lost)})"]
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.workspace is None and args.registry is None:
+        raise UsageError("where to register is not said.", "Give --workspace [NAME] or --registry NAME.")
+    if args.registry is not None and (args.subscription or args.resource_group):
+        message = "--subscription and --resource-group are about a workspace; a registry is found by its name."
+        raise UsageError(message, "Leave them out.")
+    if args.workspace in (*catalogue.COMPONENTS, *catalogue.PIPELINES) and not args.names:
+        message = f"{args.workspace!r} is something to register, and was taken for the name of the workspace."
+        raise UsageError(message, f"Write: allranks register {args.workspace} --workspace")
+
+
+def _connect(args: argparse.Namespace) -> tuple[Any, Any]:
+    """The client, and the place that it leads to; asks whether that is there."""
+    from allranks.azure.client import connect, connect_registry, find_workspace
+    from allranks.azure.register_copies import Place
+
+    if args.registry is not None:
+        return connect_registry(args.registry), Place("registry", args.registry)
+    workspace = find_workspace(args.subscription, args.resource_group, args.workspace)
+    client = connect(workspace)
+    client.workspaces.get(workspace.name)  # else every asset of a workspace that is not there would seem to be new
+    return client, Place("workspace", workspace.name)
+
+
+def _shown_place(args: argparse.Namespace) -> str:
+    return f"registry {args.registry}" if args.registry else f"workspace {args.workspace or ''}".rstrip()
+
+
+def _kind(row: Row) -> str:
+    return "pipeline component" if row.asset.kind == "pipeline" else row.asset.kind
+
+
+def _told(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _so_far(error: AllranksError, published: int, wanted: int) -> AllranksError:
+    """The same error with what has arrived before it."""
+    return type(error)(f"{error.message} {published} of {wanted} were published.", error.hint)

@@ -1,0 +1,113 @@
+"""``allranks submit``: send a pipeline or a component to a workspace of Azure ML, as ``allranks run`` runs it here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from allranks.cli import target
+from allranks.cli.text import rows
+from allranks.cli.workspace import add_workspace_arguments, workspace_of
+from allranks.errors import UsageError
+
+if TYPE_CHECKING:
+    from allranks.azure.assemble import Assembled
+    from allranks.azure.submit import Registered
+
+NAME = "submit"
+HELP = "send a pipeline or a component to a workspace of Azure ML, as `run` runs it here"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("target", metavar="TARGET", help=target.CHOICES)
+    parser.add_argument("values", metavar="NAME=VALUE", nargs="*", help="a pipeline input, group.name, or step.input")
+    parser.add_argument(
+        "--scale", metavar="STEP=NxP", action="append", default=[], help="N nodes with P processes each"
+    )
+    parser.add_argument("--compute", metavar="NAME", help="the cluster of all steps that name none, or serverless")
+    parser.add_argument("--experiment", metavar="NAME", help="under what the job is listed in Studio")
+    parser.add_argument(
+        "--registered",
+        action="store_true",
+        help="name the library's components by their ids in the workspace rather than sending them along",
+    )
+    parser.add_argument("--registry", metavar="NAME", help="the same, by their ids in this registry")
+    add_workspace_arguments(parser)
+    parser.add_argument("--watch", action="store_true", help="follow the job to its end; show the log of what fails")
+    parser.add_argument("--dry-run", action="store_true", help="check, show what would be sent, and ask Azure nothing")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check everything here, then send; with ``--watch`` the exit code is that of the job."""
+    from allranks.cli.run import parse_scale, parse_value
+
+    values = dict(parse_value(each) for each in args.values)
+    scale = {step: (counts[0], counts[1]) for step, counts in map(parse_scale, args.scale)}
+    if args.dry_run and args.watch:
+        raise UsageError("--dry-run sends nothing that --watch could follow.", "Leave one of them out.")
+    from allranks.azure.assemble import assemble
+    from allranks.azure.registered import Known
+    from allranks.azure.submit import Registered
+
+    registered = Registered(args.registry) if args.registered or args.registry else None
+    known = Known(lambda: workspace_of(args))
+    assembled = assemble(
+        args.target, values, scale, compute=args.compute, experiment=args.experiment, resolve=known.find
+    )
+    for problem in assembled.notes:
+        _note(str(problem))
+    return _show(args, assembled, registered) if args.dry_run else _submit(args, assembled, registered)
+
+
+def _submit(args: argparse.Namespace, assembled: Assembled, registered: Registered | None) -> int:
+    from allranks.azure.client import connect
+    from allranks.azure.explain import service_errors
+    from allranks.azure.jobs import SUCCEEDED
+    from allranks.azure.submit import submit
+    from allranks.cli.watching import document, follow, summary
+
+    workspace = workspace_of(args)
+    with service_errors("connecting", workspace):
+        client = connect(workspace)
+    if not args.json:
+        print(f"sending {assembled.title} to the {workspace}", flush=True)
+    job = submit(client, workspace, assembled, registered, _note)
+    if not args.json:
+        print(f"job {job.name} in the {workspace}\n  Studio  {job.studio}", flush=True)
+    outcome = follow(client, workspace, job, as_json=args.json) if args.watch else None
+    if args.json:
+        print(json.dumps(document(job, outcome), indent=1))
+    elif outcome is None:
+        print(f"  watch   allranks runs watch {job.name}\n  cancel  allranks runs cancel {job.name}")
+    else:
+        print(summary(job, outcome))
+    return 0 if outcome is None or outcome.status == SUCCEEDED else 1
+
+
+def _show(args: argparse.Namespace, assembled: Assembled, registered: Registered | None) -> int:
+    from allranks.azure.outline import outline
+    from allranks.azure.submit import refer
+
+    ids = {} if registered is None else refer(assembled, registered)
+    document: dict[str, Any] = {"dry_run": True} | outline(assembled.pipeline, ids)
+    document["experiment"] = assembled.job.experiment_name
+    if args.json:
+        print(json.dumps(document, indent=1))
+        return 0
+    print(f"would be sent to compute {document['compute'] or 'of the steps'}, experiment {document['experiment']}")
+    lines = [_cells(name, step) for name, step in document["steps"].items()]
+    print(rows([["step", "component", "nodes x ranks", "snapshot", "environment"], *lines]))
+    return 0
+
+
+def _cells(name: str, step: dict[str, Any]) -> list[str]:
+    snapshot = f"{step['snapshot'][:12]}, {step['files']} files" if step["snapshot"] else "none is sent"
+    return [name, step["component"], f"{step['nodes']} x {step['processes']}", snapshot, step["environment"]]
+
+
+def _note(line: str) -> None:
+    print(f"note: {line}", file=sys.stderr)

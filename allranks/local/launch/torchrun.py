@@ -1,0 +1,47 @@
+"""Per-node launch: torchrun in the command starts the ranks, so the engine sees only how torchrun ended.
+
+Its report, at the end of the log that its ranks share, names the rank that failed first (`torch.distributed.elastic`,
+``ChildFailedError``). Every node has a report of its own, and on the others the ranks fail because of the first one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from allranks.local.gang import Gang, RankExit
+
+REPORT_BYTES = 16384
+
+_CAUSE = re.compile(
+    r"^Root Cause \(first observed failure\):\n"
+    r"(?:.*\n)*?  time +: (?P<time>\S+)\n"
+    r"(?:.*\n)*?  rank +: (?P<rank>\d+) .*\n"
+    r"(?:.*\n)*?  exitcode +: (?P<code>-?\d+) ",
+    re.MULTILINE,
+)
+
+
+def first_exit(gang: Gang) -> RankExit | None:
+    """How the rank that failed first ended, as the torchruns of the gang tell; None if none of them tells."""
+    failure = gang.first_failure
+    if failure is None:
+        return None
+    found = []
+    for exit_ in [failure, *(other for other in gang.exits if other is not failure)]:
+        cause = _CAUSE.search(_end_of(exit_.command.log))
+        if cause is not None:
+            command = replace(exit_.command, rank=int(cause["rank"]))
+            found.append((cause["time"], RankExit(command, int(cause["code"]), exit_.when)))
+    # The times have seconds; among equal ones the torchrun that ended first comes first.
+    return min(found, key=lambda one: one[0])[1] if found else None
+
+
+def _end_of(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - REPORT_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,58 @@
+"""What would be sent for every asset, recorded under ``recorded/``, so that a change shows in review.
+
+``python -m tests.azure.record_bodies`` renews the records. Left out is what changes with every edit elsewhere: the
+library's version, our marks, and the hash that the SDK makes of the rest.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from allranks.azure.register_assets import Asset, assets
+from allranks.azure.register_copies import Place, body_of
+
+FOLDER = Path(__file__).parent / "recorded"
+COMMAND = "python -m tests.azure.record_bodies"
+PLACE = Place("registry", "the-registry")
+
+
+def text_of(asset: Asset) -> str:
+    """The record of an asset."""
+    body = body_of(asset, PLACE)
+    properties = body["properties"]
+    for holder in (properties, properties.get("componentSpec", {})):
+        holder["properties"] = _unmarked(holder.get("properties", {}))
+    text = json.dumps(body, indent=1, ensure_ascii=False) + "\n"
+    for before in ('"version": "', "/versions/"):
+        text = text.replace(f"{before}{asset.version}", f"{before}VERSION")
+    return text
+
+
+def file_of(asset: Asset) -> Path:
+    """Where the record of an asset lies."""
+    return FOLDER / f"{asset.name}.json"
+
+
+def _unmarked(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: value
+        for key, value in properties.items()
+        if not key.startswith("allranks_") and key != "client_component_hash"
+    }
+
+
+def main() -> None:
+    """Write the records of all assets, and remove those of assets that are no more."""
+    texts = {file_of(asset): text_of(asset) for asset in assets()}
+    FOLDER.mkdir(exist_ok=True)
+    for path in set(FOLDER.glob("*.json")) - texts.keys():
+        path.unlink()
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+    print(f"{len(texts)} records in {FOLDER}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""What a workspace has besides assets and jobs: compute clusters and datastores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.azure.stand_in.exchange import Answer, RefusedError, Request, route
+from tests.azure.stand_in.identity import STORAGE
+from tests.azure.stand_in.state import WORKSPACE_ID, State
+from tests.azure.stand_in.storage import SIGNATURE
+
+DATASTORES = {"workspaceblobstore": "azureml-blobstore", "workspaceartifactstore": "azureml"}
+
+
+@route("GET", WORKSPACE_ID + "/computes")
+def list_computes(_request: Request, state: State) -> Answer:
+    return Answer(body={"value": list(state.computes.values())})
+
+
+@route("GET", WORKSPACE_ID + "/computes/{name}")
+def get_compute(_request: Request, state: State, name: str) -> Answer:
+    if name not in state.computes:
+        raise RefusedError(404, "ResourceNotFound", f"The compute {name} was not found in workspace {WORKSPACE_ID}.")
+    return Answer(body=state.computes[name])
+
+
+@route("PUT", WORKSPACE_ID + "/computes/{name}")
+def put_compute(request: Request, state: State, name: str) -> Answer:
+    created = name not in state.computes
+    add_compute(state, name, request.json["properties"]["properties"], request.json)
+    return Answer(201 if created else 200, state.computes[name])
+
+
+@route("DELETE", WORKSPACE_ID + "/computes/{name}")
+def delete_compute(_request: Request, state: State, name: str) -> Answer:
+    get_compute(_request, state, name)
+    del state.computes[name]
+    return Answer(200)
+
+
+def add_compute(state: State, name: str, cluster: dict[str, Any], document: dict[str, Any] | None = None) -> None:
+    """Make a cluster of machines, ready for use."""
+    document = document or {"location": "westeurope", "properties": {"computeType": "AmlCompute"}}
+    properties = document["properties"] | {"provisioningState": "Succeeded", "properties": cluster}
+    state.computes[name] = document | {"id": f"{WORKSPACE_ID}/computes/{name}", "name": name, "properties": properties}
+
+
+def _datastore(state: State, name: str) -> dict[str, Any]:
+    if name not in DATASTORES:
+        raise RefusedError(404, "UserError", f"Could not find datastore {name}.")
+    properties = {
+        "datastoreType": "AzureBlob",
+        "accountName": f"{state.base.removeprefix('https://')}/{STORAGE.partition('.')[0]}",
+        "containerName": DATASTORES[name],
+        "endpoint": STORAGE.partition(".blob.")[2],
+        "protocol": "https",
+        "credentials": {"credentialsType": "Sas"},
+        "isDefault": name == "workspaceblobstore",
+    }
+    return {"id": f"{WORKSPACE_ID}/datastores/{name}", "name": name, "properties": properties}
+
+
+@route("GET", WORKSPACE_ID + "/datastores")
+def list_datastores(_request: Request, state: State) -> Answer:
+    return Answer(body={"value": [_datastore(state, "workspaceblobstore")]})
+
+
+@route("GET", WORKSPACE_ID + "/datastores/{name}")
+def get_datastore(_request: Request, state: State, name: str) -> Answer:
+    return Answer(body=_datastore(state, name))
+
+
+@route("POST", WORKSPACE_ID + "/datastores/{name}/listSecrets")
+def datastore_secrets(_request: Request, _state: State, name: str) -> Answer:
+    return Answer(body={"secretsType": "Sas", "sasToken": SIGNATURE})

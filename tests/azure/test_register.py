@@ -1,0 +1,171 @@
+"""The whole library into a workspace and into a registry, from a shell, against the stand-in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from allranks import catalogue
+from allranks.library import VERSION
+from allranks.local import snapshot
+from allranks.spec import Component, Source, read_component
+from tests.azure.registering import Shell, actions, changes, copy_checkout, properties, sent
+from tests.azure.stand_in.fixture import StandIn
+from tests.azure.stand_in.state import WORKSPACE_ID
+
+ENVIRONMENTS = [f"allranks-{name}" for name in catalogue.ENVIRONMENTS]
+EVERYTHING = [*ENVIRONMENTS, *catalogue.COMPONENTS, *catalogue.PIPELINES]
+PLACES = ("workspace", "registry")
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass(frozen=True)
+class Registered:
+    """What was published in a place, by two runs of the same command."""
+
+    kind: str
+    checkout: Path
+    first: dict[str, Any]
+    second: dict[str, Any]
+    first_log: list[dict[str, Any]]
+    second_log: list[dict[str, Any]]
+    state: dict[str, Any]
+
+    @property
+    def store(self) -> dict[str, Any]:
+        store: dict[str, Any] = self.state[self.kind]
+        return store
+
+    def id_of(self, kind: str, name: str) -> str:
+        if self.kind == "registry":
+            return f"azureml://registries/shared/{kind}/{name}/versions/{VERSION}"
+        # The SDK writes an environment's id with this prefix, and that of a component without it.
+        prefix = "azureml:" if kind == "environments" else ""
+        return f"{prefix}{WORKSPACE_ID}/{kind}/{name}/versions/{VERSION}"
+
+    def specification(self, name: str) -> dict[str, Any]:
+        specification: dict[str, Any] = properties(self.store, "components", name, VERSION)["componentSpec"]
+        return specification
+
+    def document(self, name: str) -> dict[str, Any]:
+        document: dict[str, Any] = yaml.safe_load((self.checkout / f"components/{name}/component.yaml").read_text())
+        return document
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_checkout(tmp_path_factory.mktemp("checkout"))
+
+
+@pytest.fixture(scope="module", params=PLACES)
+def registered(request: pytest.FixtureRequest, azure_server: StandIn, checkout: Path) -> Registered:
+    shell = Shell(azure_server, checkout)
+    place = ("--workspace",) if request.param == "workspace" else ("--registry", "shared")
+    azure_server.reset()
+    first = shell.json("register", *place)
+    first_log = azure_server.log
+    azure_server.forget_log()
+    second = shell.json("register", *place)
+    second_log, state = azure_server.log, azure_server.state
+    return Registered(request.param, checkout, first, second, first_log, second_log, state)
+
+
+def test_everything_is_published_once_environments_first_and_pipelines_last(registered: Registered) -> None:
+    assert actions(registered.first) == dict.fromkeys(EVERYTHING, "publish")
+    assert sent(registered.first_log) == [
+        *(f"environments/{name}" for name in ENVIRONMENTS),
+        *(f"components/{name}" for name in (*catalogue.COMPONENTS, *catalogue.PIPELINES)),
+    ]
+    assert registered.store["environments"].keys() == set(ENVIRONMENTS)
+    assert registered.store["components"].keys() == {*catalogue.COMPONENTS, *catalogue.PIPELINES}
+    assert all(list(versions) == [VERSION] for versions in registered.store["components"].values())
+
+
+def test_the_second_time_nothing_is_sent(registered: Registered) -> None:
+    assert actions(registered.second) == dict.fromkeys(EVERYTHING, "unchanged")
+    assert changes(registered.second_log) == []
+
+
+def test_every_component_has_the_environment_by_its_full_id(registered: Registered) -> None:
+    for name in catalogue.COMPONENTS:
+        environment = catalogue.environment_of(registered.document(name)["environment"])
+        expected = registered.id_of("environments", f"allranks-{environment}")
+        assert registered.specification(name)["environment"] == expected
+
+
+def test_every_component_has_the_hash_and_the_files_of_its_snapshot(registered: Registered) -> None:
+    for name in catalogue.COMPONENTS:
+        files = snapshot.files(read_component(registered.checkout / f"components/{name}/component.yaml"))
+        parts = registered.specification(name)["code"].split("/")
+        code = properties(registered.store, "codes", parts[-3], parts[-1])
+        assert code["properties"]["hash_sha256"] == snapshot.content_hash(files), name
+        prefix = code["codeUri"].partition(".blob.stand-in/")[2].rstrip("/") + "/"
+        blobs = registered.state["blobs"].items()
+        uploaded = {
+            path.removeprefix(prefix): text.encode("latin-1") for path, text in blobs if path.startswith(prefix)
+        }
+        assert uploaded == {file.path: b"".join(file.chunks()) for file in files}, name
+
+
+def test_distribution_and_resources_are_those_of_the_yaml(registered: Registered) -> None:
+    for name in catalogue.COMPONENTS:
+        document, specification = registered.document(name), registered.specification(name)
+        for key in ("distribution", "resources"):
+            expected = {inner: str(value) for inner, value in (document.get(key) or {}).items()}
+            found = {inner: str(value) for inner, value in (specification.get(key) or {}).items()}
+            assert expected.items() <= found.items(), (name, key)
+        assert specification["display_name"] == document["display_name"]
+        assert specification["version"] == VERSION
+
+
+def test_a_pipeline_names_its_children_by_their_full_ids(registered: Registered) -> None:
+    assert "azureml_anonymous" not in registered.store["components"]
+    for name in catalogue.PIPELINES:
+        for step, node in registered.specification(name)["jobs"].items():
+            component = (node.get("trial") or node)["componentId"]
+            full = [registered.id_of("components", child) for child in catalogue.COMPONENTS]
+            assert component in [*full, *(f"azureml:{one}" for one in full)], (name, step)
+
+
+def test_a_pipeline_keeps_inputs_bindings_settings_and_outputs(registered: Registered) -> None:
+    specification = registered.specification("image_classification")
+    declared = specification["inputs"]
+    assert declared["dataset"]["enum"][0] == "digits"
+    assert (declared["nodes"]["default"], declared["nodes"]["min"], declared["nodes"]["max"]) == ("2", "1", "1000")
+    assert declared["model_code"]["optional"] is True
+    assert all(one["description"] for one in declared.values())
+    assert specification["outputs"]["model"]["type"] == "mlflow_model"
+    train = specification["jobs"]["train"]
+    assert train["inputs"]["data"]["value"] == "${{parent.jobs.prepare.outputs.data}}"
+    assert train["inputs"]["epochs"]["value"] == "${{parent.inputs.epochs}}"
+    assert train["outputs"]["model"]["value"] == "${{parent.outputs.model}}"
+    assert train["resources"]["instance_count"] == "${{parent.inputs.nodes}}"
+    assert train["distribution"]["process_count_per_instance"] == "${{parent.inputs.processes_per_node}}"
+    search = registered.specification("tune_image_classification")["jobs"]["train"]
+    assert search["trial"]["componentId"] == registered.id_of("components", "train_ddp")
+    assert search["search_space"]["optimizer"]["values"] == ["adam", "adamw"]
+
+
+def test_what_a_pipeline_component_cannot_have_is_named(registered: Registered) -> None:
+    (note,) = registered.first["notes"]
+    assert "default_compute" in note
+    assert "image_classification" in note
+
+
+def test_an_environment_s_files_are_those_of_its_folder_but_not_its_description(registered: Registered) -> None:
+    for name in catalogue.ENVIRONMENTS:
+        folder = registered.checkout / "environments" / name
+        build = properties(registered.store, "environments", f"allranks-{name}", VERSION)["build"]
+        files = snapshot.files(Component(name=name, source=Source(None, folder), code=folder))
+        assert {"Dockerfile", "requirements.txt"} <= {file.path for file in files}
+        assert "environment.yaml" not in {file.path for file in files}
+        assert build["dockerfilePath"] == "Dockerfile"
+        place = "/".join(build["contextUri"].rstrip("/").split("/")[-2 if registered.kind == "registry" else -3 :])
+        blobs = registered.state["blobs"].items()
+        uploaded = {path.partition(f"{place}/")[2]: text.encode("latin-1") for path, text in blobs if place in path}
+        assert uploaded == {file.path: b"".join(file.chunks()) for file in files}

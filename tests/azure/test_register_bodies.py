@@ -1,0 +1,78 @@
+"""Every component and pipeline is sound for the SDK, and what would be sent for it changes only on purpose."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from azure.ai.ml import load_component
+
+from allranks import catalogue
+from allranks.azure.register_assets import Asset, assets
+from allranks.azure.register_copies import Place, copy_of
+from allranks.local import snapshot
+from allranks.spec import read_component
+from tests.azure import record_bodies
+
+ROOT = Path(__file__).parents[2]
+NAMES = [
+    *(f"allranks-{name}" for name in catalogue.ENVIRONMENTS),
+    *catalogue.COMPONENTS,
+    *catalogue.PIPELINES,
+]
+
+
+@pytest.fixture(scope="module")
+def by_name() -> dict[str, Asset]:
+    return {asset.name: asset for asset in assets()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_sent_is_what_was_recorded(by_name: dict[str, Asset], name: str) -> None:
+    file = record_bodies.file_of(by_name[name])
+    before = file.read_text() if file.is_file() else ""
+    now = record_bodies.text_of(by_name[name])
+    diff = "\n".join(difflib.unified_diff(before.splitlines(), now.splitlines(), "recorded", "now", lineterm="", n=2))
+    assert not diff, f"{name} would be sent differently:\n{diff}\nIf that is meant: {record_bodies.COMMAND}"
+
+
+def test_there_is_no_record_of_what_is_no_more(by_name: dict[str, Asset]) -> None:
+    assert {file.stem for file in record_bodies.FOLDER.glob("*.json")} <= by_name.keys()
+
+
+@pytest.mark.parametrize(
+    "place", [Place("workspace", "lab"), Place("registry", "shared")], ids=lambda place: place.kind
+)
+def test_the_sdk_accepts_every_copy(by_name: dict[str, Asset], place: Place) -> None:
+    for asset in by_name.values():
+        entity = copy_of(asset, place)
+        assert (entity.name, entity.version) == (asset.name, asset.version)
+        if asset.kind == "environment":
+            entity.validate()
+        else:
+            assert entity._validate().error_messages == {}, asset.name
+
+
+def test_the_sdk_accepts_every_component_as_it_is_written() -> None:
+    for path in catalogue.components().values():
+        assert load_component(path)._validate().error_messages == {}, path
+
+
+def test_a_changed_text_leaves_the_hash_of_the_code_alone(tmp_path: Path) -> None:
+    for folder in ("components/train_ddp", "shared"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    file = tmp_path / "components/train_ddp/component.yaml"
+    before = snapshot.content_hash(snapshot.files(read_component(file)))
+    file.write_text(re.sub("display_name: .*", "display_name: Another name", file.read_text()))
+    assert snapshot.content_hash(snapshot.files(read_component(file))) == before
+    (tmp_path / "components/train_ddp/train_ddp.py").open("a").write("\n")
+    assert snapshot.content_hash(snapshot.files(read_component(file))) != before
+
+
+def test_a_changed_text_leaves_the_files_of_an_environment_alone() -> None:
+    for path in catalogue.environments().values():
+        ignored = (path.parent / ".amlignore").read_text().split("\n")
+        assert {"environment.yaml", ".amlignore", "__pycache__/"} <= set(ignored), path.parent

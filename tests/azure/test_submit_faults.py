@@ -1,0 +1,237 @@
+"""What can go wrong on the way to Azure: one message each, an exit code, nothing submitted twice or by half."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allranks.azure import register_retry
+from allranks.azure.client import Workspace, find_workspace
+from allranks.azure.explain import redact
+from allranks.errors import UsageError
+from tests.azure.stand_in.fixture import StandIn
+from tests.azure.submitting import Cli
+
+JOBS = "PUT .*/jobs/"
+
+
+def refused(cli: Cli, stand_in: StandIn, *arguments: str, code: int = 2) -> str:
+    """The message of a submission that fails; it is one error with one hint at most, and no job."""
+    done = cli("submit", *arguments)
+    assert done.code == code, done
+    assert (
+        done.out in ("", f"sending {Path(arguments[0]).stem} to the workspace lab of resource group research\n")
+        or "other" in arguments
+    )
+    assert done.err.count("error:") == 1
+    assert "Traceback" not in done.err
+    assert not stand_in.state["jobs"]
+    return done.err
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--workspace", "'Microsoft.MachineLearningServices/workspaces/other' under resource group 'research'"),
+        ("--resource-group", "Resource group 'other' could not be found"),
+        ("--subscription", "subscription 'other' could not be found"),
+    ],
+)
+def test_a_wrong_workspace(stand_in: StandIn, cli: Cli, option: str, said: str) -> None:
+    assert said in refused(cli, stand_in, "image_classification", option, "other")
+
+
+def test_no_credentials(stand_in: StandIn, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("IDENTITY_ENDPOINT")
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "EnvironmentCredential")  # no search for a metadata service
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = refused(cli, stand_in, "image_classification")
+    assert "no credentials for Azure were found" in said
+    assert "az login" in said
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (401, "did not accept the credentials (401): The access token expiry UTC time"),
+        (403, "you have no right to do this in the workspace lab"),
+    ],
+)
+def test_a_refusal_of_the_caller(stand_in: StandIn, cli: Cli, status: int, said: str) -> None:
+    stand_in.fault("/computes", status)
+    assert said in refused(cli, stand_in, "image_classification")
+
+
+def test_an_unknown_compute(stand_in: StandIn, cli: Cli) -> None:
+    said = refused(cli, stand_in, "image_classification", "--compute", "gpu-cluser")
+    assert "no compute 'gpu-cluser' in the workspace lab" in said
+    assert "There is cpu-cluster, gpu-cluster, serverless." in said
+
+
+def test_machines_that_do_not_fit(ready: StandIn, cli: Cli) -> None:
+    said = refused(cli, ready, "image_classification", "--compute", "gpu-cluster", "--scale", "train=1x16")
+    assert "8 H100 GPUs" in said
+
+
+def test_environments_that_are_not_registered(stand_in: StandIn, cli: Cli) -> None:
+    said = refused(cli, stand_in, "image_classification")
+    assert "environment allranks-evaluate:" in said
+    assert "environment allranks-pytorch:" in said
+    assert "hint: Register the library: allranks register" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "command"),
+    [
+        (("--registered",), "allranks register --workspace"),
+        (("--registry", "shared"), "allranks register --registry shared"),
+    ],
+)
+def test_components_that_are_not_registered(ready: StandIn, cli: Cli, options: Any, command: str) -> None:
+    said = refused(cli, ready, "image_classification", *options)
+    assert "component train_ddp:" in said
+    assert command in said
+
+
+def test_an_unknown_registry(ready: StandIn, cli: Cli) -> None:
+    assert "Registry other was not found" in refused(cli, ready, "image_classification", "--registry", "other")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("image_classification", "epochs=0"), "0 is below the minimum of 1"),
+        (("image_classification", "epoch=3"), "did you mean 'epochs'"),
+        (("image_classification", "--scale", "train=2"), "not STEP=NODESxPROCESSES"),
+        (("image_classification", "--scale", "trian=2x2"), "did you mean 'train'"),
+        (("image_clasification",), "did you mean 'image_classification'"),
+        (("train_ddp",), "data"),
+        (("image_classification", "--dry-run", "--watch"), "--dry-run"),
+    ],
+)
+def test_what_a_user_gets_wrong_is_said_before_azure_is_asked(
+    stand_in: StandIn, cli: Cli, arguments: tuple[str, ...], said: str
+) -> None:
+    assert said in refused(cli, stand_in, *arguments)
+    assert stand_in.log == []
+
+
+def test_a_pipeline_without_compute(stand_in: StandIn, cli: Cli, tmp_path: Path) -> None:
+    step = {"command": "true", "name": "one", "type": "command", "environment": {"image": "ubuntu:24.04"}}
+    document = {"type": "pipeline", "jobs": {"one": {"type": "command", "component": step}}}
+    (tmp_path / "job.yaml").write_text(json.dumps(document))
+    said = refused(cli, stand_in, str(tmp_path / "job.yaml"))
+    assert "jobs.one: has no compute" in said
+    assert cli("submit", str(tmp_path / "job.yaml"), "--compute", "serverless").code == 0
+
+
+def test_throttling_is_waited_out(ready: StandIn, cli: Cli, small: str) -> None:
+    ready.fault("/computes", 429, times=6, retry_after=0.05)
+    ready.fault(JOBS, 429, times=5, retry_after=0.05)
+    assert cli("submit", small).code == 0
+    assert len(ready.state["jobs"]) == 1
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_service_that_stays_busy(
+    ready: StandIn, cli: Cli, small: str, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    monkeypatch.setattr(register_retry, "PATIENCE", 0.5)
+    ready.fault(JOBS, status, retry_after=0.05)
+    said = refused(cli, ready, small, code=1)
+    assert f"({status})" in said
+    ready.no_faults()
+    assert cli("submit", small).code == 0
+
+
+def test_an_answer_that_is_lost_submits_nothing_twice(ready: StandIn, cli: Cli, small: str) -> None:
+    ready.fault("answer of " + JOBS, 0, times=1)
+    done = cli("submit", small, "--json")
+    assert done.code == 0, done.err
+    assert list(ready.state["jobs"]) == [done.json["job"]]
+
+
+def test_a_server_that_hangs_up_in_the_middle_of_an_upload(
+    ready: StandIn, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch)
+    monkeypatch.setattr(register_retry, "PATIENCE", 0.5)
+    ready.fault("PUT /storage.*train_ddp.py", 0)
+    said = refused(cli, ready, "image_classification", code=1)
+    assert "the connection to Azure broke" in said
+    assert not [code for code in ready.requests("PUT", "/codes/") if code["status"] == 201][1:], "only the first step's"
+    ready.no_faults()
+    assert cli("submit", "image_classification").code == 0
+
+
+def test_an_upload_that_breaks_off_is_begun_again(ready: StandIn, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+    ready.fault("PUT /storage.*train_ddp.py", 0, times=5)
+    done = cli("submit", "image_classification")
+    assert done.code == 0, done.err
+    assert "note: the connection was lost; trying again in 2 s" in done.err
+
+
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client of the storage waits 15 seconds before it tries again: nobody needs to see that in a test."""
+    from azure.storage.blob._shared import policies
+
+    monkeypatch.setattr(policies.StorageRetryPolicy, "sleep", lambda *_arguments: None)
+
+
+def test_a_refusal_of_the_service_is_told_in_its_words(ready: StandIn, cli: Cli, small: str) -> None:
+    ready.fault(JOBS, 400, message="Quota exceeded. See https://x.test/?sv=1&sig=c2VjcmV0&se=2")
+    said = refused(cli, ready, small)
+    assert "Azure refused (400): Quota exceeded. See https://x.test/?sv=1&sig=***&se=2" in said
+
+
+def test_as_json_an_error_is_one_document(stand_in: StandIn, cli: Cli) -> None:
+    done = cli("submit", "image_classification", "--compute", "nope", "--json")
+    assert done.code == 2
+    assert done.json["error"]["kind"] == "azure"
+
+
+def test_secrets_are_blotted_out() -> None:
+    signed = "eyJhbGciOiJub25lIn0.eyJhdWQiOiJ4In0.c2ln"
+    text = f"Bearer {signed} at https://a.test/b?sv=1&sig=abc%3D&se=2; client_secret=xyz, AccountKey=k;"
+    assert redact(text) == "Bearer *** at https://a.test/b?sv=1&sig=***&se=2; client_secret=***, AccountKey=***;"
+
+
+VARIABLES = {
+    "AZUREML_ARM_SUBSCRIPTION": "s",
+    "AZUREML_ARM_RESOURCEGROUP": "g",
+    "AZUREML_ARM_WORKSPACE_NAME": "w",
+}
+
+
+def test_options_win_over_variables_over_config_json(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    config = {"subscription_id": "s2", "resource_group": "g2", "workspace_name": "w2"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (inner / "config.json").write_text('{"learning_rate": 1}')
+    assert find_workspace(folder=inner, environ={}) == Workspace("s2", "g2", "w2")
+    assert find_workspace(folder=inner, environ=VARIABLES) == Workspace("s", "g", "w")
+    assert find_workspace(None, None, "other", folder=inner, environ=VARIABLES) == Workspace("s", "g", "other")
+    (tmp_path / "a" / ".azureml").mkdir()
+    (tmp_path / "a" / ".azureml" / "config.json").write_text(json.dumps(config | {"workspace_name": "w3"}))
+    assert find_workspace(folder=inner, environ={}).name == "w3"
+
+
+@pytest.mark.parametrize(
+    ("environ", "config", "said"),
+    [
+        ({}, "", "there is no --subscription, no --resource-group, no --workspace"),
+        ({"AZUREML_ARM_SUBSCRIPTION": "s"}, "", "AZUREML_ARM_SUBSCRIPTION is set, but AZUREML_ARM_RESOURCEGROUP"),
+        ({}, '{"subscription_id": "s", "resource_group": "g"}', "there is no --workspace"),
+        ({}, "{", "config.json cannot be read"),
+    ],
+)
+def test_a_workspace_that_is_not_said_whole(tmp_path: Path, environ: dict[str, str], config: str, said: str) -> None:
+    if config:
+        (tmp_path / "config.json").write_text(config)
+    with pytest.raises(UsageError, match=said):
+        find_workspace(folder=tmp_path, environ=environ)

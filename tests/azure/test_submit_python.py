@@ -1,0 +1,155 @@
+"""``allranks.run`` and ``allranks.submit``, and pipelines whose components are registered."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.ai.ml import Input, command, load_component
+from azure.ai.ml.dsl import pipeline
+from azure.ai.ml.entities import Environment
+
+import allranks
+from allranks import catalogue, components, library
+from allranks.azure.client import connect_registry, quiet
+from allranks.errors import SpecError, UsageError
+from tests.azure.stand_in.fixture import StandIn
+from tests.azure.submitting import Cli, job_sent, workspace_client
+
+COUNT = command(
+    name="count",
+    command="ls '${{inputs.data}}' | wc -l > '${{outputs.number}}'/number.txt; echo '${{inputs.times}}'",
+    inputs={"data": Input(type="uri_folder"), "times": Input(type="integer", min=1, max=9, default=3)},
+    outputs={"number": {"type": "uri_folder"}},
+    environment=Environment(image="ubuntu:24.04"),
+)
+
+
+@pipeline(default_compute="serverless")
+def counting(data: Input(type="uri_folder"), times: int = 3) -> Any:
+    """Counts the files of a folder."""
+    count = COUNT(data=data, times=times)
+    return {"number": count.outputs.number}
+
+
+def test_run_a_pipeline_job(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in "abc":
+        (data / name).write_text(name)
+    job = counting(data=Input(type="uri_folder", path=str(data)), times=2)
+    result = allranks.run(job, runs_dir=tmp_path / "runs", values={"count.times": 5})
+    assert result.status == "succeeded", result.document()
+    assert (result.outputs["number"] / "number.txt").read_text().strip() == "3"
+    log = result.steps["count"].folder / "user_logs" / "std_log.txt"
+    assert log.read_text().strip() == "5"
+
+
+def test_run_refuses_wrong_values(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="above the maximum of 9"):
+        allranks.run(counting(data=Input(type="uri_folder", path=str(tmp_path))), times=10)
+    with pytest.raises(UsageError, match="retries=-1"):
+        allranks.run("image_classification", retries=-1)
+    with pytest.raises(UsageError, match="a Command is no pipeline job"):
+        allranks.run(COUNT)
+
+
+def test_submit_a_pipeline_job(ready: StandIn, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    job = counting(data=Input(type="uri_folder", path=str(tmp_path)))
+    sent = allranks.submit(job, times=4, compute="cpu-cluster", experiment="from_python")
+    properties = job_sent(ready)
+    assert sent.name.startswith("counting_")
+    assert properties["inputs"]["times"]["value"] == "4"
+    assert properties["experimentName"] == "from_python"
+    assert properties["settings"]["default_compute"].endswith("/cpu-cluster")
+    with pytest.raises(UsageError, match="has been sent before"):
+        allranks.submit(job)
+
+
+def test_submit_a_target_with_scale(ready: StandIn) -> None:
+    allranks.submit("image_classification", scale={"train": (3, 2)}, values={"train.clip_norm": 0.5}, epochs=2)
+    train = job_sent(ready)["jobs"]["train"]
+    assert (train["resources"]["instance_count"], train["inputs"]["clip_norm"]["value"]) == (3, "0.5")
+
+
+def register(client: Any, names: tuple[str, ...], environment: str = "azureml:{}:{}") -> None:
+    """Register components of the library, with their environments named as the place wants it."""
+    with quiet():
+        for name in names:
+            component = load_component(catalogue.components()[name])
+            own = component.environment.removeprefix("azureml:").partition(":")[0]
+            component.environment = environment.format(own, library.VERSION)
+            client.components.create_or_update(component)
+
+
+def test_components_by_their_ids_in_the_workspace(ready: StandIn, cli: Cli) -> None:
+    register(workspace_client(), ("prepare_data", "train_ddp", "evaluate"))
+    ready.forget_log()
+    assert cli("submit", "image_classification", "--registered").code == 0
+    train = job_sent(ready)["jobs"]["train"]
+    assert train["componentId"].endswith(f"/workspaces/lab/components/train_ddp/versions/{library.VERSION}")
+    assert train["distribution"]["process_count_per_instance"] == "${{parent.inputs.processes_per_node}}"
+    assert not ready.requests("PUT", "/codes/")
+    assert not ready.requests("PUT", "/components/")
+
+
+def test_components_by_their_ids_in_a_registry(stand_in: StandIn, cli: Cli) -> None:
+    from azure.ai.ml import load_environment
+
+    with quiet():
+        client = connect_registry("shared")
+        for name in ("pytorch", "evaluate"):
+            client.environments.create_or_update(load_environment(catalogue.environments()[name]))
+    place = "azureml://registries/shared/environments/{}/versions/{}"
+    register(client, ("prepare_data", "train_ddp", "evaluate"), place)
+    done = cli("submit", "image_classification", "--registry", "shared")
+    assert done.code == 0, done.err
+    ids = {step["componentId"] for step in job_sent(stand_in)["jobs"].values()}
+    assert f"azureml://registries/shared/components/train_ddp/versions/{library.VERSION}" in ids
+
+
+def test_a_changed_component_goes_along_as_it_is(ready: StandIn) -> None:
+    @pipeline(default_compute="serverless")
+    def changed(data: Input(type="uri_folder")) -> None:
+        train = load_component(catalogue.components()["train_ddp"])
+        train.command += " --seed 3"
+        train(data=data).name = "train"
+
+    register(workspace_client(), ("train_ddp",))
+    data = Input(type="uri_folder", path="azureml://datastores/workspaceblobstore/paths/x")
+    allranks.submit(changed(data=data), registered=True)
+    assert "azureml_anonymous" in job_sent(ready)["jobs"]["train"]["componentId"]
+
+
+def test_a_component_that_only_azure_knows(ready: StandIn, cli: Cli, tmp_path: Path) -> None:
+    with quiet():
+        theirs = load_component(catalogue.components()["train_ddp"])
+        theirs.name, theirs.version = "theirs", "4"
+        workspace_client().components.create_or_update(theirs)
+    job = """
+        type: pipeline
+        settings: {default_compute: "azureml:cpu-cluster"}
+        jobs:
+          train:
+            type: command
+            component: azureml:theirs:4
+            inputs:
+              data: {type: uri_folder, path: "azureml://datastores/workspaceblobstore/paths/x"}
+              epochs: 2
+    """
+    (tmp_path / "job.yaml").write_text(job)
+    wrong = cli("submit", str(tmp_path / "job.yaml"), "train.epochs=0")
+    assert (wrong.code, "below the minimum of 1" in wrong.err) == (2, True), "checked as if it were here"
+    done = cli("submit", str(tmp_path / "job.yaml"), "train.epochs=5")
+    assert done.code == 0, done.err
+    train = job_sent(ready)["jobs"]["train"]
+    assert train["componentId"].endswith("/components/theirs/versions/4")
+    assert train["inputs"]["epochs"]["value"] == "5"
+    (tmp_path / "job.yaml").write_text(job.replace("theirs:4", "theirs:5"))
+    missing = cli("submit", str(tmp_path / "job.yaml"))
+    assert (missing.code, "looking up the component azureml:theirs:5" in missing.err) == (2, True)
+
+
+def test_nothing_of_azure_is_loaded_before_it_is_needed() -> None:
+    assert {"run", "submit"} <= set(dir(allranks))
+    assert components is allranks.components
