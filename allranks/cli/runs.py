@@ -16,6 +16,7 @@ from typing import Any
 from allranks.cli import azure_runs, text
 from allranks.cli.workspace import add_workspace_arguments
 from allranks.errors import StorageError, UnknownNameError, UsageError
+from allranks.local.assets import registered_below
 from allranks.local.folders import DEFAULT_HOME, Home, RunFolder, StepFolder, read_json
 from allranks.local.result import CANCELLED, FAILED, RUNNING, SKIPPED, SUCCEEDED
 
@@ -56,7 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     logs_parser.add_argument("--follow", action="store_true", help="go on printing until the step has finished")
     command("open", open_page, "open a run's page in the browser")
     remove_parser = command("remove", remove, "remove a run with its outputs and logs")
-    remove_parser.add_argument("--force", action="store_true", help="even if a later run reuses its outputs")
+    remove_parser.add_argument(
+        "--force", action="store_true", help="even if a later run reuses its outputs, or if they are registered"
+    )
     command("watch", show, "follow a job on Azure to its end, with the log of a step that fails")
     command("cancel", show, "cancel a job on Azure")
 
@@ -184,7 +187,7 @@ def open_page(args: argparse.Namespace, home: Home) -> int:
 
 
 def remove(args: argparse.Namespace, home: Home) -> int:
-    """Remove a run that is over and that no later run leans on."""
+    """Remove a run that is over, and on which no later run and no registered asset leans."""
     folder = home.find(args.run)
     if folder.alive:
         raise UsageError(f"run {folder.id} is running.", "End it first: Ctrl+C where it was started.")
@@ -193,6 +196,12 @@ def remove(args: argparse.Namespace, home: Home) -> int:
     if users and not args.force:
         raise UsageError(
             f"run {folder.id} holds outputs that other runs reuse: {', '.join(users)}.", "--force removes it."
+        )
+    assets = registered_below(home, folder.path)
+    if assets and not args.force:
+        raise UsageError(
+            f"run {folder.id} holds what is registered as {', '.join(assets)}.",
+            "--force removes it; a later run that names it is then refused.",
         )
     try:
         aside = folder.path.rename(

@@ -13,6 +13,7 @@ from allranks import catalogue
 from allranks.cli import text
 from allranks.errors import UnknownNameError
 from allranks.spec import Component, Data, Distribution, Input, Output, Pipeline, Resources, Step, read
+from allranks.spec.model import Sweep
 
 NAME = "show"
 HELP = "show the inputs, outputs, distribution and an example of a component or pipeline"
@@ -135,7 +136,20 @@ def _launch_document(distribution: Distribution | None, resources: Resources) ->
 
 def _step_document(step: Step) -> dict[str, Any]:
     component = step.component
-    common = {"component": component.name, "inputs": {name: _value(value) for name, value in step.inputs.items()}}
+    common: dict[str, Any] = {
+        "component": component.name,
+        "inputs": {name: _value(value) for name, value in step.inputs.items()},
+    }
+    if step.sweep:
+        goal, metric = step.sweep.objective
+        space = {name: dict(search) for name, search in step.sweep.space.items()}
+        common["sweep"] = {
+            "algorithm": step.sweep.algorithm,
+            "search_space": space,
+            "goal": goal,
+            "primary_metric": metric,
+            "limits": dict(step.sweep.limits),
+        }
     return common | (
         _launch_document(*_settings(step)) if isinstance(component, Component) else {"steps": len(component.steps)}
     )
@@ -200,7 +214,17 @@ def _output_cells(port: Output) -> list[str]:
 
 def _step_cells(name: str, step: Step) -> list[str]:
     steps = f"{len(step.component.steps)} steps" if isinstance(step.component, Pipeline) else launch(*_settings(step))
-    return [name, step.component.name, steps]
+    return [name, step.component.name, f"{searched(step.sweep)}; each {steps}" if step.sweep else steps]
+
+
+def searched(sweep: Sweep) -> str:
+    """A sweep in words: ``random sweep of epochs, rate to maximize accuracy, at most 8 trials, 2 at a time``."""
+    trials, together = (sweep.limits.get(name) for name in ("max_total_trials", "max_concurrent_trials"))
+    most = f", at most {trials} trials" if trials else ""
+    return (
+        f"{sweep.algorithm} sweep of {', '.join(sweep.space)} to {' '.join(sweep.objective)}{most}"
+        f"{f', {together} at a time' if together else ''}"
+    )
 
 
 def _ports(lines: list[list[str]]) -> str:

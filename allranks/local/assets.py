@@ -120,6 +120,17 @@ def register(home: Home, name: str, version: str | None, path: Path, kind: str |
     return chosen
 
 
+def registered_below(home: Home, folder: Path) -> list[str]:
+    """The assets, as ``azureml:NAME:VERSION``, that lie in a folder, such as that of a run."""
+    inside = folder.absolute()
+    return [
+        f"azureml:{file.stem}:{version}"
+        for file in sorted((home.path / "assets").glob("*.json"))
+        for version, entry in _versions(home, file.stem).items()
+        if Path(str(entry["path"])).absolute().is_relative_to(inside)
+    ]
+
+
 def _versions(home: Home, name: str) -> dict[str, dict[str, str | float | None]]:
     document = read_json(_file(home, name))
     return dict(document["versions"]) if isinstance(document, dict) else {}

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from allranks.local.assets import register
 from allranks.local.folders import Home, RunFolder, write_json
 
 ROOT = Path(__file__).parents[2]
@@ -188,6 +189,16 @@ def test_remove_refuses_a_run_that_others_reuse(runs: Callable[..., Any], home: 
     assert "reuse: r2" in called.err
     assert runs("remove", "r2").code == 0
     assert runs("remove", "r1").code == 0
+
+
+def test_remove_refuses_a_run_that_a_registered_asset_lies_in(runs: Callable[..., Any], home: Path) -> None:
+    for run in ("r1", "r2"):
+        register(Home(home), "digits", None, make_run(home, run).step("train").outputs / "data", "uri_folder")
+    called = runs("remove", "r1")
+    assert called.code == 2
+    assert "holds what is registered as azureml:digits:1." in called.err
+    assert runs("remove", "r1", "--force").code == 0
+    assert "azureml:digits:2." in runs("remove", "r2").err
 
 
 def test_remove_refuses_a_running_run(runs: Callable[..., Any], home: Path) -> None:

@@ -49,6 +49,14 @@ def test_show_a_pipeline_lists_its_steps(cli: Callable[..., Any]) -> None:
     assert document["steps"]["train"]["component"] == "train_ddp"
 
 
+def test_show_says_that_a_step_is_a_sweep(cli: Callable[..., Any]) -> None:
+    sweep = cli("show", "tune_image_classification", "--json").json["steps"]["train"]["sweep"]
+    assert (sweep["goal"], sweep["primary_metric"]) == ("maximize", "validation_accuracy")
+    page = " ".join(cli("show", "tune_image_classification").out.split())
+    assert f"{sweep['algorithm']} sweep of {', '.join(sweep['search_space'])} to maximize validation_accuracy" in page
+    assert "trials" in page
+
+
 def test_show_takes_a_file_too(cli: Callable[..., Any]) -> None:
     path = str(catalogue.components()["train_ddp"])
     document = cli("show", path, "--json").json
