@@ -20,7 +20,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -49,18 +49,41 @@ def save(folder: str | Path, step: int, tensors: Mapping[str, Any], state: Any, 
     Returns:
         The checkpoint's folder.
     """
+    part = begin(folder, step)
+    _write_tensors(part / TENSORS, tensors)
+    return publish(part, state, {TENSORS: seal(part / TENSORS)}, keep)
+
+
+def begin(folder: str | Path, step: int) -> Path:
+    """Make the folder that the files of a step's checkpoint are written to, until `publish` makes it one."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(f"{_UNFINISHED}*"):
         shutil.rmtree(leftover, ignore_errors=True)
-    part, final = folder / f"{_UNFINISHED}{step:08d}", folder / f"step-{step:08d}"
+    part = folder / f"{_UNFINISHED}{step:08d}"
     part.mkdir()
-    _write_tensors(part / TENSORS, tensors)
+    return part
+
+
+def publish(part: Path, state: Any, files: Mapping[str, Mapping[str, Any]], keep: int = 2, form: str = FORMAT) -> Path:
+    """Make a checkpoint of the folder that `begin` made, and remove those that are too old.
+
+    Args:
+        part: the folder.
+        state: whatever JSON holds.
+        files: name to what `seal` gave, of each file in it.
+        keep: see `save`.
+        form: name of its format.
+
+    Returns:
+        The checkpoint's folder.
+    """
+    folder, step = part.parent, int(part.name.removeprefix(_UNFINISHED))
+    final = folder / f"step-{step:08d}"
     (part / STATE).write_text(json.dumps(state, allow_nan=False), encoding="utf-8")
-    files = {name: _fingerprint(part / name) for name in (TENSORS, STATE)}
-    (part / MANIFEST).write_text(json.dumps({"format": FORMAT, "step": step, "files": files}), encoding="utf-8")
-    for name in (TENSORS, STATE, MANIFEST):
-        _synchronise(part / name)
+    files = {**files, STATE: seal(part / STATE)}
+    (part / MANIFEST).write_text(json.dumps({"format": form, "step": step, "files": files}), encoding="utf-8")
+    _synchronise(part / MANIFEST)
     _synchronise(part)
     if final.exists():  # only a damaged one: a whole one would have been continued from
         shutil.rmtree(final)
@@ -93,8 +116,7 @@ def newest_valid(folder: str | Path) -> Path | None:
 
     `folder` may be a folder of checkpoints or one checkpoint.
     """
-    folder = Path(folder)
-    for path in [folder] if (folder / MANIFEST).is_file() else _newest_first(folder):
+    for path in newest_first(folder):
         why = damage(path)
         if why is None:
             return path
@@ -102,13 +124,19 @@ def newest_valid(folder: str | Path) -> Path | None:
     return None
 
 
-def damage(path: Path) -> str | None:
-    """Say what is wrong with a checkpoint by reading all of it, or None if it is whole."""
+def damage(path: Path, form: str = FORMAT, share: slice = slice(None)) -> str | None:
+    """Say what is wrong with a checkpoint by reading all of it, or None if it is whole.
+
+    Args:
+        path: the checkpoint.
+        form: name of the format that it should have.
+        share: which of its files to read, in the order of their names, where others read the others.
+    """
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        if manifest["format"] != FORMAT:
-            return f"its format is {manifest['format']!r}, not {FORMAT!r}"
-        for name in (TENSORS, STATE):
+        if manifest["format"] != form:
+            return f"its format is {manifest['format']!r}, not {form!r}"
+        for name in sorted({STATE, *([TENSORS] if form == FORMAT else []), *manifest["files"]})[share]:
             said, found = manifest["files"][name], _fingerprint(path / name)
             if said["bytes"] != found["bytes"]:
                 return f"{name} has {found['bytes']} bytes instead of {said['bytes']}"
@@ -136,12 +164,16 @@ def check_same(saved: Mapping[str, Any], now: Mapping[str, Any], source: str | P
         )
 
 
-def _newest_first(folder: Path) -> Iterator[Path]:
+def newest_first(folder: str | Path) -> list[Path]:
+    """List the checkpoints of a folder, whole or not; `folder` may be one checkpoint."""
+    folder = Path(folder)
+    if (folder / MANIFEST).is_file():
+        return [folder]
     names = {path.name for path in folder.glob("step-*")} if folder.is_dir() else set()
     with suppress(OSError, ValueError, KeyError, TypeError):  # the pointer is there where a listing lags behind
         names.add(str(json.loads((folder / LATEST).read_text(encoding="utf-8"))["checkpoint"]))
     steps = [(int(match[1]), match[0]) for match in map(_STEP.fullmatch, names) if match]
-    return (folder / name for _, name in sorted(steps, reverse=True))
+    return [folder / name for _, name in sorted(steps, reverse=True)]
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
@@ -153,7 +185,13 @@ def _write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
         import numpy as np
         from safetensors.numpy import save_file
 
-        save_file({name: np.ascontiguousarray(array) for name, array in tensors.items()}, path)
+        save_file({name: np.asarray(array, order="C") for name, array in tensors.items()}, path)
+
+
+def seal(path: Path) -> dict[str, Any]:
+    """Wait until a file is on the disk, and take its fingerprint for the manifest: bytes and sha256."""
+    _synchronise(path)
+    return _fingerprint(path)
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:
@@ -181,7 +219,7 @@ def _point_to(folder: Path, name: str) -> None:
 
 
 def _remove_old(folder: Path, step: int, keep: int) -> None:
-    paths = list(_newest_first(folder))
+    paths = newest_first(folder)
     kept = [path for path in paths if int(path.name.removeprefix("step-")) <= step][: max(1, keep)]
     for path in paths:
         if path not in kept:

@@ -9,9 +9,21 @@ from .predictor import load_predictor
 
 try:
     from .build import ZOO, Normalised, build
+    from .decoder import Decoder, DecoderSettings
     from .package import check_saveable, load_model, save_model
 except ModuleNotFoundError as error:
     if error.name != "torch":  # a node that trains with TensorFlow has none, and needs the rest
         raise
 
-__all__ = ["ZOO", "Card", "Normalised", "build", "check_saveable", "load_model", "load_predictor", "save_model"]
+__all__ = [
+    "ZOO",
+    "Card",
+    "Decoder",
+    "DecoderSettings",
+    "Normalised",
+    "build",
+    "check_saveable",
+    "load_model",
+    "load_predictor",
+    "save_model",
+]

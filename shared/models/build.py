@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import nn
 
 from . import mlp, resnet, vit
+from .own_code import own_function
 from .refuse import refusal
 
 Builder = Callable[[tuple[int, ...], int], nn.Module]
@@ -57,7 +56,11 @@ class Normalised(nn.Module):
 
 
 def build(
-    architecture: str, input_shape: tuple[int, ...], num_outputs: int, model_code: str | Path | None = None
+    architecture: str,
+    input_shape: tuple[int, ...],
+    num_outputs: int,
+    model_code: str | Path | None = None,
+    arguments: Mapping[str, Any] | None = None,
 ) -> nn.Module:
     """Build the network, without normalisation, for rows of `input_shape` as the dataset holds them.
 
@@ -67,6 +70,8 @@ def build(
         input_shape: (height, width, channels) for images, (features,) for tables.
         num_outputs: number of logits, or 1 for a regression.
         model_code: folder with the user's code.
+        arguments: by name, for a class in the user's file; it also gets ``input_shape`` and ``num_outputs``, if it has
+            parameters of these names and `arguments` does not. None: for a function, as above.
 
     Raises:
         Refusal: if there is no such architecture, if it does not fit the rows, or if the user's function is wrong.
@@ -74,7 +79,7 @@ def build(
     builder = ZOO.get(architecture)
     shape = (input_shape[-1], *input_shape[:-1])
     if builder is None:
-        return _from_users_file(architecture, model_code, shape, num_outputs)
+        return _from_users_file(architecture, model_code, shape, num_outputs, arguments)
     if architecture in FOR_IMAGES and len(input_shape) != 3:
         raise refusal(
             f"architecture {architecture} takes images, (H, W, C); the rows have shape {input_shape}. Use mlp."
@@ -83,61 +88,44 @@ def build(
 
 
 def _from_users_file(
-    architecture: str, model_code: str | Path | None, shape: tuple[int, ...], num_outputs: int
+    architecture: str,
+    model_code: str | Path | None,
+    shape: tuple[int, ...],
+    num_outputs: int,
+    arguments: Mapping[str, Any] | None,
 ) -> nn.Module:
-    file, colon, function = architecture.partition(":")
-    if not colon or not file.endswith(".py") or not function.isidentifier():
-        raise refusal(
-            f"architecture {architecture!r} is not known: choose {', '.join(ZOO)}, or FILE.py:FUNCTION in model_code."
-        )
-    if model_code is None:
-        raise refusal(f"architecture {architecture!r} needs the input model_code: the folder in which {file} is.")
-    folder = Path(model_code).resolve()
-    path = (folder / file).resolve()
-    if not path.is_relative_to(folder) or not path.is_file():
-        there = ", ".join(sorted(p.name for p in folder.glob("*.py"))) or "no .py file"
-        raise refusal(f"architecture {architecture!r}: there is no {file} in {folder}, which holds {there}.")
-    with _importable(folder):
-        builder = _function(path, function)
+    what = f"architecture {architecture!r}" if arguments is None else f"module {architecture!r}"
+    choices = f"choose {', '.join(ZOO)}, or FILE.py:FUNCTION" if arguments is None else "give FILE.py:CLASS"
+    name = architecture.rpartition(":")[2]
+    with own_function(what, architecture, model_code, choices) as (path, builder):
+        call = _call(path, builder, shape, num_outputs, arguments)
         try:
-            net = builder(shape, num_outputs)
+            net = builder(*call.args, **call.kwargs)
         except Exception as error:
-            raise refusal(
-                f"{path}: {function}({shape}, {num_outputs}) raised {type(error).__name__}: {error}"
-            ) from error
+            raise refusal(f"{path}: {name}{_shown(call)} raised {type(error).__name__}: {error}") from error
     if not isinstance(net, nn.Module):
-        raise refusal(f"{path}: {function} returned {type(net).__name__}; it has to return a torch.nn.Module.")
+        raise refusal(f"{path}: {name} returned {type(net).__name__}; it has to return a torch.nn.Module.")
     return net
 
 
-def _function(path: Path, name: str) -> Builder:
-    """Import a file under a name of its own and take a function out of it."""
-    spec = importlib.util.spec_from_file_location(f"model_code_{path.stem}", path)
-    assert spec is not None and spec.loader is not None  # noqa: S101, PT018  # it ends in .py
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses and typing look their module up there
+def _call(
+    path: Path, builder: Builder, shape: tuple[int, ...], num_outputs: int, arguments: Mapping[str, Any] | None
+) -> inspect.BoundArguments:
+    """Say what the user's function or class is called with, or that it cannot be."""
+    signature = inspect.signature(builder)
+    if arguments is None:
+        wanted = "(input_shape, num_outputs)"
+        given: tuple[tuple[Any, ...], dict[str, Any]] = ((shape, num_outputs), {})
+    else:
+        known = {"input_shape": shape, "num_outputs": num_outputs}
+        named = {name: value for name, value in known.items() if name in signature.parameters} | dict(arguments)
+        wanted, given = f"({', '.join(f'{name}=' for name in named)})", ((), named)
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise refusal(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        found = [n for n, f in vars(module).items() if inspect.isfunction(f) and f.__module__ == spec.name]
-        raise refusal(f"{path} has no function {name}; it has {', '.join(found) or 'none'}.")
-    try:
-        inspect.signature(function).bind((1,), 1)
+        return signature.bind(*given[0], **given[1])
     except TypeError as error:
-        raise refusal(
-            f"{path}: {name}{inspect.signature(function)} has to take (input_shape, num_outputs): {error}."
-        ) from error
-    return function
+        raise refusal(f"{path}: {builder.__name__}{signature} has to take {wanted}: {error}.") from error
 
 
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    """Let the user's file import its neighbours while it is imported and called."""
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
+def _shown(call: inspect.BoundArguments) -> str:
+    named = (f"{name}={value!r}" for name, value in call.kwargs.items())
+    return f"({', '.join([*map(repr, call.args), *named])})"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .refuse import refusal
 
 FORMAT = "allranks-model/1"
+LANGUAGE_MODELING = "language_modeling"
 VERSION = "0.1.0"
 """The library's version, written into each card."""
 
@@ -19,19 +20,26 @@ class Card:
     """Description of a model, kept beside its weights as JSON.
 
     Attributes:
-        architecture: ``mlp``, ``resnet``, ``vit`` or ``FILE.py:FUNCTION``.
-        input_shape: shape of one raw row as the dataset holds it; images are (height, width, channels).
-        input_dtype: NumPy name of the raw rows' type, such as ``uint8``.
+        architecture: ``mlp``, ``resnet``, ``vit``, ``decoder`` or ``FILE.py:FUNCTION``.
+        input_shape: shape of one raw row as the dataset holds it; images are (height, width, channels). Of a language
+            model: (sequence length it was trained with,).
+        input_dtype: NumPy name of the raw rows' type, such as ``uint8``; ``int64`` for tokens.
         classes: names of the classes, in the order of the logits.
         mean: of each channel (the last axis), in raw units.
         std: standard deviation of each channel, in raw units.
-        task: what the outputs mean; ``classification``: one logit for each class; ``regression``: the target's value.
+        task: what the outputs mean; ``classification``: one logit for each class; ``regression``: the target's value;
+            ``language_modeling``: one logit for each token that may come next, after each token;
+            ``text_classification``: one logit for each class.
         library_version: version of the library that saved the model.
         columns: names of the features, where the rows are those of a table.
         target: name of what a regression predicts.
         target_mean: of the target, in its units; 0 for a classification.
         target_std: its standard deviation; 1 for a classification.
-        framework: ``torch`` or ``keras``.
+        framework: ``torch``, ``keras`` or ``transformers``.
+        vocabulary: number of tokens, of a model that takes text.
+        tokenizer: ``bytes`` or ``tokenizer``: the folder beside the card that holds it; empty without text.
+        settings: sizes of a decoder; see `decoder.DecoderSettings`.
+        arguments: what the class in ``FILE.py:CLASS`` is called with, by name; None where the architecture is none.
     """
 
     architecture: str
@@ -47,11 +55,22 @@ class Card:
     target_mean: float = 0.0
     target_std: float = 1.0
     framework: str = "torch"
+    vocabulary: int = 0
+    tokenizer: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] | None = None
+
+    @property
+    def sequence_length(self) -> int:
+        """Tokens of a row that a language model was trained with."""
+        return self.input_shape[0]
 
     @property
     def outputs(self) -> int:
-        """Numbers that the model gives for each row."""
-        return len(self.classes) if self.task == "classification" else 1
+        """Numbers that the model gives for each row; a language model: for each token of it."""
+        if self.task == LANGUAGE_MODELING:
+            return self.vocabulary
+        return len(self.classes) if self.task in ("classification", "text_classification") else 1
 
     def to_json(self) -> str:
         """Text of `card.json`."""
@@ -81,6 +100,10 @@ class Card:
                 target_mean=float(found.get("target_mean", 0)),
                 target_std=float(found.get("target_std", 1)),
                 framework=str(found.get("framework", "torch")),
+                vocabulary=int(found.get("vocabulary", 0)),
+                tokenizer=str(found.get("tokenizer", "")),
+                settings={str(name): int(value) for name, value in found.get("settings", {}).items()},
+                arguments=None if found.get("arguments") is None else dict(found["arguments"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise refusal(f"{source} is damaged: {error!r}. Train and save the model again.") from error

@@ -6,16 +6,24 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from .card import Card
+from .card import LANGUAGE_MODELING, Card
 
 OLDEST_MLFLOW = "2.13.0"
 """The first one that loads models from code."""
 
+COLUMNS = [
+    {"type": "string", "name": "text", "required": False},
+    {"type": "array", "items": {"type": "long"}, "name": "tokens", "required": False},
+]
+"""What a model of transformers takes: one of the two."""
+
 
 def mlmodel(card: Card, python: str, size: int) -> str:
     """Text of `MLmodel`; its fields are those of MLflow 3's `save_model` for a script. `size` is in bytes."""
-    inputs = [_tensor(card.input_dtype, [-1, *card.input_shape])]
-    outputs = [_tensor("float32", [-1, card.outputs])]
+    of_text = card.task == LANGUAGE_MODELING
+    tensors = [_tensor(card.input_dtype, [-1, -1] if of_text else [-1, *card.input_shape])]
+    inputs = COLUMNS if card.framework == "transformers" else tensors
+    outputs = [_tensor("float32", [-1, -1, card.outputs] if of_text else [-1, card.outputs])]
     return f"""\
 flavors:
   python_function:

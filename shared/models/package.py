@@ -7,6 +7,7 @@ The folder is an MLflow model *from code*::
     artifacts/model/weights.safetensors
     artifacts/model/card.json
     artifacts/model/zoo/                a copy of this package, which rebuilds the network
+    artifacts/model/tokenizer/          the tokenizer of a language model, if it has one
     artifacts/model/model_code/         the user's own code, if there is any
 
 These few files are written directly: importing MLflow for it took 1.4 s and its `save_model` 0.8 s more, and so a
@@ -18,6 +19,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +29,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from .build import Normalised, build
-from .card import Card
+from .card import LANGUAGE_MODELING, Card
+from .decoder import Decoder, DecoderSettings, initialise
 from .mlmodel import environment_files, mlmodel
 from .refuse import refusal
 
@@ -39,14 +42,30 @@ SAVEABLE: Final = frozenset({torch.float64, torch.float32, torch.float16, torch.
 }  # fmt: skip
 
 
-def from_card(card: Card, model_code: str | Path | None = None) -> Normalised:
-    """Build the module that a card describes, with fresh weights in float32.
+def from_card(card: Card, model_code: str | Path | None = None) -> nn.Module:
+    """Build the module that a card describes, with fresh weights in float32: a `Normalised`, or a `Decoder`.
 
     Raises:
         Refusal: see `build`.
     """
-    net = build(card.architecture, card.input_shape, card.outputs, model_code)
+    if card.task == LANGUAGE_MODELING:
+        return initialise(empty_decoder(card), seed=0)
+    net = build(card.architecture, card.input_shape, card.outputs, model_code, card.arguments)
     return Normalised(card.mean, card.std, net, card.target_mean, card.target_std)
+
+
+def empty_decoder(card: Card) -> Decoder:
+    """Build the language model that a card describes, without memory for its weights.
+
+    Raises:
+        Refusal: if it is none that this version can build.
+    """
+    if card.architecture != "decoder":
+        raise refusal(f"architecture {card.architecture!r} is no language model: choose decoder.")
+    try:
+        return Decoder(DecoderSettings(**card.settings))
+    except TypeError as error:
+        raise refusal(f"The settings {dict(card.settings)} are not those of a decoder: {error}.") from error
 
 
 def check_saveable(module: nn.Module, card: Card, model_code: str | Path | None = None) -> None:
@@ -59,19 +78,27 @@ def check_saveable(module: nn.Module, card: Card, model_code: str | Path | None 
             module built from the card.
     """
     state = _state(module)
-    with torch.random.fork_rng():
-        again = from_card(card, model_code)
+    again = _to_be_loaded(card, model_code)
     _load(again, state, f"{card.architecture} cannot be saved: a second one, built in the same way,")
 
 
-def save_model(folder: str | Path, module: nn.Module, card: Card, model_code: str | Path | None = None) -> None:
+def save_model(
+    folder: str | Path,
+    module: nn.Module,
+    card: Card,
+    model_code: str | Path | None = None,
+    tokenizer: str | Path | None = None,
+    packages: Sequence[str] = (),
+) -> None:
     """Write a trained module as an MLflow model; what an earlier attempt left in the folder is replaced.
 
     Args:
         folder: where to; made if needed.
-        module: a `Normalised`, on any device.
+        module: a `Normalised` or a `Decoder`, on any device.
         card: what it is.
         model_code: folder of the user's code, which is copied into the model; needed if `build` needed it.
+        tokenizer: folder of a language model's tokenizer, which is copied into the model; None for bytes.
+        packages: what the user's code imports besides torch and NumPy.
 
     Raises:
         Refusal: see `check_saveable`.
@@ -86,15 +113,18 @@ def save_model(folder: str | Path, module: nn.Module, card: Card, model_code: st
     shutil.copytree(Path(__file__).parent, inside / "zoo", ignore=unwanted)
     if model_code is not None:
         shutil.copytree(model_code, inside / "model_code", ignore=unwanted)
+    if tokenizer is not None:
+        shutil.copytree(tokenizer, inside / "tokenizer", ignore=unwanted)
     shutil.copyfile(inside / "zoo" / "serve.py", folder / "serve.py")
-    installed = {name: importlib.metadata.version(name).partition("+")[0] for name in ("torch", "safetensors", "numpy")}
+    needed = ("torch", "safetensors", "numpy", *packages)
+    installed = {name: importlib.metadata.version(name).partition("+")[0] for name in needed}
     for name, text in environment_files(platform.python_version(), installed).items():
         (folder / name).write_text(text, encoding="utf-8")
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     (folder / "MLmodel").write_text(mlmodel(card, platform.python_version(), size), encoding="utf-8")
 
 
-def load_model(folder: str | Path) -> tuple[Normalised, Card]:
+def load_model(folder: str | Path) -> tuple[nn.Module, Card]:
     """Read a folder that `save_model` wrote (or its ``artifacts/model``), in eval mode on the CPU.
 
     Runs the user's code in the folder, if the architecture is the user's.
@@ -112,8 +142,7 @@ def load_model(folder: str | Path) -> tuple[Normalised, Card]:
     except (SafetensorError, OSError) as error:
         raise refusal(f"{inside / WEIGHTS} cannot be read: {error}. Train and save the model again.") from error
     users = inside / "model_code"
-    with torch.random.fork_rng():
-        module = from_card(card, users if users.is_dir() else None)
+    module = _to_be_loaded(card, users if users.is_dir() else None)
     _load(module, state, f"{card.architecture} as this version builds it, saved by {card.library_version},")
     return module.eval(), card
 
@@ -135,12 +164,20 @@ def _state(module: nn.Module) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
 
 
-def _load(module: Normalised, state: dict[str, torch.Tensor], what: str) -> None:
+def _to_be_loaded(card: Card, model_code: str | Path | None) -> nn.Module:
+    """Build a module that is only loaded into: a decoder, which may be large, without memory of its own."""
+    if card.task == LANGUAGE_MODELING:
+        return empty_decoder(card)
+    with torch.random.fork_rng():
+        return from_card(card, model_code)
+
+
+def _load(module: nn.Module, state: dict[str, torch.Tensor], what: str) -> None:
     """Put a state into a module, which takes the floating-point type of the state."""
     if "mean" in state:
         module.to(state["mean"].dtype)
     try:
-        module.load_state_dict(state)
+        module.load_state_dict(state, assign=isinstance(module, Decoder))
     except RuntimeError as error:
         detail = " ".join(str(error).split())
         raise refusal(f"{what} does not take the weights: {detail}") from error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,40 @@ import numpy.typing as npt
 from .card import Card
 from .refuse import refusal
 
+INSIDE = Path("artifacts", "model")
+
 Outputs = npt.NDArray[np.floating[Any]]
 Predictor = Callable[[npt.NDArray[Any]], Outputs]
-"""Takes raw rows (N, *input_shape) as the dataset holds them; gives (N, outputs), float32 or wider."""
+"""Takes raw rows (N, *input_shape) as the dataset holds them; gives (N, outputs), float32 or wider.
+
+That of a language model takes tokens (N, L) of any integer type and gives logits (N, L, vocabulary).
+"""
+
+Scorer = Callable[[npt.NDArray[Any]], tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]]
+"""Takes rows of tokens (N, L + 1) of a language model's data; gives for each token but the first of a row its cross
+entropy in nats, and whether it was the most probable one: (N, L) each."""
+
+EXTRAS = {"keras": "tensorflow", "transformers": "text"}
+"""The extra of this library that brings a framework, where it has another name."""
+
+
+def read_card(folder: str | Path) -> Card:
+    """Say what a saved model is, without loading it.
+
+    Raises:
+        Refusal: if the folder holds no model of this library.
+    """
+    path = Path(folder) / INSIDE / "card.json"
+    if not path.is_file():
+        raise refusal(f"{folder} holds no model of this library: there is no {INSIDE}/card.json.")
+    return Card.from_json(path.read_text(encoding="utf-8"), str(path))
+
+
+def tokenizer_of_model(folder: str | Path, card: Card) -> str:
+    """The same for the same tokenizer: the sha256 of its file in a saved model; ``bytes`` where there is none."""
+    places = (Path(folder) / INSIDE / name / "tokenizer.json" for name in ("tokenizer", "huggingface"))
+    found = next((place for place in places if place.is_file()), None)
+    return card.tokenizer if found is None else hashlib.sha256(found.read_bytes()).hexdigest()
 
 
 def load_predictor(folder: str | Path, device: Any) -> tuple[Predictor, Card]:
@@ -27,30 +60,64 @@ def load_predictor(folder: str | Path, device: Any) -> tuple[Predictor, Card]:
     Raises:
         Refusal: if the folder holds no such model, a damaged one, or one whose framework is not installed.
     """
-    folder = Path(folder)
-    path = folder / "artifacts" / "model" / "card.json"
-    if not path.is_file():
-        raise refusal(f"{folder} holds no model of this library: there is no artifacts/model/card.json.")
-    framework = Card.from_json(path.read_text(encoding="utf-8"), str(path)).framework
+    card = read_card(folder)
+    with _framework(folder, card):
+        return _with_keras(Path(folder)) if card.framework == "keras" else _with_torch(Path(folder), device)
+
+
+def load_scorer(folder: str | Path, device: Any) -> Scorer:
+    """Read a language model to measure it where it computes: its logits are too many to be copied.
+
+    Raises:
+        Refusal: see `load_predictor`.
+    """
+    import torch
+    from torch.nn import functional
+
+    with _framework(folder, read_card(folder)):
+        module, _ = _module(Path(folder), device)
+
+    def score(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+        tokens = torch.from_numpy(rows.astype(np.int64)).to(device)
+        with torch.inference_mode():
+            logits, following = module(tokens[:, :-1]), tokens[:, 1:]
+            nats = functional.cross_entropy(logits.flatten(0, 1).float(), following.flatten(), reduction="none")
+            right = logits.argmax(-1) == following
+        return nats.view_as(following).cpu().numpy(), right.cpu().numpy()
+
+    return score
+
+
+@contextmanager
+def _framework(folder: str | Path, card: Card) -> Iterator[None]:
+    """Say which package is missing for a model."""
     try:
-        return _with_torch(folder, device) if framework == "torch" else _with_keras(folder)
+        yield
     except ModuleNotFoundError as error:
-        package = "torch" if framework == "torch" else "tensorflow"
         raise refusal(
-            f"{folder} is a model of {framework}, and {error.name} is not installed: "
-            f'pip install "allranks[{package}]", or use an environment that has it.'
+            f"{folder} is a model of {card.framework}, and {error.name} is not installed: "
+            f'pip install "allranks[{EXTRAS.get(card.framework, card.framework)}]", or use an environment that has it.'
         ) from error
+
+
+def _module(folder: Path, device: Any) -> tuple[Any, Card]:
+    """Load a module of torch onto a device."""
+    if read_card(folder).framework == "transformers":
+        from .transformers import load_model
+    else:
+        from .package import load_model
+
+    module, card = load_model(folder)
+    return module.to(device).eval(), card
 
 
 def _with_torch(folder: Path, device: Any) -> tuple[Predictor, Card]:
     import torch
 
-    from .package import load_model
-
-    module, card = load_model(folder)
-    module.to(device).eval()
+    module, card = _module(folder, device)
 
     def predict(rows: npt.NDArray[Any]) -> Outputs:
+        rows = rows.astype(np.int64) if card.vocabulary else rows  # an embedding looks up no smaller type
         with torch.inference_mode():
             outputs = module(torch.from_numpy(rows).to(device))
         wide = outputs if outputs.dtype == torch.float64 else outputs.float()

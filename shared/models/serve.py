@@ -14,10 +14,15 @@ from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
 ROWS_AT_ONCE = 1024
+OUTPUTS_AT_ONCE = 2**24
+"""A language model gives a whole vocabulary for each token of a row: 64 MiB of float32 at once."""
 
 
 class Served(PythonModel):
-    """Takes raw rows as the dataset held them and returns one logit for each class, or the value of a regression."""
+    """Takes raw rows as the dataset held them and returns one logit for each class, or the value of a regression.
+
+    A language model takes rows of tokens and returns logits for what may follow each.
+    """
 
     def load_context(self, context: PythonModelContext) -> None:
         """Rebuild the network with the code that lies beside its weights."""
@@ -33,13 +38,15 @@ class Served(PythonModel):
         model_input: np.ndarray,
         params: dict[str, Any] | None = None,
     ) -> np.ndarray[Any, Any]:
-        """Compute float32 outputs (N, outputs) of raw rows (N, *input_shape)."""
+        """Compute float32 outputs (N, outputs) of raw rows (N, *input_shape); of tokens (N, L): (N, L, vocabulary)."""
         del context, params
         rows = torch.from_numpy(
             np.array(model_input, dtype=self.card.input_dtype, ndmin=1 + len(self.card.input_shape))
         )
+        per_row = rows.shape[1] * self.card.vocabulary if self.card.vocabulary else 1
+        at_once = max(1, min(ROWS_AT_ONCE, OUTPUTS_AT_ONCE // max(1, per_row)))
         with torch.inference_mode():
-            parts = [self.module(part.to(self.device)).float().cpu() for part in rows.split(ROWS_AT_ONCE)]
+            parts = [self.module(part.to(self.device)).float().cpu() for part in rows.split(at_once)]
         return torch.cat(parts).numpy()
 
 

@@ -103,6 +103,27 @@ def add_arguments(parser: argparse.ArgumentParser, without: Collection[str] = ()
     add("--metrics", required=True, help="folder to write metrics.json to")
 
 
+def add_decoder_arguments(parser: argparse.ArgumentParser, without: Collection[str] = ()) -> None:
+    """Add the inputs that say how large a language model is, to a trainer that takes text.
+
+    Args:
+        parser: to add to.
+        without: names of those that this trainer does not have.
+    """
+
+    def add(flag: str, **settings: Any) -> None:
+        if flag.removeprefix("--").replace("-", "_") not in without:
+            parser.add_argument(flag, **settings)
+
+    add("--layers", type=integer(1), default=4, help="blocks of the language model")
+    add("--width", type=integer(2), default=128, help="size of a token's vector")
+    add("--heads", type=integer(1), default=4, help="of the attention")
+    add("--key-value-heads", type=integer(1), help="fewer heads for keys and values than for queries")
+    add("--feed-forward-width", type=integer(1), help="without it, 8/3 of the width")
+    add("--context-length", type=integer(1), help="longest sequence, in tokens; without it, that of the data")
+    add("--tie-embeddings", choices=("true", "false"), default="false", help="one matrix for input and output tokens")
+
+
 def weight_decay(args: argparse.Namespace) -> float:
     """Give the weight decay, which for sgd and adam is a penalty that the loss would drown in if it were adamw's."""
     suited: dict[str, float] = {"sgd": 0.0005, "adam": 0.0, "adamw": 0.3}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 
 import numpy as np
 import torch
@@ -18,8 +20,18 @@ from shared.training.arguments import BatchPlan
 HELD_BYTES = 256 * 2**20
 """Splits up to this size are held in memory, on the device."""
 
+TOKEN = np.dtype(np.int32)
+"""Of tokens in memory: torch computes with no uint16, in which small vocabularies are stored."""
+
 Batch = tuple[torch.Tensor, torch.Tensor]
-"""Raw rows (N, *shape) and their labels (N,), int64, or their targets (N,), float64."""
+"""Raw rows (N, *shape) and their labels (N,), int64, or their targets (N,), float64.
+
+Of a language model: tokens (N, L) and the token that follows each (N, L), both int64. Of text with classes: tokens
+(N, longest of these), filled up with padding, and labels (N,).
+"""
+
+Tensors = tuple[torch.Tensor, ...]
+"""The arrays of some rows, as they are stored."""
 
 
 class Reader:
@@ -35,18 +47,20 @@ class Reader:
         self.split = split
         self._device = device
         self._pin = args.pin_memory == "true" and device.type == "cuda"
-        row = sum(math.prod(a.shape) * np.dtype(a.dtype).itemsize for a in split.arrays.values())
-        self.held = self.to_device(self.read(np.arange(split.rows))) if row * split.rows <= HELD_BYTES else None
+        self._names = ("x", "y") if "y" in split.arrays else ("x",)  # a language model's labels are its next tokens
+        self._ragged = split.arrays["x"].ragged  # in memory the longest row would decide on the width of all
+        dtypes = {name: np.dtype(a.dtype) if len(self._names) > 1 else TOKEN for name, a in split.arrays.items()}
+        row = sum(math.prod(a.shape) * dtypes[name].itemsize for name, a in split.arrays.items())
+        hold = row * split.rows <= HELD_BYTES and not self._ragged
+        self.held = self._copied(self._read(np.arange(split.rows))) if hold else None
 
-    def read(self, rows: Rows) -> Batch:
-        """Read rows into the memory of the host; safe to call from several threads."""
-        arrays = self.split.take(rows)
-        x, y = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])
-        return (x.pin_memory(), y.pin_memory()) if self._pin else (x, y)
+    def read(self, rows: Rows) -> Tensors:
+        """Read rows into the memory of the host, as they are stored; safe to call from several threads."""
+        return tuple(tensor.pin_memory() for tensor in self._read(rows)) if self._pin else self._read(rows)
 
-    def to_device(self, batch: Batch) -> Batch:
-        """Copy what was read to the device."""
-        return batch[0].to(self._device, non_blocking=self._pin), batch[1].to(self._device, non_blocking=self._pin)
+    def to_device(self, tensors: Tensors) -> Batch:
+        """Copy what was read to the device, and make a batch of it."""
+        return self._batch(self._copied(tensors))
 
     def take(self, rows: Rows) -> Batch:
         """Give rows on the device, in the order asked."""
@@ -55,7 +69,22 @@ class Reader:
         index = torch.from_numpy(rows)
         if self._device.type == "cuda":  # a copy from ordinary memory would wait for the steps before
             index = index.pin_memory().to(self._device, non_blocking=True)
-        return self.held[0].index_select(0, index), self.held[1].index_select(0, index)
+        return self._batch(tuple(tensor.index_select(0, index) for tensor in self.held))
+
+    def _read(self, rows: Rows) -> Tensors:
+        arrays = self.split.take(rows)
+        if len(self._names) == 1 or self._ragged:
+            arrays["x"] = arrays["x"].astype(TOKEN)
+        return tuple(torch.from_numpy(arrays[name]) for name in self._names)
+
+    def _copied(self, tensors: Tensors) -> Tensors:
+        return tuple(tensor.to(self._device, non_blocking=self._pin) for tensor in tensors)
+
+    def _batch(self, tensors: Tensors) -> Batch:
+        if len(tensors) == 1:
+            tokens = tensors[0].long()
+            return tokens[:, :-1], tokens[:, 1:]
+        return tensors[0].long() if self._ragged else tensors[0], tensors[1]
 
 
 class Feed:
@@ -67,13 +96,20 @@ class Feed:
         reader: the training rows.
         plan: how a batch is split.
         rank: whose part.
-        args: the trainer's: seed, loader_workers and prefetch.
+        args: the trainer's: seed, loader_workers, prefetch, epochs and, if it has it, max_steps.
+
+    Attributes:
+        steps_per_epoch: batches in an epoch.
+        steps: batches in the whole training.
+        epochs: in which these are; the last one may be cut short.
     """
 
     def __init__(self, reader: Reader, plan: BatchPlan, rank: int, args: argparse.Namespace) -> None:
         self._reader, self._plan, self._rank, self._seed = reader, plan, rank, args.seed
         self._workers, self._prefetch = args.loader_workers, args.prefetch
         self.steps_per_epoch = reader.split.rows // plan.batch_size
+        self.steps = min(args.epochs * self.steps_per_epoch, getattr(args, "max_steps", None) or sys.maxsize)
+        self.epochs = math.ceil(self.steps / self.steps_per_epoch)
 
     def one_pass(self) -> torch.Tensor:
         """Give rows of 0 on the device, as many as one pass takes, to try the model with."""
@@ -82,9 +118,10 @@ class Feed:
 
     def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[Batch]:
         """Give the batches of an epoch (from 0) from `start_batch` on; each has `plan.rows_per_rank` rows."""
-        if start_batch >= self.steps_per_epoch:
+        end = min(self.steps_per_epoch, self.steps - epoch * self.steps_per_epoch)
+        if start_batch >= end:
             return iter(())
-        order = (
+        whole = (
             rank_slice(batch, self._rank, self._plan.world_size)
             for batch in batches(
                 self._reader.split.rows,
@@ -94,14 +131,15 @@ class Feed:
                 start_batch=start_batch,
             )
         )
+        order = islice(whole, end - start_batch)
         if self._workers == 0 or self._reader.held is not None:
             return map(self._reader.take, order)
         return map(self._reader.to_device, self._ahead(order))
 
-    def _ahead(self, order: Iterator[Rows]) -> Iterator[Batch]:
+    def _ahead(self, order: Iterator[Rows]) -> Iterator[Tensors]:
         """Keep `prefetch` batches in flight, and give them in order."""
         pool = ThreadPoolExecutor(self._workers, thread_name_prefix="read")
-        flying: deque[Future[Batch]] = deque()
+        flying: deque[Future[Tensors]] = deque()
         try:
             for rows in order:
                 flying.append(pool.submit(self._reader.read, rows))

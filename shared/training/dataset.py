@@ -8,6 +8,14 @@ from shared.data import Dataset
 from shared.distributed import Refusal
 from shared.training.arguments import BatchPlan
 
+TRAINERS = {
+    "classification": "train_ddp or train_torchrun",
+    "regression": "train_ddp or train_torchrun",
+    "language_modeling": "train_fsdp",
+    "text_classification": "train_transformers",
+}
+"""What to use for a dataset that this trainer does not take."""
+
 
 def open_data(args: argparse.Namespace, plan: BatchPlan, tasks: tuple[str, ...] = ("classification",)) -> Dataset:
     """Open the dataset and see that it can be trained on.
@@ -24,7 +32,7 @@ def open_data(args: argparse.Namespace, plan: BatchPlan, tasks: tuple[str, ...] 
     if data.index.task not in tasks:
         raise Refusal(
             f"{args.data} was prepared for {data.index.task}; this component is for {' and '.join(tasks)}. "
-            "Use train_ddp or train_torchrun."
+            f"Use {TRAINERS[data.index.task]}."
         )
     rows = data.split("train").rows
     if rows < plan.batch_size:

@@ -26,7 +26,7 @@ class Evaluation:
     def __init__(
         self, data: Dataset, split: str, world: World, precision: Precision, plan: BatchPlan, args: argparse.Namespace
     ) -> None:
-        self._world, self._precision, self._objective = world, precision, objective_of(data.index)
+        self._world, self._precision, self._objective = world, precision, objective_of(data.index, split=split)
         self._timeout = timedelta(minutes=args.step_timeout)
         self._rows_per_pass = 4 * plan.rows_per_pass  # no activations are kept, so more fit than in training
         rows = data.index.rows(split)

@@ -1,4 +1,4 @@
-"""What is minimised and what is measured, by task: cross entropy and accuracy, or squared and absolute errors."""
+"""What is minimised and what is measured, by task: cross entropy of classes or tokens, or squared errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch.nn import functional
 
-from shared.data import Index
+from shared.data import Index, Text
 
 
 class Objective(ABC):
@@ -23,7 +23,7 @@ class Objective(ABC):
 
     @abstractmethod
     def loss(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Mean loss of some rows: outputs (N, outputs) against labels or targets (N,)."""
+        """Mean loss of some rows: outputs (N, outputs) against labels or targets (N,); of text with (N, L) in front."""
 
     @abstractmethod
     def measure(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -96,6 +96,49 @@ class Regression(Objective):
         return numbers | ({"r2": 1 - squares / variation} if variation > 0 else {})
 
 
-def objective_of(index: Index, label_smoothing: float = 0.0) -> Objective:
-    """The objective of a dataset's task."""
+class LanguageModeling(Objective):
+    """Cross entropy of the next token in nats, perplexity, bits for each byte of text, and accuracy.
+
+    Args:
+        text: what a byte is, in tokens.
+        split: which split's text is measured.
+        label_smoothing: the share of each token that is spread over the vocabulary, in the loss that is minimised only.
+    """
+
+    sums = 3
+
+    def __init__(self, text: Text, split: str, label_smoothing: float = 0.0) -> None:
+        self._text, self._split, self._smoothing = text, split, label_smoothing
+
+    def loss(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Mean cross entropy over all tokens: logits (N, L, vocabulary) against tokens (N, L)."""
+        return functional.cross_entropy(_wide(outputs).flatten(0, 1), y.flatten(), label_smoothing=self._smoothing)
+
+    def measure(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Cross entropies, right tokens, and tokens."""
+        losses = functional.cross_entropy(_wide(outputs).flatten(0, 1), y.flatten(), reduction="none")
+        right = (outputs.argmax(-1) == y).sum().double()
+        return torch.stack([losses.double().sum(), right, torch.full_like(right, y.numel())])
+
+    def metrics(self, sums: Sequence[float], rows: int) -> dict[str, float]:
+        """``loss``, ``perplexity``, ``bits_per_byte`` and ``token_accuracy``; perplexity is infinite above e^709."""
+        del rows
+        loss = sums[0] / sums[2]
+        return {
+            "loss": loss,
+            "perplexity": math.exp(loss) if loss < 709 else math.inf,
+            "bits_per_byte": self._text.bits_per_byte(self._split, loss),
+            "token_accuracy": sums[1] / sums[2],
+        }
+
+
+def _wide(outputs: torch.Tensor) -> torch.Tensor:
+    """Logits of a half precision would lose the small differences that the cross entropy is about."""
+    return outputs.float() if outputs.element_size() < 4 else outputs
+
+
+def objective_of(index: Index, label_smoothing: float = 0.0, split: str = "train") -> Objective:
+    """The objective of a dataset's task; ``split`` is the one that is measured."""
+    if index.task == "language_modeling" and index.text is not None:
+        return LanguageModeling(index.text, split, label_smoothing)
     return Classification(label_smoothing) if index.target is None else Regression(index.target.mean, index.target.std)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,7 +18,19 @@ AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def make_optimizer(module: nn.Module, args: argparse.Namespace) -> torch.optim.Optimizer:
-    """Make the optimizer of the arguments, fused, over the parameters that train; vectors (biases, norms) do not decay.
+    """Make the optimizer of the arguments, fused, over the parameters that train; see `parameter_groups`."""
+    groups = parameter_groups(module, args)
+    if args.optimizer == "sgd":
+        nesterov = args.momentum > 0
+        return torch.optim.SGD(groups, args.learning_rate, args.momentum, nesterov=nesterov, fused=True)
+    kind = torch.optim.AdamW if args.optimizer == "adamw" else torch.optim.Adam
+    return kind(groups, args.learning_rate, betas=(args.momentum, getattr(args, "beta2", 0.999)), fused=True)
+
+
+def parameter_groups(module: nn.Module, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Sort the parameters that train by whether they decay; vectors (biases, norms) and embeddings do not.
+
+    To decay an embedding would only forget the tokens that are rarely seen.
 
     Raises:
         Refusal: if nothing trains.
@@ -26,16 +39,12 @@ def make_optimizer(module: nn.Module, args: argparse.Namespace) -> torch.optim.O
     if not trained:
         raise Refusal("The model has no parameter that trains: none has requires_grad.")
     decay = weight_decay(args)
-    decays = [decay > 0 and parameter.ndim > 1 for parameter in trained]
-    groups = [
+    embeddings = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}
+    decays = [decay > 0 and parameter.ndim > 1 and id(parameter) not in embeddings for parameter in trained]
+    return [
         {"params": [p for p, yes in zip(trained, decays, strict=True) if yes is kind], "weight_decay": kind * decay}
         for kind in sorted(set(decays))
     ]
-    if args.optimizer == "sgd":
-        nesterov = args.momentum > 0
-        return torch.optim.SGD(groups, args.learning_rate, args.momentum, nesterov=nesterov, fused=True)
-    kind = torch.optim.AdamW if args.optimizer == "adamw" else torch.optim.Adam
-    return kind(groups, args.learning_rate, betas=(args.momentum, 0.999), fused=True)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, value: float) -> None:
@@ -85,10 +94,10 @@ def checkpoint_activations(net: nn.Module) -> None:
         Refusal: if the network does not say which its blocks are.
     """
     blocks = net if isinstance(net, nn.Sequential) else getattr(net, "blocks", None)
-    if not isinstance(blocks, nn.Sequential | nn.ModuleList):
+    if not isinstance(blocks, nn.Sequential | nn.ModuleList | nn.ModuleDict):
         raise Refusal(
             f"gradient_checkpointing needs to know the blocks of {type(net).__name__}: "
             "give it an attribute `blocks`, a torch.nn.ModuleList or Sequential."
         )
-    for block in blocks:
+    for block in blocks.children():
         block.forward = partial(checkpoint, block.forward, use_reentrant=False)

@@ -12,6 +12,7 @@ from shared.data import Dataset
 from shared.distributed import Refusal, World
 
 SETTINGS = ("architecture", "batch_size", "optimizer", "precision", "seed")
+DECODER = ("layers", "width", "heads", "key_value_heads", "feed_forward_width", "tie_embeddings")
 """Arguments that must be the same when a training goes on. The number of ranks may change."""
 
 
@@ -57,7 +58,8 @@ def choose_checkpoint(world: World, folder: Path, resume_from: str | None) -> Pa
 def settings_of(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
     """Take out of the arguments and the dataset what makes it another training if it differs."""
     x = data.index.arrays["x"]
-    return {name: getattr(args, name) for name in SETTINGS} | {
+    names = (*SETTINGS, *DECODER) if data.index.task == "language_modeling" else SETTINGS
+    return {name: getattr(args, name) for name in names if hasattr(args, name)} | {
         "train rows": data.split("train").rows,
         "row shape": list(x.shape),
         "task": data.index.task,

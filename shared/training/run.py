@@ -7,7 +7,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -42,6 +42,8 @@ class Run:
         at: where the training starts; moved on as it goes.
         schedule: the learning rate, for the reports.
         meter: adds up the loss.
+        throughput: from samples per second to further numbers of the kind.
+        steps_per_epoch: of a whole epoch, where the schedule ends in the middle of one; None if it does not.
     """
 
     def __init__(
@@ -52,13 +54,15 @@ class Run:
         at: Position,
         schedule: Schedule,
         meter: Meter,
+        throughput: Callable[[float], Mapping[str, float]] = lambda _: {},
+        steps_per_epoch: int | None = None,
     ) -> None:
         self._args, self._world, self._saver, self.at, self._schedule = args, world, saver, at, schedule
-        self._steps_per_epoch = schedule.steps // args.epochs
+        self._steps_per_epoch = steps_per_epoch or schedule.steps // args.epochs
         self._saved = at.step
         self._started = self._epoch_started = self._noted = time.perf_counter()
         self._speed: list[float] = []
-        self._meter = meter
+        self._meter, self._throughput = meter, throughput
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -72,6 +76,10 @@ class Run:
     ) -> None:
         self._open.__exit__(kind, error, traceback)
 
+    def log(self, numbers: Mapping[str, float]) -> None:
+        """Report further numbers at the current step, which the model's own code has measured."""
+        self._tracker.log(numbers, self.at.step)
+
     def end_step(self) -> bool:
         """Count a step; report, save and see whether to stop where that is due. True: stop, everything is saved.
 
@@ -83,7 +91,8 @@ class Run:
         at.step += 1
         at.batch += 1
         save = args.checkpoint_every > 0 and at.step % args.checkpoint_every == 0
-        if not save and at.step % args.log_every and at.batch < self._steps_per_epoch:
+        last_of_epoch = at.batch == self._steps_per_epoch or at.step == self._schedule.steps
+        if not save and at.step % args.log_every and not last_of_epoch:
             return False
         reading = self._meter.read()
         at.epoch_loss += reading.loss_sum
@@ -105,7 +114,7 @@ class Run:
         self._check_finite("validation loss", validation.get("loss", 0.0))
         numbers = {
             "epoch": float(at.epoch + 1),
-            "train_loss": at.epoch_loss / self._steps_per_epoch,
+            "train_loss": at.epoch_loss / max(1, at.batch),
             **{f"validation_{name}": value for name, value in validation.items()},
             "epoch_seconds": now - self._epoch_started,
             **self._meter.hardware(),
@@ -115,9 +124,11 @@ class Run:
         shown = [
             f"{name.replace('_', ' ')} {numbers[name]:.4f}"
             for name in numbers
-            if name.endswith(("loss", "accuracy", "rmse"))
+            if name.endswith(("loss", "accuracy", "rmse", "bits_per_byte"))
         ]
-        self._world.note(f"epoch {at.epoch + 1}/{self._args.epochs}  " + "  ".join(shown))
+        self._world.note(
+            f"epoch {at.epoch + 1}/{math.ceil(self._schedule.steps / self._steps_per_epoch)}  " + "  ".join(shown)
+        )
         at.epoch, at.batch, at.epoch_loss = at.epoch + 1, 0, 0.0
         self._epoch_started = self._noted = now
         if self._args.checkpoint_every == 0:
@@ -130,10 +141,12 @@ class Run:
         if not self._world.is_main:
             return
         last = self.at.history[-1] if self.at.history else {}
+        speed = statistics.median(self._speed) if self._speed else 0.0
         document: dict[str, Any] = {
             **last,
             "steps": self.at.step,
-            "samples_per_second": statistics.median(self._speed) if self._speed else 0.0,
+            "samples_per_second": speed,
+            **self._throughput(speed),
             "seconds": time.perf_counter() - self._started,
             "world_size": self._world.world_size,
             "history": self.at.history,
@@ -153,6 +166,7 @@ class Run:
             "loss": reading.loss,
             "learning_rate": self._schedule(self.at.step - 1),
             "samples_per_second": speed,
+            **self._throughput(speed),
         }
         self._tracker.log(numbers, self.at.step)
         now = time.perf_counter()

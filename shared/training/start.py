@@ -5,15 +5,20 @@ from __future__ import annotations
 import argparse
 import os
 import random
+from dataclasses import asdict
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
-from shared.data import Dataset
+from shared.data import Dataset, Text
+from shared.data.index import BYTES
 from shared.distributed import Refusal, World
-from shared.models import Card, Normalised, build, check_saveable
+from shared.models import Card, Decoder, DecoderSettings, Normalised, build, check_saveable
+from shared.models.decoder import initialise
+from shared.models.package import empty_decoder
 from shared.training.optimization import checkpoint_activations
 
 
@@ -37,13 +42,17 @@ def seed_all(seed: int, rank: int | None = None) -> None:
     random.seed(mixed)
 
 
-def make_model(args: argparse.Namespace, data: Dataset, world: World, dtype: torch.dtype) -> tuple[Normalised, Card]:
+def make_model(
+    args: argparse.Namespace, data: Dataset, world: World, dtype: torch.dtype
+) -> tuple[Normalised | Decoder, Card]:
     """Build the model of the arguments on the rank's device; its first weights depend on the seed alone.
 
     Raises:
         Refusal: if it cannot be built, saved, or fed with the dataset's rows.
     """
     card = card_of(args, data)
+    if data.index.text is not None:
+        return _decoder(args, card, world, dtype), card
     seed_all(args.seed)
     net = build(card.architecture, card.input_shape, card.outputs, args.model_code)
     module = Normalised(card.mean, card.std, net, card.target_mean, card.target_std)
@@ -58,9 +67,26 @@ def make_model(args: argparse.Namespace, data: Dataset, world: World, dtype: tor
     return module, card
 
 
+def _decoder(args: argparse.Namespace, card: Card, world: World, dtype: torch.dtype) -> Decoder:
+    """Build a language model; it is ours, so that nothing has to be tried out."""
+    decoder = initialise(empty_decoder(card), args.seed)
+    if args.gradient_checkpointing == "true":
+        checkpoint_activations(decoder)
+    decoder.to(world.device, dtype)
+    seed_all(args.seed, world.rank)
+    return decoder
+
+
 def card_of(args: argparse.Namespace, data: Dataset) -> Card:
-    """Describe the model of the arguments for a dataset."""
+    """Describe the model of the arguments for a dataset.
+
+    Raises:
+        Refusal: if the dataset is a text, and the arguments cannot be those of a language model for it.
+    """
+    if data.index.text is not None:
+        return _card_of_decoder(args, data.index.text)
     x, statistics, target = data.index.arrays["x"], data.index.statistics, data.index.target
+    assert statistics is not None  # noqa: S101  # only text has none
     return Card(
         architecture=args.architecture,
         input_shape=x.shape,
@@ -74,6 +100,46 @@ def card_of(args: argparse.Namespace, data: Dataset) -> Card:
         target_mean=target.mean if target else 0.0,
         target_std=(target.std or 1.0) if target else 1.0,
     )
+
+
+def _card_of_decoder(args: argparse.Namespace, text: Text) -> Card:
+    length = text.sequence_length
+    context = args.context_length if getattr(args, "context_length", None) else length
+    if getattr(args, "architecture", "decoder") not in ("decoder", "mlp"):  # mlp is the default of the argument
+        raise Refusal(f"architecture {args.architecture} does not take text: set it to decoder.")
+    if length > context:
+        raise Refusal(
+            f"The data's sequences of {length} tokens are longer than the model's context of {context}: prepare the "
+            f"text with a sequence_length of {context} or less, or raise context_length to {length} or more."
+        )
+    settings = DecoderSettings(
+        vocabulary=text.vocabulary,
+        context_length=context,
+        layers=args.layers,
+        width=args.width,
+        heads=args.heads,
+        key_value_heads=getattr(args, "key_value_heads", None) or 0,
+        feed_forward_width=getattr(args, "feed_forward_width", None) or 0,
+        tied=getattr(args, "tie_embeddings", "false") == "true",
+    )
+    return Card(
+        architecture="decoder",
+        input_shape=(length,),
+        input_dtype="int64",
+        classes=(),
+        mean=(),
+        std=(),
+        task="language_modeling",
+        vocabulary=text.vocabulary,
+        tokenizer=text.tokenizer,
+        settings=asdict(settings),
+    )
+
+
+def tokenizer_of(data: Dataset) -> Path | None:
+    """Folder of a text dataset's tokenizer, which goes into the saved model; None for bytes and for no text."""
+    text = data.index.text
+    return None if text is None or text.tokenizer == BYTES else data.folder / text.tokenizer
 
 
 def _check_output(module: Normalised, card: Card) -> None:

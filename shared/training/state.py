@@ -55,7 +55,7 @@ class Saver:
             Refusal: if a weight is not finite: such a checkpoint would only hide the whole one before it.
         """
         self._check_finite(position)
-        generators = self.world.gather(_generators(), f"random numbers at step {position.step}", self._timeout)
+        generators = self.world.gather(random_state(), f"random numbers at step {position.step}", self._timeout)
         if not self.world.is_main:
             return
         tensors = {f"model.{name}": tensor for name, tensor in self.module.state_dict().items()}
@@ -104,7 +104,7 @@ class Saver:
         self.optimizer.load_state_dict({"state": entries, "param_groups": groups})
         self.scaler.load_state_dict(state["scaler"])
         if state["world_size"] == self.world.world_size:  # other ranks start other, freshly seeded sequences
-            _set_generators(state["generators"][self.world.rank])
+            set_random_state(state["generators"][self.world.rank])
         position = Position(**state["position"])
         self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
         return position
@@ -114,7 +114,7 @@ def _below(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
 
 
-def _generators() -> dict[str, Any]:
+def random_state() -> dict[str, Any]:
     """Take the state of this rank's random number generators, as JSON."""
     version, words, gauss = random.getstate()
     numpy = np.random.get_state(legacy=False)  # noqa: NPY002
@@ -127,7 +127,8 @@ def _generators() -> dict[str, Any]:
     }
 
 
-def _set_generators(state: Mapping[str, Any]) -> None:
+def set_random_state(state: Mapping[str, Any]) -> None:
+    """Put this rank's random number generators into a state that ``random_state`` took."""
     torch.set_rng_state(_tensor(state["torch"]))
     if state["cuda"] is not None and torch.cuda.is_initialized():
         torch.cuda.set_rng_state(_tensor(state["cuda"]))

@@ -1,39 +1,42 @@
-"""From the name of an architecture to a Keras model that takes rows as the dataset holds them."""
+"""From the name of an architecture, or a function of the user's, to a Keras model that takes rows as they are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 import keras
 import numpy as np
 
 from ..card import Card  # noqa: TID252
+from ..own_code import own_function  # noqa: TID252
 from ..refuse import refusal  # noqa: TID252
-from . import mlp, resnet
+from . import mlp, resnet, vit
 
 Builder = Callable[[tuple[int, ...], int], keras.Model]
 """Takes the shape of one row, channels last, and the number of outputs."""
 
-ZOO: Mapping[str, Builder] = MappingProxyType({"mlp": mlp.build, "resnet": resnet.build})
-FOR_IMAGES = ("resnet",)
+ZOO: Mapping[str, Builder] = MappingProxyType({"mlp": mlp.build, "resnet": resnet.build, "vit": vit.build})
+FOR_IMAGES = ("resnet", "vit")
 
 
-def build(card: Card, dtype: str = "float32") -> keras.Model:
-    """Build the model of a card with fresh weights: raw rows (N, *input_shape) of any type to logits (N, classes).
+def build(card: Card, dtype: str = "float32", model_code: str | Path | None = None) -> keras.Model:
+    """Build the model of a card with fresh weights: raw rows (N, *input_shape) to logits or values (N, outputs).
 
-    The statistics belong to the model, so that whoever has it needs nothing else to feed it.
+    The statistics belong to the model, so that whoever has it needs nothing else to feed it; a regression gives values
+    in the target's units.
 
     Args:
-        card: what to build.
+        card: what to build. An architecture ``FILE.py:FUNCTION`` is a function of the user's that takes the shape of a
+            row, channels last, and the number of outputs, and returns a ``keras.Model`` or a ``keras.Layer``.
         dtype: Keras' policy for all layers: float32, float64 or mixed_bfloat16.
+        model_code: folder with the user's code.
 
     Raises:
-        Refusal: if there is no such architecture, or if it does not fit the rows.
+        Refusal: if there is no such architecture, if it does not fit the rows, or if the user's function is wrong.
     """
-    builder, shape = ZOO.get(card.architecture), card.input_shape
-    if builder is None:
-        raise refusal(f"architecture {card.architecture!r} is not known in Keras: choose {' or '.join(ZOO)}.")
+    shape = card.input_shape
     if card.architecture in FOR_IMAGES and len(shape) != 3:
         raise refusal(
             f"architecture {card.architecture} takes images, (H, W, C); the rows have shape {shape}. Use mlp."
@@ -45,9 +48,40 @@ def build(card: Card, dtype: str = "float32") -> keras.Model:
         # A channel that never changes is only shifted: dividing by its deviation of 0 would make it not a number.
         variance = [deviation**2 or 1.0 for deviation in card.std]
         x = keras.layers.Normalization(mean=np.array(card.mean), variance=np.array(variance))(rows)
-        net = builder(shape, len(card.classes))
-        # Logits in at least 32 bits, whatever the layers compute with.
-        logits = keras.layers.Activation("linear", dtype="float64" if dtype == "float64" else "float32")(net(x))
-        return keras.Model(rows, logits)
+        # At least 32 bits at the end, whatever the layers compute with.
+        wide = "float64" if dtype == "float64" else "float32"
+        outputs = _apply(card, model_code, x)
+        if tuple(outputs.shape[1:]) != (card.outputs,):
+            why = f"with {len(card.classes)} classes" if card.classes else "for a regression"
+            raise refusal(
+                f"{card.architecture} gives outputs of shape {tuple(outputs.shape)}; {why} it has to be (None, "
+                f"{card.outputs})."
+            )
+        outputs = keras.layers.Activation("linear", dtype=wide)(outputs)
+        if (card.target_mean, card.target_std) != (0.0, 1.0):
+            outputs = keras.layers.Rescaling(card.target_std, card.target_mean, dtype=wide)(outputs)
+        return keras.Model(rows, outputs)
     finally:
         keras.config.set_dtype_policy(before)
+
+
+def _apply(card: Card, model_code: str | Path | None, x: keras.KerasTensor) -> keras.KerasTensor:
+    """Build the network of a card and apply it to normalised rows."""
+    builder = ZOO.get(card.architecture)
+    if builder is not None:
+        return builder(card.input_shape, card.outputs)(x)
+    what, choices = f"architecture {card.architecture!r}", f"choose {', '.join(ZOO)}, or FILE.py:FUNCTION"
+    name = card.architecture.rpartition(":")[2]
+    with own_function(what, card.architecture, model_code, choices) as (path, function):
+        try:
+            net = function(card.input_shape, card.outputs)
+        except Exception as error:
+            given = f"{name}({card.input_shape}, {card.outputs})"
+            raise refusal(f"{path}: {given} raised {type(error).__name__}: {error}") from error
+        if not isinstance(net, keras.layers.Layer):
+            raise refusal(f"{path}: {name} returned {type(net).__name__}; it has to return a keras.Model.")
+        try:
+            return net(x)
+        except Exception as error:
+            shown = f"{type(error).__name__}: {error}"
+            raise refusal(f"{path}: {name} cannot take rows of shape {card.input_shape}: {shown}") from error

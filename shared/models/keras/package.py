@@ -33,7 +33,7 @@ State = Mapping[str, npt.NDArray[Any]]
 
 def state_of(model: keras.Model) -> dict[str, npt.NDArray[Any]]:
     """Take all weights of a model as arrays, by their number."""
-    return {str(number): np.ascontiguousarray(weight.numpy()) for number, weight in enumerate(model.weights)}
+    return {str(number): np.asarray(weight.numpy(), order="C") for number, weight in enumerate(model.weights)}
 
 
 def load_state(model: keras.Model, state: State, source: str) -> None:
@@ -51,24 +51,36 @@ def load_state(model: keras.Model, state: State, source: str) -> None:
         weight.assign(state[str(number)])
 
 
-def check_saveable(model: keras.Model, card: Card) -> None:
+def check_saveable(model: keras.Model, card: Card, model_code: str | Path | None = None) -> None:
     """Show before the first step that a second model built from the card takes the weights.
 
     Raises:
         Refusal: if it does not.
     """
-    load_state(build(card), state_of(model), f"A second {card.architecture}, built in the same way,")
+    load_state(
+        build(card, model_code=model_code), state_of(model), f"A second {card.architecture}, built in the same way,"
+    )
 
 
-def save_model(folder: str | Path, model: keras.Model, card: Card) -> None:
-    """Write a trained model as an MLflow model; what an earlier attempt left in the folder is replaced."""
+def save_model(folder: str | Path, model: keras.Model, card: Card, model_code: str | Path | None = None) -> None:
+    """Write a trained model as an MLflow model; what an earlier attempt left in the folder is replaced.
+
+    Args:
+        folder: where to; made if needed.
+        model: what was trained.
+        card: what it is.
+        model_code: folder of the user's code, which is copied into the model; needed if `build` needed it.
+    """
     folder, inside = Path(folder), Path(folder) / INSIDE
     shutil.rmtree(inside, ignore_errors=True)
     inside.mkdir(parents=True)
     save_file(state_of(model), inside / WEIGHTS)
     (inside / CARD).write_text(card.to_json(), encoding="utf-8")
     package = Path(__file__).parent
-    shutil.copytree(package.parent, inside / "zoo", ignore=shutil.ignore_patterns("__pycache__", "*.pyc", ".*"))
+    unwanted = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
+    shutil.copytree(package.parent, inside / "zoo", ignore=unwanted)
+    if model_code is not None:
+        shutil.copytree(model_code, inside / "model_code", ignore=unwanted)
     shutil.copyfile(package / "serve.py", folder / "serve.py")
     for name, text in environment_files(platform.python_version(), _installed()).items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -78,6 +90,8 @@ def save_model(folder: str | Path, model: keras.Model, card: Card) -> None:
 
 def load_model(folder: str | Path) -> tuple[keras.Model, Card]:
     """Read a folder that `save_model` wrote (or its ``artifacts/model``).
+
+    Runs the user's code in the folder, if the architecture is the user's.
 
     Raises:
         Refusal: if the folder holds no such model, or a damaged one.
@@ -92,7 +106,8 @@ def load_model(folder: str | Path) -> tuple[keras.Model, Card]:
     except (SafetensorError, OSError) as error:
         raise refusal(f"{inside / WEIGHTS} cannot be read: {error}. Train and save the model again.") from error
     wide = any(array.dtype == np.float64 for array in state.values())
-    model = build(card, "float64" if wide else "float32")
+    users = inside / "model_code"
+    model = build(card, "float64" if wide else "float32", users if users.is_dir() else None)
     load_state(model, state, str(inside / WEIGHTS))
     return model, card
 

@@ -16,7 +16,7 @@ ROWS_AT_ONCE = 1024
 
 
 class Served(PythonModel):
-    """Takes raw rows as the dataset held them and returns one logit for each class."""
+    """Takes raw rows as the dataset held them and returns one logit for each class, or the value of a regression."""
 
     def load_context(self, context: PythonModelContext) -> None:
         """Rebuild the network with the code that lies beside its weights."""
@@ -30,7 +30,7 @@ class Served(PythonModel):
         model_input: np.ndarray,
         params: dict[str, Any] | None = None,
     ) -> np.ndarray[Any, Any]:
-        """Compute float32 logits (N, classes) of raw rows (N, *input_shape)."""
+        """Compute float32 logits or values (N, outputs) of raw rows (N, *input_shape)."""
         del context, params
         rows = np.array(model_input, dtype=self.card.input_dtype, ndmin=1 + len(self.card.input_shape))
         parts = [self.model(rows[start : start + ROWS_AT_ONCE]) for start in range(0, len(rows), ROWS_AT_ONCE)]

@@ -1,0 +1,232 @@
+"""A decoder-only transformer, from a few thousand parameters to billions: RMSNorm, rotary positions, SwiGLU.
+
+It holds no distributed code, and is written so that others can take it apart: every projection is a module of its own
+(tensor parallelism splits them by name), blocks keep their number as name when a part of them is built (pipeline
+parallelism), nothing but the parameters has to be kept, and each parameter's first values depend on the seed and on
+its name alone, so that any part of the model can be made anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from .refuse import refusal
+
+ROTARY_BASE = 10_000.0
+"""Base of the rotary frequencies, as in RoFormer (Su et al. 2021) and Llama."""
+
+EMBEDDING_STD = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderSettings:
+    """Sizes of a decoder.
+
+    Attributes:
+        vocabulary: number of tokens.
+        context_length: the longest sequence that it takes, in tokens.
+        layers: number of blocks.
+        width: size of a token's vector.
+        heads: of the attention; divides the width into even parts.
+        key_value_heads: heads of keys and values, each shared by equally many query heads; 0 is as many as `heads`.
+        feed_forward_width: hidden size of a block's perceptron; 0 is 8/3 of the width, rounded up to a multiple of 32.
+        tied: whether the output layer uses the embedding's weights.
+
+    Raises:
+        Refusal: if they do not fit together; all that is wrong is named.
+    """
+
+    vocabulary: int
+    context_length: int
+    layers: int = 4
+    width: int = 128
+    heads: int = 4
+    key_value_heads: int = 0
+    feed_forward_width: int = 0
+    tied: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.key_value_heads:
+            object.__setattr__(self, "key_value_heads", self.heads)
+        if not self.feed_forward_width:
+            object.__setattr__(self, "feed_forward_width", math.ceil(self.width * 8 / 3 / 32) * 32)
+        sizes = {name: value for name, value in asdict(self).items() if name != "tied"}
+        problems = [f"{name} {value} is not 1 or more" for name, value in sizes.items() if value < 1]
+        if not problems and self.width % (2 * self.heads):
+            problems.append(f"width {self.width} does not divide into {self.heads} heads of an even size")
+        if not problems and self.heads % self.key_value_heads:
+            problems.append(f"heads {self.heads} is not a multiple of key_value_heads {self.key_value_heads}")
+        if problems:
+            raise refusal(f"This decoder cannot be built: {'; '.join(problems)}.")
+
+    @property
+    def head_width(self) -> int:
+        """Size of one head's queries, keys and values."""
+        return self.width // self.heads
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters."""
+        attention = self.width * self.head_width * 2 * (self.heads + self.key_value_heads)
+        block = attention + 3 * self.width * self.feed_forward_width + 2 * self.width
+        return self.layers * block + self.width + self.vocabulary * self.width * (1 if self.tied else 2)
+
+    def flops_per_token(self, sequence_length: int) -> float:
+        """Floating-point operations of training on one token, forward and backward, without any that are done twice.
+
+        Six for each parameter that a token is multiplied with, and 12 * layers * width * length for attention, as in
+        PaLM (Chowdhery et al. 2022, appendix B), by which others state their model FLOPs utilization too.
+        """
+        multiplied = self.parameters - (0 if self.tied else self.vocabulary * self.width)  # the embedding is a look-up
+        return 6.0 * multiplied + 12.0 * self.layers * self.width * sequence_length
+
+
+class Decoder(nn.Module):
+    """Embedding, blocks, norm, output layer; or the part of them that one stage of a pipeline has.
+
+    Its parameters are on the meta device, without memory: `initialise` it, or load a state with ``assign=True``.
+
+    Args:
+        settings: its sizes.
+        stage: number of the stage; the first has the embedding, the last the norm and the output layer.
+        stages: how many there are; they divide the layers.
+    """
+
+    def __init__(self, settings: DecoderSettings, stage: int = 0, stages: int = 1) -> None:
+        super().__init__()
+        self.settings = settings
+        share = settings.layers // stages
+        last = stage == stages - 1
+        with torch.device("meta"):
+            self.embed = nn.Embedding(settings.vocabulary, settings.width) if stage == 0 else None
+            self.blocks = nn.ModuleDict({str(n): Block(settings) for n in range(stage * share, (stage + 1) * share)})
+            self.norm = nn.RMSNorm(settings.width) if last else None
+            head = last and not settings.tied
+            self.head = nn.Linear(settings.width, settings.vocabulary, bias=False) if head else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map tokens (N, L), int, to logits (N, L, vocabulary); in a pipeline, what the stage before gives."""
+        if self.embed is not None:
+            if x.shape[1] > self.settings.context_length:
+                raise refusal(
+                    f"A sequence of {x.shape[1]} tokens is longer than the model's context of "
+                    f"{self.settings.context_length}."
+                )
+            x = self.embed(x)
+        for block in self.blocks.values():
+            x = block(x)
+        if self.norm is None:
+            return x
+        x = self.norm(x)
+        if self.head is not None:
+            return self.head(x)
+        assert self.embed is not None  # noqa: S101  # a tied model has one stage
+        return functional.linear(x, self.embed.weight)
+
+
+class Block(nn.Module):
+    """Attention and a perceptron, each with a norm before it and added to its input."""
+
+    def __init__(self, settings: DecoderSettings) -> None:
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(settings.width)
+        self.attention = Attention(settings)
+        self.feed_norm = nn.RMSNorm(settings.width)
+        self.feed = FeedForward(settings.width, settings.feed_forward_width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (N, L, width) to the same shape."""
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.feed(self.feed_norm(x))
+
+
+class Attention(nn.Module):
+    """Causal self-attention with rotary positions.
+
+    How many heads there are is read off the projections: under tensor parallelism a rank has a part of them.
+    """
+
+    def __init__(self, settings: DecoderSettings) -> None:
+        super().__init__()
+        self.head_width = settings.head_width
+        width, keys = settings.width, settings.key_value_heads * settings.head_width
+        self.query = nn.Linear(width, width, bias=False)
+        self.key = nn.Linear(width, keys, bias=False)
+        self.value = nn.Linear(width, keys, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (N, L, width) to the same shape."""
+        q, k, v = (
+            projection(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
+            for projection in (self.query, self.key, self.value)
+        )
+        q, k = _rotated(q, k)
+        shared = q.shape[1] != k.shape[1]
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=shared)
+        return self.out(y.transpose(1, 2).flatten(2))
+
+
+class FeedForward(nn.Module):
+    """SwiGLU (Shazeer 2020)."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width, hidden, bias=False)
+        self.up = nn.Linear(width, hidden, bias=False)
+        self.down = nn.Linear(hidden, width, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (N, L, width) to the same shape."""
+        return self.down(functional.silu(self.gate(x)) * self.up(x))
+
+
+def _rotated(q: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Turn queries and keys (N, heads, L, head width) by their position.
+
+    The angles are computed at each use: a table would be a buffer, which belongs to no shard and to no saved model.
+    """
+    length, size = q.shape[-2:]
+    speeds = ROTARY_BASE ** (torch.arange(0, size, 2, device=q.device, dtype=torch.float32) / -size)
+    angles = torch.outer(torch.arange(length, device=q.device, dtype=torch.float32), speeds)
+    cos, sin = angles.cos().to(q.dtype), angles.sin().to(q.dtype)
+
+    def turn(x: torch.Tensor) -> torch.Tensor:
+        one, other = x.chunk(2, -1)
+        return torch.cat((one * cos - other * sin, one * sin + other * cos), -1)
+
+    return turn(q), turn(k)
+
+
+def initialise(module: Decoder, seed: int, device: torch.device | str = "cpu") -> Decoder:
+    """Give a decoder memory on a device, and its first values."""
+    module.to_empty(device=device)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            parameter.copy_(first_values(name, tuple(parameter.shape), module.settings.layers, seed))
+    return module
+
+
+def first_values(name: str, shape: tuple[int, ...], layers: int, seed: int) -> torch.Tensor:
+    """First values of a parameter, float32 on the CPU: the same wherever and with whatever else they are made.
+
+    Projections keep the variance of what they are given; those that are added to the residual stream are smaller by the
+    root of their number, as in GPT-2. Norms begin as 1.
+    """
+    if len(shape) == 1:
+        return torch.ones(shape)
+    if name.startswith("embed."):
+        std = EMBEDDING_STD
+    else:
+        std = shape[1] ** -0.5
+        if name.endswith(("attention.out.weight", "feed.down.weight")):
+            std /= math.sqrt(2 * layers)
+    digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
+    return torch.empty(shape).normal_(0.0, std, generator=generator)

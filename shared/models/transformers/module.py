@@ -1,0 +1,37 @@
+"""A model of transformers as a function of rows of tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class TokenModel(nn.Module):
+    """Takes rows of tokens, filled up with padding, and gives logits.
+
+    Args:
+        net: a model for sequence classification or for causal language modelling.
+        padding: the token that fills rows up; None: rows are full.
+    """
+
+    def __init__(self, net: nn.Module, padding: int | None) -> None:
+        super().__init__()
+        self.net, self._padding = net, padding
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Map tokens (N, L) to logits (N, classes), or (N, L, vocabulary)."""
+        mask = None if self._padding is None else mask_of(rows, self._padding)
+        outputs: Any = self.net(input_ids=rows, attention_mask=mask)
+        return outputs.logits
+
+
+def mask_of(rows: torch.Tensor, padding: int) -> torch.Tensor:
+    """Say which tokens of rows (N, L) are theirs: 1 up to the last one that is no padding, and for the first of all.
+
+    A tokenizer may end texts with the token that also fills rows up; inside a row it stays.
+    """
+    places = torch.arange(1, rows.shape[1] + 1, device=rows.device)
+    lengths = ((rows != padding) * places).amax(dim=1, keepdim=True).clamp(min=1)
+    return (places <= lengths).long()

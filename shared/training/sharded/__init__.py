@@ -1,0 +1,8 @@
+"""What training a model in parts needs: who holds which part, their optimizer, evaluation, checkpoints, final model.
+
+This module needs no framework: what is wrong with the degrees is said before torch is imported.
+"""
+
+from shared.training.sharded.layout import Layout, offloads, plan_layout
+
+__all__ = ["Layout", "offloads", "plan_layout"]

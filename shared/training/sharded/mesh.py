@@ -1,0 +1,65 @@
+"""The ranks as a grid: which of them share the data, each layer, and the layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from shared.distributed import World
+from shared.training.sharded.layout import Layout
+
+PIPELINE, DATA, TENSOR = "pipeline", "data", "tensor"
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """This rank's place among all ranks; made by `make_mesh`.
+
+    Attributes:
+        layout: how many there are of each.
+        devices: torch's own mesh, with the dimensions ``pipeline``, ``data`` and ``tensor``.
+    """
+
+    layout: Layout
+    devices: DeviceMesh
+
+    @property
+    def data_rank(self) -> int:
+        """Which rows of a batch are this rank's."""
+        return self._place(DATA)
+
+    @property
+    def tensor_rank(self) -> int:
+        """Which part of each layer is this rank's."""
+        return self._place(TENSOR)
+
+    @property
+    def stage(self) -> int:
+        """Which of the pipeline's stages is this rank's."""
+        return self._place(PIPELINE)
+
+    @property
+    def is_first_stage(self) -> bool:
+        """Whether the tokens come here."""
+        return self.stage == 0
+
+    @property
+    def is_last_stage(self) -> bool:
+        """Whether the logits are computed here."""
+        return self.stage == self.layout.pipeline_parallel - 1
+
+    def neighbour(self, distance: int) -> int:
+        """Rank that has the stage so many after (or, if negative, before) this one's, for the same rows."""
+        group = self.devices[PIPELINE].get_group()
+        return dist.get_global_rank(group, self.stage + distance)
+
+    def _place(self, name: str) -> int:
+        return self.devices[name].get_local_rank()
+
+
+def make_mesh(layout: Layout, world: World) -> Mesh:
+    """Make the grid, tensor parallelism innermost: it talks most, and neighbouring ranks are on one node."""
+    shape = (layout.pipeline_parallel, layout.data_parallel, layout.tensor_parallel)
+    return Mesh(layout, init_device_mesh(world.device.type, shape, mesh_dim_names=(PIPELINE, DATA, TENSOR)))

@@ -1,0 +1,70 @@
+"""Which part of a parameter lies on this rank, as offset and size in the whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A block of a tensor.
+
+    Attributes:
+        shape: of the whole tensor.
+        offset: of the block in it, for each axis.
+        size: of the block; an axis of 0 means that there is nothing of the tensor here.
+        owned: whether this rank answers for it; False where a rank before this one has the same block.
+    """
+
+    shape: tuple[int, ...]
+    offset: tuple[int, ...]
+    size: tuple[int, ...]
+    owned: bool = True
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """Where the block is in the whole."""
+        return tuple(slice(start, start + length) for start, length in zip(self.offset, self.size, strict=True))
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing in it."""
+        return 0 in self.size
+
+
+def piece_of(parameter: DTensor) -> Piece:
+    """Compute where the local part of a sharded parameter lies.
+
+    A layer is divided by tensor parallelism first, and each part of it over the data-parallel ranks then, as
+    `torch.chunk` divides: so the mesh's dimensions count from the last to the first.
+    """
+    mesh, owned = parameter.device_mesh, True
+    offset, size = [0] * parameter.ndim, list(parameter.shape)
+    for number in reversed(range(mesh.ndim)):
+        index, axis = mesh.get_local_rank(number), getattr(parameter.placements[number], "dim", None)
+        if axis is None:
+            owned = owned and index == 0
+            continue
+        chunk = math.ceil(size[axis] / mesh.size(number))
+        start = min(index * chunk, size[axis])
+        offset[axis], size[axis] = offset[axis] + start, min(chunk, size[axis] - start)
+    assert tuple(size) == tuple(parameter.to_local().shape), (size, parameter.placements)  # noqa: S101
+    return Piece(tuple(parameter.shape), tuple(offset), tuple(size), owned)
+
+
+def copies_of(parameter: DTensor) -> int:
+    """How many ranks hold the same part."""
+    sizes = zip(parameter.placements, parameter.device_mesh.shape, strict=True)
+    return math.prod(size for placement, size in sizes if placement.is_replicate())
+
+
+def pieces_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor, Piece]]:
+    """Name, local part and place of each parameter of a module that `fully_shard` has divided."""
+    for name, parameter in module.named_parameters():
+        yield name, parameter.detach().to_local(), piece_of(parameter)

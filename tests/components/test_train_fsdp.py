@@ -1,0 +1,179 @@
+"""train_fsdp: one loss curve however the model is divided, checkpoints that other ranks go on from, wrong uses."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from shared.data import Dataset
+from shared.models import load_predictor
+from shared.training.objective import objective_of
+from tests.components.support import run_component
+from tests.components.training import arguments, furthest, lines, train, training, weights
+from tests.helpers import finish
+from tests.shared.samples import write_language_dataset
+
+STEPS = 50
+OPTIONS: dict[str, Any] = {
+    "script": "train_fsdp",
+    "layers": 2,
+    "width": 32,
+    "heads": 4,
+    "batch_size": 16,
+    "accumulation_steps": 2,
+    "max_steps": STEPS,
+    "log_every": 1,
+    "checkpoint_every": STEPS,
+}
+DIVISIONS: dict[str, dict[str, Any]] = {
+    "1": {"processes": 1},
+    "2": {"processes": 2},
+    "4": {"processes": 4},
+    "tensor 2": {"processes": 2, "tensor_parallel": 2},
+    "pipeline 2": {"processes": 2, "pipeline_parallel": 2},
+    "data 2 x tensor 2": {"processes": 4, "nodes": 1, "tensor_parallel": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_language_dataset(tmp_path_factory.mktemp("text"), rows=(16 * STEPS + 5, 13, 8))
+
+
+def curve(out: Path) -> dict[int, float]:
+    """Loss of each step; of one that was made twice the last."""
+    return {line["step"]: line["metrics"]["loss"] for line in lines(out) if "loss" in line["metrics"]}
+
+
+def gap(one: dict[int, float], other: dict[int, float]) -> float:
+    """Largest difference between two curves, over the steps of the second."""
+    return max(abs(one[step] - loss) for step, loss in other.items())
+
+
+@pytest.mark.slow
+def test_the_losses_do_not_depend_on_how_the_model_is_divided(text: Path, tmp_path: Path) -> None:
+    for name, division in DIVISIONS.items():
+        train(text, tmp_path / name, **(OPTIONS | division))
+    alone, first = curve(tmp_path / "1"), weights(tmp_path / "1")
+    assert list(alone) == list(range(1, STEPS + 1))
+    assert alone[STEPS] < alone[1] - 2
+    for name in DIVISIONS:
+        assert gap(alone, curve(tmp_path / name)) < 1e-3, name
+        assert furthest(first, weights(tmp_path / name)) < 1e-2, name
+    told = json.loads((tmp_path / "data 2 x tensor 2" / "metrics" / "metrics.json").read_text())
+    assert measured(text, tmp_path / "data 2 x tensor 2") == pytest.approx(told["validation_bits_per_byte"], rel=1e-4)
+    assert {"tokens_per_second", "teraflops_per_rank", "memory_mb", "validation_perplexity"} <= set(told)
+
+
+def measured(text: Path, out: Path) -> float:
+    """Bits per byte of the saved model on the validation split."""
+    data = Dataset.open(text)
+    predict, card = load_predictor(out / "model", torch.device("cpu"))
+    assert (card.vocabulary, card.tokenizer, card.sequence_length) == (257, "bytes", 16)
+    x = data.split("validation").take(np.arange(data.index.rows("validation")))["x"]
+    objective = objective_of(data.index, split="validation")
+    outputs, y = torch.from_numpy(predict(x[:, :-1])), torch.from_numpy(x[:, 1:].astype("int64"))
+    return objective.metrics(objective.measure(outputs, y).tolist(), len(x))["bits_per_byte"]
+
+
+@pytest.mark.slow
+def test_a_killed_run_of_four_goes_on_on_two_and_on_one(text: Path, tmp_path: Path) -> None:
+    train(text, tmp_path / "whole", **OPTIONS)
+    often = OPTIONS | {"checkpoint_every": 1}
+    with training(text, tmp_path / "four", processes=4, **often) as ranks:
+        until = time.monotonic() + 120
+        while len(lines(tmp_path / "four")) < 15:
+            assert time.monotonic() < until
+            time.sleep(0.002)
+        time.sleep(random.Random(0).random() * 0.05)
+        ranks[2].kill()  # with a checkpoint at each step, this is nearly always in the middle of one
+        assert any(result.returncode for result in finish(ranks, 60))
+    for name, division in {"one": {"processes": 1}, "two": {"processes": 2, "tensor_parallel": 2}}.items():
+        shutil.copytree(tmp_path / "four" / "checkpoints", tmp_path / name / "checkpoints")
+        results = train(text, tmp_path / name, **(OPTIONS | division))
+        assert "continuing from" in results[0].stdout
+        rest = curve(tmp_path / name)
+        assert 14 <= min(rest) <= 30
+        assert max(rest) == STEPS
+        assert gap(curve(tmp_path / "whole"), rest) < 1e-3
+        assert not list((tmp_path / name / "checkpoints").glob(".writing-*"))
+
+
+@pytest.mark.slow
+def test_what_saves_memory_does_not_change_the_result(text: Path, tmp_path: Path) -> None:
+    options = OPTIONS | {"max_steps": 12, "precision": "fp64", "key_value_heads": 2, "tie_embeddings": "true"}
+    train(text, tmp_path / "plain", **(options | {"accumulation_steps": 1}))
+    spared = {"gradient_checkpointing": "true", "reshard_after_forward": "false", "cpu_offload": "true"}
+    train(text, tmp_path / "spared", processes=2, **(options | spared))
+    assert furthest(weights(tmp_path / "plain"), weights(tmp_path / "spared")) < 1e-9
+    assert gap(curve(tmp_path / "plain"), curve(tmp_path / "spared")) < 1e-9
+
+
+@pytest.mark.slow
+def test_bf16_learns_through_all_three_kinds_of_parallelism(text: Path, tmp_path: Path) -> None:
+    options = OPTIONS | {
+        "precision": "bf16",
+        "tensor_parallel": 2,
+        "pipeline_parallel": 2,
+        "pipeline_schedule": "gpipe",
+    }
+    train(text, tmp_path, processes=4, **options)
+    losses = curve(tmp_path)
+    assert losses[STEPS] < losses[1] - 2
+    assert {tensor.dtype for tensor in weights(tmp_path).values()} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("processes", "options", "words"),
+    [
+        (
+            3,
+            {"tensor_parallel": 2, "layers": 3, "pipeline_parallel": 2, "heads": 3},
+            (
+                "data_parallel(1) x tensor_parallel(2) x pipeline_parallel(2) = 4 ranks wanted, 3 are there",
+                "heads 3 does not divide by tensor_parallel(2)",
+                "layers 3 does not divide by pipeline_parallel(2)",
+                "accumulation_steps(1) < pipeline_parallel(2)",
+            ),
+        ),
+        (1, {"context_length": 8}, ("sequences of 16 tokens are longer than the model's context of 8",)),
+        (1, {"width": 30}, ("width 30 does not divide into 4 heads",)),
+        (1, {"batch_size": 3, "accumulation_steps": 2}, ("nearest: 2 or 4",)),
+    ],
+)
+def test_a_wrong_use_is_one_clear_message(
+    processes: int, options: dict[str, Any], words: tuple[str, ...], text: Path, tmp_path: Path
+) -> None:
+    done = run_component("train_fsdp", *arguments(text, tmp_path, **options), folder=tmp_path, processes=processes)
+    assert set(done.codes) == {2}
+    assert "Traceback" not in done.output
+    for word in words:
+        assert done.output.count(word) == 1, done.output
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.slow
+def test_a_damaged_checkpoint_is_passed_over_and_another_model_refused(text: Path, tmp_path: Path) -> None:
+    options = OPTIONS | {"max_steps": 4, "checkpoint_every": 2}
+    train(text, tmp_path, **options)
+    newest, before = sorted((tmp_path / "checkpoints").glob("step-*"), reverse=True)
+    shard = newest / "rank-00000.safetensors"
+    bytes_of = bytearray(shard.read_bytes())
+    bytes_of[-5] ^= 1
+    shard.write_bytes(bytes_of)
+    result = train(text, tmp_path, **options)[0]
+    assert f"{newest} is passed over: the sha256 of rank-00000.safetensors differs" in result.stderr
+    assert f"continuing from {before}: step 2" in result.stdout
+
+    done = run_component("train_fsdp", *arguments(text, tmp_path, width=64, batch_size=16), folder=tmp_path)
+    assert done.codes == (2,)
+    assert "belongs to another training" in done.output
+    assert "width was 32 and is now 64" in done.output

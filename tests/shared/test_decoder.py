@@ -1,0 +1,230 @@
+"""The decoder: causal, of the sizes it says, the same from the same seed, saved with its tokenizer and served."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.data import Dataset
+from shared.distributed import Refusal
+from shared.models import Card, Decoder, DecoderSettings, check_saveable, load_model, load_predictor, save_model
+from shared.models.decoder import initialise
+from shared.models.package import from_card
+from shared.training import BatchPlan, add_arguments, add_decoder_arguments
+from shared.training import data as training_data
+from shared.training.data import Feed, Reader
+from shared.training.objective import LanguageModeling, objective_of
+from shared.training.optimization import checkpoint_activations, make_optimizer
+from shared.training.start import card_of, tokenizer_of
+from tests.helpers import clean_environment
+from tests.shared.samples import write_language_dataset
+
+SIZES = DecoderSettings(61, 12, layers=2, width=24, heads=6, key_value_heads=2)
+
+
+def card(sizes: DecoderSettings = SIZES) -> Card:
+    return Card(
+        "decoder", (12,), "int64", (), (), (), "language_modeling",
+        vocabulary=sizes.vocabulary, tokenizer="bytes", settings=asdict(sizes),
+    )  # fmt: skip
+
+
+def tokens(rows: int = 3, length: int = 12) -> torch.Tensor:
+    return torch.randint(0, SIZES.vocabulary, (rows, length))
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    add_decoder_arguments(parser)
+    return parser.parse_args(["--data", "d", "--model", "m", "--checkpoints", "c", "--metrics", "x", *words])
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return Dataset.open(write_language_dataset(tmp_path_factory.mktemp("text"), rows=(50, 7, 5)))
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(1, 3), st.integers(1, 4), st.sampled_from([1, 2, 4]), st.booleans(), st.integers(0, 50))
+def test_it_has_as_many_parameters_as_it_says(layers: int, size: int, heads: int, tied: bool, hidden: int) -> None:
+    sizes = DecoderSettings(31, 8, layers, 2 * size * heads, heads, 1, hidden, tied)
+    assert sum(parameter.numel() for parameter in Decoder(sizes).parameters()) == sizes.parameters
+
+
+def test_it_grows_to_billions_without_memory() -> None:
+    sizes = DecoderSettings(32_000, 4096, layers=32, width=4096, heads=32, feed_forward_width=11_008)
+    assert sizes.parameters == 6_738_415_616  # Llama 2 of 7 billion
+    assert all(parameter.is_meta for parameter in Decoder(sizes).parameters())
+    assert sizes.flops_per_token(4096) == pytest.approx(6 * 6.607e9 + 12 * 32 * 4096 * 4096, rel=1e-3)
+
+
+def test_no_token_sees_what_comes_after_it() -> None:
+    module, x = initialise(Decoder(SIZES), 0).double(), tokens()
+    changed = x.clone()
+    changed[:, 7:] = (changed[:, 7:] + 1) % SIZES.vocabulary
+    before, after = module(x), module(changed)
+    assert torch.equal(before[:, :7], after[:, :7])
+    assert not torch.allclose(before[:, 7:], after[:, 7:])
+    assert torch.allclose(module(x[:, :5]), before[:, :5], atol=1e-12)
+
+
+def test_positions_count_from_each_other() -> None:
+    """Rotary positions are relative: alone in their window, the same tokens mean the same wherever they stand."""
+    one = DecoderSettings(61, 12, layers=1, width=24, heads=2)
+    module = initialise(Decoder(one), 0).double()
+    same = torch.full((1, 6), 5)
+    outputs = module(same)
+    assert torch.allclose(outputs[0, 1:], outputs[0, :-1], atol=1e-12)
+
+
+def test_first_values_depend_on_seed_and_name_alone() -> None:
+    whole = dict(initialise(Decoder(SIZES), 3).named_parameters())
+    torch.manual_seed(99)
+    parts = [initialise(Decoder(SIZES, stage, 2), 3) for stage in (0, 1)]
+    halves = {name: parameter for part in parts for name, parameter in part.named_parameters()}
+    assert halves.keys() == whole.keys()
+    assert all(torch.equal(halves[name], whole[name]) for name in whole)
+    assert not torch.equal(whole["head.weight"], initialise(Decoder(SIZES), 4).head.weight)
+    x = tokens()
+    assert torch.equal(parts[1](parts[0](x)), initialise(Decoder(SIZES), 3)(x))
+
+
+def test_all_that_is_wrong_with_its_sizes_is_said() -> None:
+    with pytest.raises(Refusal, match=r"layers 0 is not 1 or more; width 0 is not 1 or more"):
+        DecoderSettings(61, 12, layers=0, width=0)
+    with pytest.raises(Refusal, match="width 24 does not divide into 5 heads of an even size"):
+        DecoderSettings(61, 12, width=24, heads=5)
+    with pytest.raises(Refusal, match="heads 6 is not a multiple of key_value_heads 4"):
+        DecoderSettings(61, 12, width=24, heads=6, key_value_heads=4)
+    with pytest.raises(Refusal, match="13 tokens is longer than the model's context of 12"):
+        initialise(Decoder(SIZES), 0)(tokens(1, 13))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_saved_one_comes_back_the_same(tied: bool, dtype: torch.dtype, tmp_path: Path) -> None:
+    described = card(DecoderSettings(61, 12, layers=2, width=24, heads=6, tied=tied))
+    module = from_card(described).to(dtype)
+    check_saveable(module, described)
+    (tmp_path / "tokenizer").mkdir()
+    (tmp_path / "tokenizer" / "tokenizer.json").write_text("{}")
+    save_model(tmp_path / "model", module, described, tokenizer=tmp_path / "tokenizer")
+    loaded, found = load_model(tmp_path / "model")
+    assert found == described
+    x = tokens()
+    assert torch.equal(loaded(x), module(x))
+    assert (tmp_path / "model" / "artifacts" / "model" / "tokenizer" / "tokenizer.json").is_file()
+    predict, _ = load_predictor(tmp_path / "model", torch.device("cpu"))
+    assert torch.equal(torch.from_numpy(predict(x.numpy().astype("uint16"))).to(dtype), module(x).detach())
+
+
+def test_another_architecture_is_refused(tmp_path: Path) -> None:
+    module = from_card(card())
+    other = card(DecoderSettings(61, 12, layers=3, width=24, heads=6))
+    with pytest.raises(Refusal, match="decoder cannot be saved"):
+        check_saveable(module, other)
+    save_model(tmp_path, module, card())
+    path = tmp_path / "artifacts" / "model" / "card.json"
+    path.write_text(path.read_text().replace('"tied"', '"tide"'))
+    with pytest.raises(Refusal, match="are not those of a decoder"):
+        load_model(tmp_path)
+
+
+SERVE = """
+import json, sys
+import mlflow.pyfunc, numpy as np
+rows = np.load(sys.argv[1])
+print(json.dumps(mlflow.pyfunc.load_model(sys.argv[2]).predict(rows).tolist()))
+assert "shared" not in sys.modules
+"""
+
+
+def test_mlflow_serves_it(tmp_path: Path) -> None:
+    module, x = from_card(card()), tokens(5, 9)
+    save_model(tmp_path / "model", module, card())
+    np.save(tmp_path / "x.npy", x.numpy())
+    command = [sys.executable, "-W", "ignore", "-c", SERVE, tmp_path / "x.npy", tmp_path / "model"]
+    environment = clean_environment({"PYTHONPATH": None})
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert torch.allclose(torch.tensor(json.loads(done.stdout)), module(x), rtol=0, atol=1e-5)
+
+
+def test_activation_checkpointing_gives_the_same_gradients() -> None:
+    x, gradients = tokens(), []
+    for spared in (False, True):
+        module = initialise(Decoder(SIZES), 0).double()
+        if spared:
+            checkpoint_activations(module)
+        module(x).square().sum().backward()
+        gradients.append([parameter.grad for parameter in module.parameters()])
+    assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
+
+
+def test_norms_and_embeddings_do_not_decay() -> None:
+    module = initialise(Decoder(SIZES), 0)
+    decaying = {
+        id(parameter): group["weight_decay"] > 0
+        for group in make_optimizer(module, parsed("--weight-decay", "0.1")).param_groups
+        for parameter in group["params"]
+    }
+    spared = {name for name, parameter in module.named_parameters() if not decaying[id(parameter)]}
+    assert spared == {name for name in dict(module.named_parameters()) if "norm" in name or "embed" in name}
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_labels_are_the_tokens_that_follow(held: bool, text: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_data, "HELD_BYTES", 2**20 if held else 0)
+    args = parsed("--epochs", "3", "--batch-size", "8")
+    feed = Feed(Reader(text.split("train"), torch.device("cpu"), args), BatchPlan(8, 1, 1), 0, args)
+    rows, y = next(feed.epoch(0))
+    assert rows.shape == y.shape == (8, 16)
+    assert rows.dtype == y.dtype == torch.int64
+    assert torch.equal(rows[:, 1:], y[:, :-1])
+    assert feed.one_pass().shape == (8, 16)
+    assert (feed.steps_per_epoch, feed.steps, feed.epochs) == (6, 18, 3)
+
+
+def test_a_training_may_end_in_the_middle_of_an_epoch(text: Dataset) -> None:
+    args = parsed("--epochs", "3", "--batch-size", "8")
+    args.max_steps = 8
+    feed = Feed(Reader(text.split("train"), torch.device("cpu"), args), BatchPlan(8, 1, 1), 0, args)
+    assert (feed.steps, feed.epochs) == (8, 2)
+    assert [len(list(feed.epoch(epoch))) for epoch in range(3)] == [6, 2, 0]
+    assert len(list(feed.epoch(1, start_batch=1))) == 1
+
+
+def test_bits_per_byte_count_bytes_and_not_tokens(text: Dataset) -> None:
+    objective = objective_of(text.index, split="validation")
+    assert isinstance(objective, LanguageModeling)
+    x = torch.from_numpy(text.split("validation").take(np.arange(7))["x"].astype("int64"))
+    outputs, y = torch.zeros(7, 16, 257), x[:, 1:]
+    parts = [objective.measure(outputs[part], y[part]) for part in (slice(0, 4), slice(4, 7))]
+    found = objective.metrics(torch.stack(parts).sum(0).tolist(), 7)
+    assert found["loss"] == pytest.approx(np.log(257), rel=1e-6)
+    assert found["loss"] == pytest.approx(float(objective.loss(outputs, y)), rel=1e-6)
+    assert found["perplexity"] == pytest.approx(257, rel=1e-5)
+    told = text.index.text
+    assert told is not None
+    assert found["bits_per_byte"] == pytest.approx(np.log2(257) * told.tokens["validation"] / told.size["validation"])
+
+
+def test_a_model_has_to_fit_the_text(text: Dataset) -> None:
+    with pytest.raises(Refusal, match="sequences of 16 tokens are longer than the model's context of 15"):
+        card_of(parsed("--context-length", "15"), text)
+    with pytest.raises(Refusal, match="architecture vit does not take text"):
+        card_of(parsed("--architecture", "vit"), text)
+    made = card_of(parsed("--context-length", "64"), text)
+    assert (made.settings["context_length"], made.sequence_length, made.outputs) == (64, 16, 257)
+    assert tokenizer_of(text) is None

@@ -1,0 +1,75 @@
+"""A model in parts is the same model: its first values, outputs, gradients, clipping, and what is put together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import run_ranks
+
+CODE = """
+    import argparse
+    from dataclasses import asdict
+    import torch
+    from torch.nn import functional
+    from torch.distributed.fsdp import fully_shard
+    from shared.distributed import init
+    from shared.models import Card, Decoder, DecoderSettings
+    from shared.models.decoder import initialise
+    from shared.training.sharded.gather import gather
+    from shared.training.sharded.layout import Layout
+    from shared.training.sharded.mesh import DATA, make_mesh
+    from shared.training.sharded.model import materialise
+    from shared.training.sharded.optimization import clip_gradients
+    from shared.training.sharded.pieces import pieces_of
+    from shared.training.sharded.tensor import divide_layers
+
+    torch.set_default_dtype(torch.float64)
+    sizes = DecoderSettings(37, 8, layers=2, width=20, heads=2)  # 37 tokens and norms of 20 do not divide evenly
+    card = Card("decoder", (8,), "int64", (), (), (), "language_modeling", vocabulary=37, settings=asdict(sizes))
+    whole = initialise(Decoder(sizes).double(), 5)
+    torch.manual_seed(0)
+    tokens = torch.randint(0, 37, (4, 9))
+
+    def loss_of(module, rows):
+        return functional.cross_entropy(module(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
+
+    with init("torch") as world:
+        mesh = make_mesh(Layout(2, 2, 1), world)
+        module = Decoder(sizes).double()
+        divide_layers(module, mesh)
+        for block in module.blocks.values():
+            block.compile(backend="aot_eager")
+        for part in (*module.blocks.values(), module):
+            fully_shard(part, mesh=mesh.devices[DATA])
+        materialise(module, argparse.Namespace(seed=5, cpu_offload="false"), world)
+
+        places = [[name, piece.owned, [[s.start, s.stop] for s in piece.slices]] for name, _, piece in pieces_of(module)]
+        count = {name: torch.zeros_like(parameter) for name, parameter in whole.named_parameters()}
+        for rank in world.gather(places, "places"):
+            for name, owned, slices in rank:
+                count[name][tuple(slice(*pair) for pair in slices)] += owned
+        assert all((seen == 1).all() for seen in count.values())  # each element is answered for by one rank
+
+        for _ in range(2):
+            loss_of(whole, tokens).backward()
+            loss_of(module, tokens.chunk(2)[mesh.data_rank]).backward()
+        torch.nn.utils.clip_grad_norm_(whole.parameters(), 0.3)
+        clip_gradients(module, 0.3, world)
+        for (name, one), (_, part) in zip(whole.named_parameters(), module.named_parameters(), strict=True):
+            torch.testing.assert_close(part.grad.full_tensor(), one.grad, rtol=1e-9, atol=1e-12)
+
+        together = gather(module, card, world)
+        assert (together is None) == (world.rank > 0)
+        if together is not None:
+            for one, other in zip(whole.parameters(), together.parameters(), strict=True):
+                assert torch.equal(one, other)
+        print("the same")
+"""
+
+
+@pytest.mark.slow
+def test_a_model_in_parts_is_the_same_model(tmp_path: Path) -> None:
+    results = run_ranks(CODE, processes=4, cwd=tmp_path, timeout=150)
+    assert [result.stdout.splitlines()[-1:] for result in results] == [["the same"]] * 4, results[0].stderr
