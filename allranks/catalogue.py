@@ -36,6 +36,7 @@ PIPELINES = (
     "image_classification",
     "image_classification_torchrun",
     "language_model",
+    "finetune_text",
     "compare_frameworks",
     "tune_image_classification",
 )

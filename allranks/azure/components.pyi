@@ -731,6 +731,104 @@ class TrainLightning(CommandComponent):
                 rank ends the run.
         """
 
+class TrainTransformersOutputs:
+    model: NodeOutput
+    checkpoints: NodeOutput
+    metrics: NodeOutput
+
+class TrainTransformersStep(Command):
+    @property
+    def outputs(self) -> TrainTransformersOutputs: ...
+
+class TrainTransformers(CommandComponent):
+    def __call__(
+        self,
+        *,
+        data: Data,
+        base_model: Data | None = None,
+        base_config: Data | None = None,
+        epochs: Whole = 3,
+        batch_size: Whole = 32,
+        accumulation_steps: Whole = 1,
+        optimizer: Literal["sgd", "adam", "adamw"] | Text = "adamw",
+        learning_rate: Number = 5e-05,
+        momentum: Number = 0.9,
+        weight_decay: Number = 0.01,
+        label_smoothing: Number = 0.1,
+        clip_norm: Number = 1.0,
+        warmup_fraction: Number = 0.05,
+        schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        precision: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
+        sharding: Literal["none", "fsdp", "deepspeed"] | Text = "none",
+        gradient_checkpointing: Flag = "false",
+        seed: Whole = 0,
+        log_every: Whole = 10,
+        checkpoint_every: Whole = 0,
+        resume_from: Data | None = None,
+        loader_workers: Whole = 1,
+        pin_memory: Flag = "true",
+        prefetch: Whole = 4,
+        init_timeout: Number = 10,
+        step_timeout: Number = 10,
+    ) -> TrainTransformersStep:
+        """Fine-tunes a model of Hugging Face's transformers with its Trainer on every GPU of every node: to
+        classify texts, or to go on writing them. The model comes from a folder, or begins with random
+        weights from a configuration. Nothing in a folder is run and no pickle is read. The batch size is
+        that of all GPUs together. A run that was interrupted and is started again continues from its last
+        checkpoint and ends with the same weights. The model is saved in MLflow's format, with its
+        tokenizer, and takes texts.
+
+        Args:
+            data: A prepared text, as "Prepare text" writes it, for text_classification or for
+                language_modeling. Prepare it with the base model's folder as tokenizer.
+            base_model: Folder with the model to go on from: config.json, model.safetensors and
+                tokenizer.json, as save_pretrained writes them. A head for the data's classes is new if
+                the model has none. Leave it empty to begin with random weights.
+            base_config: Folder with the config.json of a model that begins with random weights. Leave
+                it empty as well for a small model: 2 layers of ModernBERT to classify, 4 of Llama to
+                write, with vectors of 128.
+            epochs: Passes over the training rows.
+            batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs
+                x accumulation_steps; the last partial batch of an epoch is left out.
+            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the
+                other, to use less memory.
+            optimizer: Optimization method.
+            learning_rate: Highest learning rate, reached after the warm-up. The default suits a
+                trained model; one that begins with random weights wants ten times as much or more.
+            momentum: Momentum of sgd, and the first beta of adam and adamw.
+            weight_decay: Weight decay of matrices; biases, normalisation weights and embeddings are
+                left out.
+            label_smoothing: Share of each label that is spread over all classes while training; keeps
+                the model from being too sure, and usually better on new data. 0 turns it off;
+                regression has no use for it.
+            clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
+            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a
+                fraction.
+            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the
+                end.
+            precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent
+                GPUs; fp16 scales the loss and needs a GPU.
+            sharding: How a model that is too large for one GPU is divided among all. fsdp: weights,
+                gradients and the optimizer's states, by PyTorch. deepspeed: gradients and states, by
+                ZeRO stage 2. The result does not change.
+            gradient_checkpointing: Compute activations again in the backward pass instead of keeping
+                them; less memory, about a third more time.
+            seed: Seed of the initial weights and of the order of the rows.
+            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes:
+                a loss that is not finite or a request to stop is acted upon here.
+            checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            resume_from: Folder of checkpoints of another run to continue from. A run that was
+                interrupted continues from its own output "checkpoints" without this.
+            loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps.
+                Datasets below 256 MB are held in memory and read by none.
+            pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a
+                GPU this has no effect.
+            prefetch: Batches that the reading threads may be ahead.
+            init_timeout: Minutes in which all ranks have to have started.
+            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung
+                rank ends the run.
+        """
+
 class TrainHorovodOutputs:
     model: NodeOutput
     checkpoints: NodeOutput
@@ -1210,6 +1308,7 @@ class Components:
     train_fsdp: TrainFsdp
     train_deepspeed: TrainDeepspeed
     train_lightning: TrainLightning
+    train_transformers: TrainTransformers
     train_horovod: TrainHorovod
     train_horovod_keras: TrainHorovodKeras
     train_tf_multiworker: TrainTfMultiworker

@@ -12,8 +12,7 @@ from typing import Any
 from allranks import catalogue
 from allranks.cli import text
 from allranks.errors import UnknownNameError
-from allranks.spec import Component, Data, Distribution, Input, Output, Pipeline, Resources, Step, read
-from allranks.spec.model import Sweep
+from allranks.spec import Component, Data, Distribution, Input, Output, Pipeline, Resources, Step, Sweep, read
 
 NAME = "show"
 HELP = "show the inputs, outputs, distribution and an example of a component or pipeline"

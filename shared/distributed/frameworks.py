@@ -9,7 +9,12 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-FILES = {"torch": "torch_group", "horovod": "horovod_group", "tensorflow": "tensorflow_group"}
+FILES = {
+    "torch": "torch_group",
+    "deepspeed": "deepspeed_group",
+    "horovod": "horovod_group",
+    "tensorflow": "tensorflow_group",
+}
 
 
 class Group(Protocol):

@@ -199,11 +199,11 @@ def init(
     others are told, ``logs/error_rank_<rank>.json`` is written, and the exception goes on.
 
     Args:
-        framework: ``torch``, ``horovod`` or ``tensorflow``; None for the control plane alone (nothing but the standard
-            library).
-        backend: the framework's. ``torch``: ``nccl`` (None means that on GPUs) or ``gloo``; ``horovod``: whose tensors
-            it exchanges, ``torch`` (None) or ``tensorflow``; ``tensorflow``: ``multi_worker`` (None) or
-            ``parameter_server``.
+        framework: ``torch``, ``deepspeed``, ``horovod`` or ``tensorflow``; None for the control plane alone (nothing
+            but the standard library).
+        backend: the framework's. ``torch`` and ``deepspeed``: ``nccl`` (None means that on GPUs) or ``gloo``;
+            ``horovod``: whose tensors it exchanges, ``torch`` (None) or ``tensorflow``; ``tensorflow``:
+            ``multi_worker`` (None) or ``parameter_server``.
         timeout: for the start, for each wait that names none, and for the framework's collectives.
 
     Raises:

@@ -1,0 +1,75 @@
+"""DeepSpeed on the process group of PyTorch that every trainer has: any launcher, no ssh, no variable overwritten."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from shared.distributed import torch_group
+from shared.distributed.control import Control
+from shared.distributed.errors import Refusal
+from shared.distributed.launch import Launch
+
+
+@dataclass(frozen=True, slots=True)
+class DeepSpeedGroup:
+    """The default process group, which DeepSpeed uses too, and this rank's device."""
+
+    device: torch.device
+    description: str
+
+    def close(self) -> None:
+        """Destroy the group, while Python still runs.
+
+        A thread of gloo that lets go of a collective's tensors while Python is already ending takes the process with it
+        by SIGABRT ("terminate called without an active exception"), after all the work is done: 6 of 60 ranks that
+        exited right after an all-reduce, with or without DeepSpeed. `init` has let all ranks meet before this.
+        """
+        from deepspeed import comm
+
+        gc.collect()  # engines hold the group in cycles
+        comm.destroy_process_group()
+
+
+def start(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> DeepSpeedGroup:
+    """Make the process group as for ``torch``, and tell DeepSpeed that it is there.
+
+    DeepSpeed finds its ranks itself if it is let: on Azure ML it then replaces NCCL_SOCKET_IFNAME, and on one node the
+    port (`patch_aml_env_for_torch_nccl_backend` in deepspeed/comm/comm.py). Here it never looks.
+
+    Args:
+        launch: this process's place.
+        control: see ``torch_group``.
+        backend: None is ``nccl`` on GPUs and ``gloo`` without.
+        timeout: for the group's collectives.
+
+    Raises:
+        Refusal: DeepSpeed is missing, or there are more processes than GPUs on this node.
+    """
+    deepspeed = _deepspeed()
+    # DeepSpeed calls torch by names that torch wants to give up: thousands of lines that nobody here can act upon.
+    warnings.filterwarnings("ignore", r".*(all_gather_into|reduce_scatter)_tensor` is deprecated", FutureWarning)
+    group = torch_group.start(launch, control, backend, timeout)
+    # For inference on CPUs DeepSpeed would compile an all-reduce of its own here, for a minute, or fail without a
+    # compiler; no training uses it.
+    deepspeed.ops.__compatible_ops__ = {"deepspeed_shm_comm": False}
+    deepspeed.init_distributed(
+        dist.get_backend(), auto_mpi_discovery=False, dist_init_required=False, timeout=timeout, verbose=False
+    )
+    return DeepSpeedGroup(group.device, f"deepspeed over {group.description}")
+
+
+def _deepspeed() -> Any:
+    try:
+        import deepspeed
+    except ImportError as error:
+        raise Refusal(
+            f'DeepSpeed cannot be imported ({error}). Install it: pip install "allranks[deepspeed]".'
+        ) from error
+    return deepspeed

@@ -1,0 +1,103 @@
+"""A model in DeepSpeed's hands: the engine, and the whole model out of it again."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+import deepspeed
+import torch
+from deepspeed.runtime.fp16.unfused_optimizer import FP16_UnfusedOptimizer
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from shared.data import Dataset
+from shared.distributed import World
+from shared.models import Card, Normalised, save_model
+from shared.models.package import from_card
+from shared.training.deepspeed.configuration import Configuration
+from shared.training.optimization import parameter_groups
+from shared.training.start import tokenizer_of
+
+Engine = Any
+"""``deepspeed.DeepSpeedEngine``."""
+SIXTEEN = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def start_engine(module: nn.Module, config: Configuration, device: torch.device) -> Engine:
+    """Give the model to DeepSpeed, which keeps, shards and changes its parameters from now on; every rank calls this.
+
+    In bf16 and fp16 the parameters have 16 bits, and the optimizer has a float32 copy of them.
+    """
+    groups = parameter_groups(module, config.args)
+    document = config.document(sum(parameter.numel() for parameter in module.parameters()))
+    if config.args.precision in SIXTEEN:
+        _halve(module, SIXTEEN[config.args.precision])
+    if config.stage == 3:
+        deepspeed.zero.Init(module=module, config_dict_or_path=document)
+        for buffer in module.buffers():
+            buffer.data = buffer.data.to(device)
+    engine, *_ = deepspeed.initialize(model=module, model_parameters=groups, config=document)
+    for parameter, master in masters_of(engine.optimizer).items():  # DeepSpeed has made a step already, to have states
+        master.data.copy_(parameter.data)
+        engine.optimizer.optimizer.state.clear()
+    if config.args.compile == "true":
+        engine.compile()
+    return engine
+
+
+def _halve(module: nn.Module, dtype: torch.dtype) -> None:
+    """Give the parameters 16 bits, and let the network take what comes in float32 from the normalisation before it."""
+    for parameter in module.parameters():
+        parameter.data = parameter.data.to(dtype)
+    for part in module.modules():
+        if isinstance(part, _BatchNorm):  # wants its statistics in the type of its parameters
+            part.to(dtype)
+    if isinstance(module, Normalised):
+        module.net.register_forward_pre_hook(lambda _, inputs: tuple(x.to(dtype) for x in inputs))
+
+
+def masters_of(optimizer: Any) -> dict[torch.Tensor, torch.Tensor]:
+    """Parameters of 16 bits to their float32 copies, where there is no ZeRO; empty in all other cases."""
+    if not isinstance(optimizer, FP16_UnfusedOptimizer):
+        return {}
+    pairs = zip(optimizer.fp16_groups, optimizer.fp32_groups, strict=True)
+    return {parameter: master for pair in pairs for parameter, master in zip(*pair, strict=True)}
+
+
+def _is_half(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.element_size() == 2
+
+
+def whole_parameters(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
+    """Each parameter by name, whole and in the optimizer's precision; every rank goes through all of them."""
+    masters = masters_of(engine.optimizer)
+    for name, parameter in engine.module.named_parameters():
+        whole = masters.get(parameter)
+        whole = whole if whole is not None else deepspeed.utils.safe_get_full_fp32_param(parameter)
+        if whole is None:  # it does not train, or there is no ZeRO
+            with deepspeed.zero.GatheredParameters(parameter, enabled=hasattr(parameter, "ds_id")):
+                whole = parameter.detach().clone()
+        yield name, whole
+
+
+def save_whole_model(engine: Engine, card: Card, args: argparse.Namespace, data: Dataset, world: World) -> None:
+    """Put the model together on rank 0, parameter by parameter, and save it there; every rank calls this.
+
+    `model_weights` says whether the saved weights have 32 or 16 bits; normalisation keeps 32.
+    """
+    dtype = SIXTEEN.get(args.model_weights)
+    persistent = engine.module.state_dict().keys()
+    buffers = {name: buffer for name, buffer in engine.module.named_buffers() if name in persistent}
+    state = {name: (buffer.float() if _is_half(buffer) else buffer).cpu() for name, buffer in buffers.items()}
+    for name, whole in whole_parameters(engine):
+        if world.is_main:
+            state[name] = whole.to("cpu", dtype)
+
+    def save() -> None:
+        module = from_card(card, args.model_code)
+        module.load_state_dict(state, assign=True)
+        save_model(args.model, module, card, args.model_code, tokenizer_of(data))
+
+    world.once(save, name="save the model", scope="job")

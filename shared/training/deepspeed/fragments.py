@@ -1,0 +1,98 @@
+"""Which part of each parameter this rank's optimizer holds, in any stage: as a range of the flattened parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from deepspeed.runtime.zero.stage3 import DeepSpeedZeroOptimizer_Stage3
+
+from shared.training.deepspeed.engine import Engine, masters_of
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A range of a parameter that trains, and where the optimizer has it.
+
+    Attributes:
+        name: of the parameter.
+        numel: of the whole parameter.
+        start: first element of the range in the flattened parameter.
+        size: elements of the range.
+        flat: what the optimizer changes: DeepSpeed joins many parameters in one tensor.
+        offset: where the range begins in it.
+    """
+
+    name: str
+    numel: int
+    start: int
+    size: int
+    flat: torch.Tensor
+    offset: int
+
+    def of(self, values: torch.Tensor) -> torch.Tensor:
+        """The range in something that is as long as `flat`; a view."""
+        return values.detach().view(-1).narrow(0, self.offset, self.size)
+
+
+def fragments_of(engine: Engine) -> Iterator[Fragment]:
+    """This rank's fragments; without ZeRO each rank has all parameters."""
+    if engine.zero_optimization_stage() == 0:
+        masters = masters_of(engine.optimizer)
+        for name, parameter in _trained(engine):
+            flat = masters.get(parameter, parameter)
+            yield Fragment(name, flat.numel(), 0, flat.numel(), flat, 0)
+    elif isinstance(engine.optimizer, DeepSpeedZeroOptimizer_Stage3):
+        yield from _of_stage_3(engine)
+    else:
+        optimizer = engine.optimizer
+        names = ("single_partition_of_fp32_groups", "fp32_groups_flat_partition")  # the second is of BF16_Optimizer
+        flats = next(getattr(optimizer, name) for name in names if hasattr(optimizer, name))
+        for name, parameter in _trained(engine):
+            found = parameter._hp_mapping  # noqa: SLF001  # what DeepSpeed's universal checkpoints are made from
+            if found is not None:
+                here, there = found.lp_fragment_address, found.hp_fragment_address
+                flat = flats[found.param_group_index]
+                yield Fragment(name, parameter.numel(), here.start, here.numel, flat, there.start)
+
+
+def _of_stage_3(engine: Engine) -> Iterator[Fragment]:
+    """Each rank has an equal part of every parameter; the last ones are padded."""
+    optimizer = engine.optimizer
+    for name, parameter in _trained(engine):
+        group, offset, length = optimizer.grad_position[optimizer.get_param_id(parameter)]
+        start = dist.get_rank(parameter.ds_process_group) * length
+        size = min(length, parameter.ds_numel - start)
+        if size > 0:
+            flat = optimizer.fp32_partitioned_groups_flat[group]
+            yield Fragment(name, parameter.ds_numel, start, size, flat, offset)
+
+
+def states_of(engine: Engine) -> Any:
+    """What the optimizer keeps: a `flat` to its entries by name."""
+    return getattr(engine.optimizer, "optimizer", engine.optimizer).state
+
+
+def spread(engine: Engine) -> None:
+    """Let the parameters that the model computes with follow those that the optimizer holds; every rank calls this."""
+    optimizer = engine.optimizer
+    if isinstance(optimizer, DeepSpeedZeroOptimizer_Stage3):
+        flats = zip(optimizer.fp16_partitioned_groups_flat, optimizer.fp32_partitioned_groups_flat, strict=True)
+        for values, master in flats:
+            values.data.copy_(master.data)
+        whole = optimizer.persistent_parameters  # small ones, which every rank has at all times
+        if whole:
+            whole[0].partition(whole)
+            whole[0].all_gather(whole)
+    elif hasattr(optimizer, "update_lp_params"):
+        optimizer.update_lp_params()
+    else:
+        for parameter, master in masters_of(optimizer).items():
+            parameter.data.copy_(master.data)
+
+
+def _trained(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
+    return ((name, parameter) for name, parameter in engine.module.named_parameters() if parameter.requires_grad)

@@ -1,0 +1,53 @@
+"""The trials of autotuning as files: for programs, for spreadsheets, and one page for people."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>ZeRO stage and micro-batch</title>
+<style>
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 960px; margin: 0 auto; padding: 32px 24px; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: right; padding: 5px 14px 5px 0; white-space: nowrap; } td:last-child { width: 40%; }
+tr { border-bottom: 1px solid #8884; } .chosen { font-weight: 650; } div { overflow-x: auto; }
+.bar { height: 0.8em; border-radius: 3px; background: #3b82f6; }
+</style></head><body>
+<h1>Stage {{ chosen.zero_stage }}, micro-batch {{ chosen.micro_batch }} x {{ chosen.accumulation_steps }}</h1>
+<p>The fastest of {{ trials|length }} short trials of a batch of {{ batch_size }} on {{ world_size }} ranks. Of trials
+within 3 % of the fastest the one with the least memory is taken.</p>
+<div><table>
+<tr><th>stage</th><th>micro-batch</th><th>accumulation</th><th>memory, MB</th><th>samples/s</th><th></th></tr>
+{% for trial in trials %}<tr{% if trial == chosen %} class="chosen"{% endif %}><td>{{ trial.zero_stage }}</td>
+<td>{{ trial.micro_batch }}</td><td>{{ trial.accumulation_steps }}</td><td>{{ "{:,.0f}".format(trial.memory_mb) }}</td>
+<td>{{ trial.failure or "{:,.0f}".format(trial.samples_per_second) }}</td>
+<td><div class="bar" style="width: {{ "%.1f" | format(100 * trial.samples_per_second / fastest) }}%"></div></td></tr>
+{% endfor %}</table></div>
+</body></html>
+"""
+
+
+def write_report(folder: Path, document: Mapping[str, Any]) -> None:
+    """Write autotuning.json, autotuning.csv and autotuning.html.
+
+    Args:
+        folder: made if needed.
+        document: ``batch_size``, ``world_size``, ``trials`` and the ``chosen`` one of them.
+    """
+    from jinja2 import Environment
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "autotuning.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    with (folder / "autotuning.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, list(document["chosen"]))
+        table.writeheader()
+        table.writerows(document["trials"])
+    page = Environment(autoescape=True, trim_blocks=True).from_string(PAGE)
+    fastest = max(trial["samples_per_second"] for trial in document["trials"])
+    (folder / "autotuning.html").write_text(page.render(**document, fastest=fastest), encoding="utf-8")

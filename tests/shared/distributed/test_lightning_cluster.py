@@ -1,0 +1,54 @@
+"""Lightning sees the world that the launcher's variables describe, and no other."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.distributed import detect
+from shared.distributed.errors import LaunchError
+from shared.distributed.lightning_cluster import LaunchedCluster
+
+MPI = {
+    "OMPI_COMM_WORLD_RANK": "3",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+    "OMPI_COMM_WORLD_NODE_RANK": "1",
+    "AZ_BATCH_MASTER_NODE": "10.0.0.4:6000",
+    "AZ_BATCHAI_MPI_MASTER_NODE": "10.0.0.4",
+    "AZUREML_NODE_COUNT": "2",
+    "AZUREML_RUN_ID": "run",
+}
+PYTORCH = {
+    "RANK": "5",
+    "WORLD_SIZE": "8",
+    "LOCAL_RANK": "1",
+    "NODE_RANK": "1",
+    "AZUREML_NODE_COUNT": "2",
+    "MASTER_ADDR": "10.0.0.4",
+    "MASTER_PORT": "6105",
+}
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [(MPI, (4, 3, 1, 1, "10.0.0.4")), (PYTORCH, (8, 5, 1, 1, "10.0.0.4")), ({}, (1, 0, 0, 0, "127.0.0.1"))],
+)
+def test_it_says_what_was_detected(environ: dict[str, str], expected: tuple[object, ...]) -> None:
+    cluster = LaunchedCluster(detect(environ))
+    found = (
+        cluster.world_size(), cluster.global_rank(), cluster.local_rank(), cluster.node_rank(), cluster.main_address
+    )  # fmt: skip
+    assert found == expected
+    assert cluster.main_port == detect(environ).main_port
+    assert cluster.creates_processes_externally
+
+
+def test_a_trainer_that_was_told_otherwise_is_refused() -> None:
+    cluster = LaunchedCluster(detect(MPI))
+    cluster.validate_settings(num_devices=2, num_nodes=2)
+    cluster.set_global_rank(3)
+    with pytest.raises(LaunchError, match="devices is 4"):
+        cluster.validate_settings(num_devices=4, num_nodes=2)
+    with pytest.raises(LaunchError, match="world size is 2"):
+        cluster.set_world_size(2)
