@@ -11,7 +11,7 @@ from shared.training.arguments import BatchPlan
 TRAINERS = {
     "classification": "train_ddp or train_torchrun",
     "regression": "train_ddp or train_torchrun",
-    "language_modeling": "train_fsdp",
+    "language_modeling": "train_fsdp or train_deepspeed",
     "text_classification": "train_transformers",
 }
 """What to use for a dataset that this trainer does not take."""

@@ -43,16 +43,16 @@ def seed_all(seed: int, rank: int | None = None) -> None:
 
 
 def make_model(
-    args: argparse.Namespace, data: Dataset, world: World, dtype: torch.dtype
+    args: argparse.Namespace, data: Dataset, world: World, dtype: torch.dtype, device: torch.device | None = None
 ) -> tuple[Normalised | Decoder, Card]:
-    """Build the model of the arguments on the rank's device; its first weights depend on the seed alone.
+    """Build the model of the arguments on a device, the rank's if none is given; its weights depend on the seed alone.
 
     Raises:
         Refusal: if it cannot be built, saved, or fed with the dataset's rows.
     """
     card = card_of(args, data)
     if data.index.text is not None:
-        return _decoder(args, card, world, dtype), card
+        return _decoder(args, card, world, dtype).to(device or world.device), card
     seed_all(args.seed)
     net = build(card.architecture, card.input_shape, card.outputs, args.model_code)
     module = Normalised(card.mean, card.std, net, card.target_mean, card.target_std)
@@ -60,7 +60,7 @@ def make_model(
     _check_output(module, card)
     if args.gradient_checkpointing == "true":
         checkpoint_activations(module.net)
-    module.to(world.device, dtype)
+    module.to(device or world.device, dtype)
     if world.device.type == "cuda":
         module.to(memory_format=torch.channels_last)
     seed_all(args.seed, world.rank)
@@ -72,7 +72,7 @@ def _decoder(args: argparse.Namespace, card: Card, world: World, dtype: torch.dt
     decoder = initialise(empty_decoder(card), args.seed)
     if args.gradient_checkpointing == "true":
         checkpoint_activations(decoder)
-    decoder.to(world.device, dtype)
+    decoder.to(dtype)
     seed_all(args.seed, world.rank)
     return decoder
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
+from safetensors import SafetensorError
 
 from ..card import LANGUAGE_MODELING, Card  # noqa: TID252
 from ..mlmodel import environment_files, mlmodel  # noqa: TID252
@@ -82,7 +83,7 @@ def load_model(folder: str | Path) -> tuple[TokenModel, Card]:
             use_safetensors=True,
             dtype=torch.float32,
         )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise refusal(f"{inside / HUGGINGFACE} cannot be read: {error}. Train and save the model again.") from error
     padding = None if card.task == LANGUAGE_MODELING else int(net.config.pad_token_id)
     return TokenModel(net, padding).eval(), card

@@ -1,0 +1,110 @@
+"""Our loop's bookkeeping as a Lightning callback and logger: the same reports, checkpoints and stops as train_ddp's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from lightning import Callback, LightningModule, Trainer
+from lightning.pytorch.loggers import Logger
+
+from shared.training.arguments import BatchPlan
+from shared.training.lightning.checkpoints import Saver
+from shared.training.progress import Meter
+from shared.training.run import Run
+
+VALIDATION = re.compile(r"val(?:id(?:ation)?)?[_/](.+)")
+"""Names under which modules log what they measure in validation."""
+
+
+class Bookkeeping(Callback):
+    """Counts steps and epochs in the same `Run` that our own loops use.
+
+    Args:
+        run: reports, saves and says when to stop.
+        saver: its saver.
+        meter: its meter.
+        plan: how many passes a step has.
+        validate: measures the model after each epoch; None: the module logs its own numbers as ``val_...``.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        saver: Saver,
+        meter: Meter,
+        plan: BatchPlan,
+        validate: Callable[[], Mapping[str, float]] | None,
+    ) -> None:
+        self._run, self._saver, self._meter, self._plan, self._validate = run, saver, meter, plan, validate
+        self._open = ExitStack()
+        self.stopped = False
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Take SIGTERM back: Lightning's handler broadcasts from inside itself, wherever the other ranks are."""
+        del trainer, pl_module
+        self._open.enter_context(self._meter.stopping_on_sigterm())
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Add a pass's loss; after the last pass of a step count it, report, save and stop where that is due."""
+        del pl_module, batch
+        loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs  # already over the number of passes
+        if isinstance(loss, torch.Tensor):
+            self._meter.add(loss)
+        if (batch_idx + 1) % self._plan.accumulation_steps == 0 and self._run.end_step():
+            self.stopped = trainer.should_stop = True
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Report the epoch, after its validation; not if it was broken off."""
+        del pl_module
+        if self.stopped and self._run.at.batch < self._saver.steps_per_epoch:
+            return
+        numbers = self._validate() if self._validate is not None else validation_of(trainer.callback_metrics)
+        self._run.end_epoch(numbers)
+        self._saver.save_if_due(self._run.at)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Give SIGTERM back."""
+        del trainer, pl_module
+        self._open.close()
+
+
+def validation_of(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Take out of a module's metrics those of validation, by the name after ``val_``."""
+    found = ((VALIDATION.fullmatch(name), value) for name, value in metrics.items())
+    return {match[1]: float(value) for match, value in found if match}
+
+
+class RunLogger(Logger):
+    """Reports what a module logs with the metrics of the run; rank 0 alone writes.
+
+    Args:
+        run: whose tracker writes them.
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self._run = run
+
+    @property
+    def name(self) -> str:
+        """Lightning would name folders by it."""
+        return "allranks"
+
+    @property
+    def version(self) -> str:
+        """Lightning would name folders by it."""
+        return "0"
+
+    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
+        """Nothing: the run's arguments are reported, and `module_arguments` is one of them."""
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Report numbers at a step; Lightning adds the epoch to them, which the run reports itself."""
+        del step  # Lightning counts passes; the run counts optimizer steps
+        self._run.log({name: value for name, value in metrics.items() if name != "epoch"})

@@ -1,0 +1,70 @@
+"""Our LightningModule: a model of the zoo, trained as train_ddp trains it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import torch
+from lightning import Callback, LightningModule, Trainer
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from shared.training.buckets import settle_buckets
+from shared.training.data import Batch
+from shared.training.objective import Objective
+from shared.training.optimization import Precision, make_optimizer
+from shared.training.schedule import Schedule
+
+
+class Zoo(LightningModule):
+    """A model of ours with train_ddp's loss, optimizer and learning rates.
+
+    Args:
+        module: the model, with its normalisation.
+        objective: what is minimised.
+        schedule: the learning rate of each optimizer step.
+        args: the trainer's.
+    """
+
+    def __init__(self, module: nn.Module, objective: Objective, schedule: Schedule, args: argparse.Namespace) -> None:
+        super().__init__()
+        self.module, self._objective, self._schedule, self._args = module, objective, schedule, args
+        # Statistics never change; left in, they would be sent before each forward pass.
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # noqa: SLF001
+            self, ["module.mean", "module.std"]
+        )
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Give the outputs for raw rows."""
+        return self.module(rows)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> torch.Tensor:
+        """Give the mean loss of a pass; Lightning divides it by the number of passes."""
+        del batch_idx
+        rows, y = batch
+        return self._objective.loss(self(rows), y)
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        """Give the optimizer, and a scheduler that sets each step's learning rate to the schedule's."""
+        optimizer, schedule = make_optimizer(self.module, self._args), self._schedule
+        for group in optimizer.param_groups:
+            group["lr"] = 1.0  # LambdaLR multiplies by it
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: schedule(step))  # noqa: PLW0108  # it saves objects
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+
+class SettledBuckets(Callback):
+    """Settles DDP's buckets before the first step; see ``settle_buckets``.
+
+    Args:
+        rows: as many as a pass has, on the device.
+        precision: of the training.
+    """
+
+    def __init__(self, rows: torch.Tensor, precision: Precision) -> None:
+        self._rows, self._precision = rows, precision
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Make two passes that change nothing."""
+        settle_buckets(trainer.strategy.model or pl_module, pl_module, self._rows, self._precision)

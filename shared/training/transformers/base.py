@@ -1,0 +1,253 @@
+"""The model that is trained: from a folder, from a configuration, or a small one of ours from nothing."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    LlamaConfig,
+    ModernBertConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+
+from shared.data import Dataset, Text
+from shared.distributed import Refusal
+from shared.models import Card
+from shared.models.transformers import mask_of
+from shared.training.start import seed_all, tokenizer_of
+from shared.training.transformers.folder import check_folder, config_file
+
+TOKENIZER = "tokenizer.json"
+OFFSET_TYPES = ("roberta", "camembert", "longformer", "mpnet", "data2vec-text", "ibert")
+"""Types whose positions begin after the id of the padding token, and whose relatives' names begin likewise."""
+
+
+def padding_of(data: Dataset) -> int | None:
+    """Give the token that fills rows up; None: the rows of a language model are full."""
+    return text_of(data).padding if data.index.classes else None
+
+
+def text_of(data: Dataset) -> Text:
+    """Give what the rows of a text are made of."""
+    assert data.index.text is not None  # noqa: S101  # the tasks are those of text
+    return data.index.text
+
+
+def make_net(args: argparse.Namespace, data: Dataset) -> PreTrainedModel:
+    """Make the model of the arguments, in float32 on the CPU; new weights depend on the seed alone.
+
+    Raises:
+        Refusal: if the folder holds no model, if it does not fit the data, or if it cannot do the task.
+    """
+    if args.base_model and args.base_config:
+        raise Refusal("base_model and base_config are both given: a model to go on from, or one to begin; choose one.")
+    text, folder = text_of(data), check_folder(args.base_model) if args.base_model else None
+    what = str(folder or args.base_config or "the built-in model")
+    kind = AutoModelForSequenceClassification if data.index.classes else AutoModelForCausalLM
+    try:
+        config = _config(folder, args.base_config, data, text)
+        check_fit(config, data, text, folder)
+        _adapt(config, data, text)
+        seed_all(args.seed)
+        net = kind.from_config(config, trust_remote_code=False) if folder is None else _loaded(kind, folder, config)
+        net.config.use_cache = False
+        _check_output(net, data, text)
+    except (OSError, ValueError, KeyError, IndexError, RuntimeError, SafetensorError) as error:
+        raise Refusal(f"{what} cannot be used for {data.index.task}: {' '.join(str(error).split())[:400]}") from error
+    if args.gradient_checkpointing == "true":
+        _checkpoint_activations(net)
+    return net
+
+
+def card_of(net: PreTrainedModel, data: Dataset) -> Card:
+    """Describe the model."""
+    text = text_of(data)
+    return Card(
+        architecture=type(net).__name__,
+        input_shape=(text.sequence_length,),
+        input_dtype="int64",
+        classes=data.index.classes,
+        mean=(),
+        std=(),
+        task=data.index.task,
+        framework="transformers",
+        vocabulary=int(net.config.get_text_config().vocab_size),
+        tokenizer=text.tokenizer,
+    )
+
+
+def check_fit(config: PreTrainedConfig, data: Dataset, text: Text, folder: Path | None) -> None:
+    """Compare a configuration, and the tokenizer beside it, with the data.
+
+    Raises:
+        Refusal: naming all that does not fit.
+    """
+    problems = []
+    vocabulary, positions = getattr(config, "vocab_size", None), _positions(config)
+    if vocabulary is not None and vocabulary < text.vocabulary:
+        problems.append(f"the data's vocabulary has {text.vocabulary} tokens, the model's {vocabulary}")
+    if positions is not None and positions < text.sequence_length:
+        problems.append(f"the data's rows have up to {text.sequence_length} tokens, the model takes {positions}")
+    if folder is not None and (folder / TOKENIZER).is_file() and not _same_tokenizer(folder, data, text):
+        problems.append(f"the data was prepared with another tokenizer ({text.tokenizer}) than {folder / TOKENIZER}")
+    known = _labels(config) if data.index.classes else ()
+    if known and known != data.index.classes:
+        problems.append(f"the model knows the classes {_few(known)}, the data has {_few(data.index.classes)}")
+    if problems:
+        raise Refusal(
+            f"Model and data do not fit: {'; '.join(problems)}. Prepare the text with the model's folder as its "
+            "tokenizer and at most its sequence length; for other classes give a model without a head."
+        )
+
+
+def _config(folder: Path | None, base_config: str | None, data: Dataset, text: Text) -> PreTrainedConfig:
+    if folder is None and not base_config:
+        return _small(text, causal=not data.index.classes)
+    source = folder or config_file(str(base_config))
+    return AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
+
+
+def _small(text: Text, *, causal: bool) -> PreTrainedConfig:
+    """A model that two CPU cores train in minutes."""
+    if causal:
+        return LlamaConfig(
+            vocab_size=text.vocabulary,
+            hidden_size=128,
+            intermediate_size=352,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            max_position_embeddings=text.sequence_length,
+            bos_token_id=text.end_of_text,
+            eos_token_id=text.end_of_text,
+        )
+    special = dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), text.end_of_text)
+    return ModernBertConfig(
+        vocab_size=text.vocabulary,
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=text.sequence_length,
+        classifier_pooling="mean",  # bytes and learnt tokens have no [CLS]
+        embedding_dropout=0.3,
+        mlp_dropout=0.1,
+        classifier_dropout=0.3,
+        pad_token_id=text.padding,
+        **special,
+    )
+
+
+def _adapt(config: PreTrainedConfig, data: Dataset, text: Text) -> None:
+    """Write the data's classes and padding into the configuration."""
+    if data.index.classes:
+        config.id2label = dict(enumerate(data.index.classes))
+        config.label2id = {name: number for number, name in enumerate(data.index.classes)}
+        config.pad_token_id = text.padding
+        config.problem_type = "single_label_classification"
+
+
+def _loaded(kind: Any, folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
+    """Load a model, and see that the weights of its body are there; a head may be new."""
+    net, found = kind.from_pretrained(
+        folder,
+        config=config,
+        local_files_only=True,
+        trust_remote_code=False,
+        use_safetensors=True,
+        dtype=torch.float32,
+        output_loading_info=True,
+    )
+    body = f"{net.base_model_prefix}."
+    missing = sorted(name for name in found["missing_keys"] if name.startswith(body) and "pooler" not in name)
+    if missing:
+        raise Refusal(
+            f"The weights in {folder} are not those of its config.json: {len(missing)} are missing, such as "
+            f"{', '.join(missing[:3])}."
+        )
+    return net
+
+
+def _check_output(net: PreTrainedModel, data: Dataset, text: Text) -> None:
+    """Try the model on two short rows that differ in their last token.
+
+    Raises:
+        ValueError: if its outputs are not those of the task.
+    """
+    rows = torch.ones((2, min(4, text.sequence_length)), dtype=torch.int64)
+    rows[1, -1] = 0
+    with torch.no_grad():
+        logits = net.eval()(input_ids=rows, attention_mask=mask_of(rows, -1)).logits
+    net.train()
+    wanted = (2, len(data.index.classes)) if data.index.classes else (*rows.shape, net.config.vocab_size)
+    if tuple(logits.shape) != wanted:
+        raise ValueError(f"it maps rows {tuple(rows.shape)} to {tuple(logits.shape)}, not to {wanted}")
+    if not data.index.classes and not torch.allclose(logits[0, :-1], logits[1, :-1]):
+        raise ValueError("it is no causal model: what it says about a token depends on the tokens that follow")
+
+
+def leaves_out(net: PreTrainedModel) -> bool:
+    """Find out whether some parameters have no part in the outputs; DDP would wait for their gradients for ever."""
+    with torch.enable_grad():
+        logits = net(input_ids=torch.ones((1, 2), dtype=torch.int64, device=net.device)).logits
+    seen, reached, nodes = set(), set(), [logits.grad_fn]
+    while nodes:  # the gradients themselves would take the memory of a second model
+        node = nodes.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            reached.add(id(getattr(node, "variable", None)))
+            nodes += [following for following, _ in node.next_functions]
+    return any(parameter.requires_grad and id(parameter) not in reached for parameter in net.parameters())
+
+
+def _checkpoint_activations(net: PreTrainedModel) -> None:
+    enable = getattr(net, "activation_checkpointing_enable", None) or net.gradient_checkpointing_enable
+    try:
+        enable({"use_reentrant": False})
+    except ValueError as error:
+        raise Refusal(f"gradient_checkpointing: {error}") from error
+
+
+def _positions(config: PreTrainedConfig) -> int | None:
+    """Tokens that a model takes at most, if it says so."""
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is None or not config.model_type.removeprefix("xlm-").startswith(OFFSET_TYPES):
+        return positions
+    return int(positions) - int(config.pad_token_id or 0) - 1
+
+
+def _labels(config: PreTrainedConfig) -> tuple[str, ...]:
+    """Names of the classes that a model has a head for; empty if it has none, or no names for them."""
+    if not any("SequenceClassification" in name for name in config.architectures or ()):
+        return ()
+    names = tuple(name for _, name in sorted(config.id2label.items()))
+    return () if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names
+
+
+def _same_tokenizer(folder: Path, data: Dataset, text: Text) -> bool:
+    """Compare what the two tokenizers do; a file that was written again may differ in its spaces."""
+    theirs = tokenizer_of(data)
+    if theirs is None:
+        return False
+    with (folder / TOKENIZER).open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() == text.sha256:
+            return True
+    from tokenizers import Tokenizer
+
+    both = [Tokenizer.from_file(str(place / TOKENIZER)) for place in (folder, theirs)]
+    for tokenizer in both:
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+    return both[0].to_str() == both[1].to_str()
+
+
+def _few(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

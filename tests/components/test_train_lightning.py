@@ -1,0 +1,201 @@
+"""train_lightning: the weights of train_ddp, the same bits after a kill, MPI without a variable, modules of users."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shared import checkpoint
+from shared.data import Dataset
+from shared.models import load_model, load_predictor
+from tests.components.training import bit_equal, furthest, lines, train, training, weights, write_digits
+from tests.helpers import ROOT, clean_environment, finish
+from tests.local.support import pipeline, run_json
+
+LIGHTNING = {"script": "train_lightning", "batch_size": 24}
+
+MINE = """
+import torch
+from lightning import LightningModule
+from torch.nn import functional
+
+
+class Net(LightningModule):
+    def __init__(self, input_shape, num_outputs, hidden=16):
+        super().__init__()
+        self.save_hyperparameters()
+        channels, height, width = input_shape
+        self.body = torch.nn.Sequential(
+            torch.nn.Flatten(), torch.nn.Linear(channels * height * width, hidden), torch.nn.BatchNorm1d(hidden),
+            torch.nn.ReLU(), torch.nn.Dropout(0.2),
+        )
+        self.head, self.spare = torch.nn.Linear(hidden, num_outputs), torch.nn.Linear(2, 2)
+
+    def forward(self, rows):
+        return self.head(self.body(rows))
+
+    def training_step(self, batch, batch_idx):
+        rows, y = batch
+        return functional.cross_entropy(self(rows), y)
+
+    def validation_step(self, batch, batch_idx):
+        rows, y = batch
+        self.log("val_accuracy", (self(rows).argmax(1) == y).float().mean(), sync_dist=True)
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.AdamW(self.parameters(), lr=0.02)
+        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.9)]
+
+
+class Unkept(Net):
+    def __init__(self, input_shape, num_outputs):
+        super().__init__(input_shape, num_outputs)
+        self.hparams["loss"] = torch.nn.MSELoss()
+
+
+class Idle(LightningModule):
+    def forward(self, rows):
+        return rows
+
+
+class Narrow(Net):
+    def forward(self, rows):
+        return super().forward(rows)[:, 1:]
+
+
+class Plain(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(1, 1)
+"""
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_digits(tmp_path_factory.mktemp("few"), rows=400)
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("code")
+    (folder / "mine.py").write_text(MINE)
+    return folder
+
+
+def kill_after(count: int, data: Path, out: Path, **options: object) -> None:
+    """Start a training and kill its last rank when so many lines of metrics are there."""
+    with training(data, out, **options) as ranks:
+        until = time.monotonic() + 120
+        while len(lines(out)) < count:
+            assert time.monotonic() < until, ranks[0].stderr
+            time.sleep(0.002)
+        ranks[-1].kill()
+        finish(ranks, 60)
+
+
+@pytest.mark.slow
+def test_the_weights_are_those_of_ddp_and_under_mpi_nothing_is_set_by_hand(few: Path, tmp_path: Path) -> None:
+    train(few, tmp_path / "ddp", epochs=2, batch_size=24)
+    expected = weights(tmp_path / "ddp")
+    train(few, tmp_path / "here", **LIGHTNING, epochs=2, processes=2, accumulation_steps=2)
+    assert furthest(expected, weights(tmp_path / "here")) < 1e-5
+    step = (
+        f"{{type: command, component: {ROOT}/components/train_lightning/component.yaml, "
+        "inputs: {data: '${{parent.inputs.data}}', epochs: 2, batch_size: 24}, "
+        "distribution: {type: mpi, process_count_per_instance: %d}, resources: {instance_count: %d}}"
+    )
+    jobs = f"jobs: {{one_node: {step % (2, 1)}, two_nodes: {step % (1, 2)}}}"
+    text = f"type: pipeline\ninputs: {{data: {{type: uri_folder, path: {few}}}}}\n{jobs}\n"
+    document = run_json(pipeline(tmp_path, text), cwd=tmp_path)
+    assert document["exit"] == 0, document
+    for name in ("one_node", "two_nodes"):
+        step_of_run = document["steps"][name]
+        log = (Path(step_of_run["folder"]) / "user_logs" / "std_log_process_0.txt").read_text()
+        assert "launched by azureml-mpi" in log
+        model, _ = load_model(step_of_run["outputs"]["model"])
+        assert furthest(expected, model.state_dict()) < 1e-5
+
+
+@pytest.mark.slow
+def test_a_killed_training_ends_with_the_same_bits(few: Path, tmp_path: Path) -> None:
+    options = {**LIGHTNING, "processes": 3, "epochs": 3, "log_every": 1}  # from 3 ranks on, another order is other bits
+    train(few, tmp_path / "whole", **options)
+    kill_after(26, few, tmp_path / "killed", **options, checkpoint_every=11)  # 11 steps are an epoch
+    results = train(few, tmp_path / "killed", **options, checkpoint_every=4)
+    assert "continuing from" in results[0].stdout
+    assert bit_equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
+
+
+@pytest.mark.slow
+def test_a_module_of_the_users_trains_resumes_and_is_served(few: Path, code: Path, tmp_path: Path) -> None:
+    own = {"module": "mine.py:Net", "module_arguments": '{"hidden": 24}', "model_code": code}
+    options = {**LIGHTNING, **own, "processes": 2, "epochs": 3, "log_every": 1}
+    train(few, tmp_path / "whole", **options)
+    kill_after(18, few, tmp_path / "killed", **options, checkpoint_every=5)
+    train(few, tmp_path / "killed", **options, checkpoint_every=5)
+    assert bit_equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
+    assert "validation_accuracy" in lines(tmp_path / "whole")[-1]["metrics"]
+    newest = checkpoint.newest_valid(tmp_path / "whole" / "checkpoints")
+    assert newest is not None
+    assert {path.suffix for path in newest.iterdir()} == {".json", ".safetensors"}, "no pickle"
+
+    split = Dataset.open(few).split("test")
+    taken = split.take(np.arange(split.rows))
+    predict, card = load_predictor(tmp_path / "whole" / "model", "cpu")
+    assert card.arguments == {"hidden": 24}
+    assert (predict(taken["x"]).argmax(1) == taken["y"]).mean() > 0.8
+    assert "lightning==" in (tmp_path / "whole" / "model" / "requirements.txt").read_text()
+    np.save(tmp_path / "x.npy", taken["x"])
+    served = f"""
+import mlflow, numpy as np
+model = mlflow.pyfunc.load_model({str(tmp_path / "whole" / "model")!r})
+print(model.predict(np.load({str(tmp_path / "x.npy")!r})).argmax(1).tolist())
+"""
+    environ = clean_environment({"PYTHONPATH": None})  # the saved model needs nothing of the library
+    done = subprocess.run(
+        [sys.executable, "-c", served], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == str(predict(taken["x"]).argmax(1).tolist())
+
+
+REFUSED = [
+    ({"module": "mine.py:Idle"}, "does not define training_step, configure_optimizers"),
+    ({"module": "mine.py:Plain"}, "is a Plain, not a lightning.LightningModule"),
+    ({"module": "mine.py:Missing"}, "has no function or class Missing; it has Net, Unkept, Idle, Narrow, Plain"),
+    ({"module": "yours.py:Net"}, "there is no yours.py in"),
+    ({"module": "mine.py:Narrow"}, "forward maps 2 rows to (2, 9); it has to be (2, 10)"),
+    ({"module": "mine.py:Net", "module_arguments": "{hidden: 3}"}, "module_arguments is not JSON"),
+    ({"module": "mine.py:Net", "module_arguments": '{"width": 3}'}, "unexpected keyword argument 'width'"),
+]
+
+
+def test_what_a_module_lacks_is_said_once(few: Path, code: Path) -> None:
+    """In this process, where Lightning is imported once: a start of ranks for each would take seconds."""
+    import argparse
+
+    from shared.distributed import Refusal, init
+    from shared.training import BatchPlan
+    from shared.training.lightning.task import users_task
+
+    with init("torch") as world:
+        for options, message in REFUSED:
+            given = {"module_arguments": None, "gradient_checkpointing": "false", "precision": "fp32", "seed": 0}
+            common = {"model_code": code, "accumulation_steps": 1, "compile": "false", "pin_memory": "false"}
+            args = argparse.Namespace(**given | common | options)
+            with pytest.raises(Refusal) as raised:
+                users_task(args, Dataset.open(few), world, BatchPlan(24, 1, 1))
+            assert message in str(raised.value)
+
+
+@pytest.mark.slow
+def test_what_cannot_be_kept_is_refused_before_the_first_step(few: Path, code: Path, tmp_path: Path) -> None:
+    with training(few, tmp_path, **LIGHTNING, module="mine.py:Unkept", model_code=code) as ranks:
+        results = finish(ranks, 120)
+    assert results[0].returncode == 2
+    assert "hyper_parameters.loss is a torch.nn.modules.loss.MSELoss" in results[0].stderr
+    assert "Traceback" not in results[0].stderr
+    assert lines(tmp_path) == []
