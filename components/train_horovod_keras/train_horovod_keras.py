@@ -20,6 +20,8 @@ from shared.training.keras.arguments import add_keras_arguments
 if TYPE_CHECKING:
     import keras
 
+    from shared.training.keras.objective import Objective
+
 STOPPED = 143
 """Exit code after SIGTERM: 128 + 15, as a shell would report it."""
 
@@ -49,6 +51,7 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     from shared.training.dataset import open_data
     from shared.training.keras.evaluation import Evaluation
     from shared.training.keras.feed import Feed
+    from shared.training.keras.objective import objective_of
     from shared.training.keras.optimization import make_optimizer
     from shared.training.keras.progress import Meter
     from shared.training.keras.start import make_model, set_up, try_saving
@@ -57,17 +60,18 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     from shared.training.schedule import Schedule
 
     set_up()
-    data = open_data(args, plan)
+    data = open_data(args, plan, tasks=("classification", "regression"))
     feed = Feed(data.split("train"), plan, world.rank, args)
     schedule = Schedule.over(args.epochs * feed.steps_per_epoch, args)
     model, card = make_model(args, data)
     optimizer = make_optimizer(model, schedule, args)
-    try_saving(model, card)
+    try_saving(args, model, card)
     saver = Saver(args, data, world, model, optimizer)
     at = saver.restore(args.resume_from)
     hvd.broadcast_variables([variable.value for variable in (*model.weights, *optimizer.variables)], root_rank=0)
     validation = Evaluation(data, "validation", world, plan, args)
-    step = training_step(model, optimizer, plan, args)
+    objective = objective_of(data.index, args.label_smoothing)
+    step = training_step(model, optimizer, objective, plan, args)
 
     meter = Meter(world)
     with Run(args, world, saver, at, schedule, meter) as run:
@@ -79,25 +83,26 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
             run.end_epoch(validation.of(model))
         run.finish()
         check_same_weights(world, (variable.numpy() for variable in model.trainable_variables))
-        world.once(lambda: save_model(args.model, model, card), name="save the model", scope="job")
+        world.once(lambda: save_model(args.model, model, card, args.model_code), name="save the model", scope="job")
     return True
 
 
 def training_step(
-    model: keras.Model, optimizer: Any, plan: BatchPlan, args: argparse.Namespace
+    model: keras.Model, optimizer: Any, objective: Objective, plan: BatchPlan, args: argparse.Namespace
 ) -> Callable[[Any, Any], Any]:
     """Make the function that makes one optimizer step, and gives this rank's part of the batch's mean loss."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
     from shared.training.keras.optimization import finish_gradients
-    from shared.training.keras.step import local_gradients
+    from shared.training.keras.step import gradients_of
 
     variables = model.trainable_variables
+    gradients_here = gradients_of(model, objective, plan, compiled=args.compile == "true")
 
     @tf.function  # type: ignore[untyped-decorator]
     def step(rows: Any, labels: Any) -> Any:
-        loss, gradients = local_gradients(model, rows, labels, plan, args.label_smoothing)
+        loss, gradients = gradients_here(rows, labels)
         # What DistributedGradientTape does after a pass, done once after the last; as one group, always in one order.
         gradients = hvd.grouped_allreduce(gradients, op=hvd.Sum) if plan.world_size > 1 else gradients
         optimizer.apply(finish_gradients(gradients, variables, args), variables)

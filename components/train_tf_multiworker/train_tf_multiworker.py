@@ -20,6 +20,8 @@ from shared.training.keras.arguments import add_keras_arguments
 if TYPE_CHECKING:
     import keras
 
+    from shared.training.keras.objective import Objective
+
 STOPPED = 143
 """Exit code after SIGTERM: 128 + 15, as a shell would report it."""
 
@@ -47,6 +49,7 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     from shared.training.dataset import open_data
     from shared.training.keras.evaluation import Evaluation
     from shared.training.keras.feed import Feed
+    from shared.training.keras.objective import objective_of
     from shared.training.keras.optimization import make_optimizer
     from shared.training.keras.progress import Meter
     from shared.training.keras.start import make_model, set_up, try_saving
@@ -55,18 +58,19 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     from shared.training.schedule import Schedule
 
     set_up()
-    data = open_data(args, plan)
+    data = open_data(args, plan, tasks=("classification", "regression"))
     feed = Feed(data.split("train"), plan, world.rank, args)
     schedule = Schedule.over(args.epochs * feed.steps_per_epoch, args)
     with world.strategy.scope():  # variables made here are kept alike on all workers
         model, card = make_model(args, data)
         optimizer = make_optimizer(model, schedule, args)
-    try_saving(model, card)
+    try_saving(args, model, card)
     saver = Saver(args, data, world, model, optimizer)
     at = saver.restore(args.resume_from)
     validation = Evaluation(data, "validation", world, plan, args)
     spread = spreader(world.strategy, plan)
-    step = training_step(model, optimizer, world.strategy, plan, args)
+    objective = objective_of(data.index, args.label_smoothing)
+    step = training_step(model, optimizer, objective, world.strategy, plan, args)
 
     meter = Meter(world)
     with Run(args, world, saver, at, schedule, meter) as run:
@@ -78,7 +82,7 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
             run.end_epoch(validation.of(model))
         run.finish()
         check_same_weights(world, (variable.numpy() for variable in model.trainable_variables))
-        world.once(lambda: save_model(args.model, model, card), name="save the model", scope="job")
+        world.once(lambda: save_model(args.model, model, card, args.model_code), name="save the model", scope="job")
     return True
 
 
@@ -110,20 +114,21 @@ def spreader(strategy: Any, plan: BatchPlan) -> Callable[[Any], Any]:
 
 
 def training_step(
-    model: keras.Model, optimizer: Any, strategy: Any, plan: BatchPlan, args: argparse.Namespace
+    model: keras.Model, optimizer: Any, objective: Objective, strategy: Any, plan: BatchPlan, args: argparse.Namespace
 ) -> Callable[[Any, Any], Any]:
     """Make the function that makes one optimizer step, and gives this worker's part of the batch's mean loss."""
     import tensorflow as tf
 
     from shared.training.keras.optimization import finish_gradients
-    from shared.training.keras.step import local_gradients
+    from shared.training.keras.step import gradients_of
 
     variables = model.trainable_variables
+    gradients_here = gradients_of(model, objective, plan, compiled=args.compile == "true")
     # Keras sums over the workers by itself, after it has clipped what one of them computed. There is no switch for it.
     optimizer._all_reduce_sum_gradients = lambda summed: summed  # noqa: SLF001
 
     def on_each_gpu(rows: Any, labels: Any) -> Any:
-        loss, gradients = local_gradients(model, rows, labels, plan, args.label_smoothing)
+        loss, gradients = gradients_here(rows, labels)
         here = tf.distribute.get_replica_context()
         # The sum comes first, because the norm that is clipped is that of the whole batch's gradient.
         gradients = finish_gradients(here.all_reduce(tf.distribute.ReduceOp.SUM, gradients), variables, args)

@@ -20,6 +20,8 @@ from shared.training.keras.arguments import add_keras_arguments
 if TYPE_CHECKING:
     import keras
 
+    from shared.training.keras.objective import Objective
+
 STOPPED = 143
 """Exit code after SIGTERM: 128 + 15, as a shell would report it."""
 
@@ -27,7 +29,7 @@ STOPPED = 143
 def parser() -> argparse.ArgumentParser:
     """Arguments of this script; component.yaml says what they mean."""
     made = argparse.ArgumentParser(description=__doc__)
-    add_keras_arguments(made)
+    add_keras_arguments(made, without=("compile",))  # XLA reads no variables of other processes
     return made
 
 
@@ -48,6 +50,7 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     from shared.training.dataset import open_data
     from shared.training.keras.evaluation import Evaluation
     from shared.training.keras.feed import Feed
+    from shared.training.keras.objective import objective_of
     from shared.training.keras.optimization import make_optimizer
     from shared.training.keras.progress import Meter
     from shared.training.keras.start import make_model, set_up, try_saving
@@ -56,17 +59,18 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     from shared.training.schedule import Schedule
 
     set_up()
-    data = open_data(args, plan)
+    data = open_data(args, plan, tasks=("classification", "regression"))
     feed = Feed(data.split("train"), plan, 0, args)
     schedule = Schedule.over(args.epochs * feed.steps_per_epoch, args)
     with world.strategy.scope():  # variables made here lie on the servers
         model, card = make_model(args, data)
         optimizer = make_optimizer(model, schedule, args)
-    try_saving(model, card)
+    try_saving(args, model, card)
     saver = Saver(args, data, world, model, optimizer)
     at = saver.restore(args.resume_from)
     validation = Evaluation(data, "validation", world, plan, args, alone=True)
-    step = training_step(model, optimizer, world.strategy, plan, args)
+    objective = objective_of(data.index, args.label_smoothing)
+    step = training_step(model, optimizer, objective, world.strategy, plan, args)
 
     meter = Meter(world, alone=True)
     with Run(args, world, saver, at, schedule, meter) as run:
@@ -77,23 +81,24 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
                     return False
             run.end_epoch(validation.of(model))
         run.finish()
-        world.once(lambda: save_model(args.model, model, card), name="save the model", scope="job")
+        world.once(lambda: save_model(args.model, model, card, args.model_code), name="save the model", scope="job")
     return True
 
 
 def training_step(
-    model: keras.Model, optimizer: Any, strategy: Any, plan: BatchPlan, args: argparse.Namespace
+    model: keras.Model, optimizer: Any, objective: Objective, strategy: Any, plan: BatchPlan, args: argparse.Namespace
 ) -> Callable[[Any, Any], Any]:
     """Make the function that makes one optimizer step on one worker, and gives the batch's mean loss."""
     import tensorflow as tf
 
     from shared.training.keras.optimization import finish_gradients
-    from shared.training.keras.step import local_gradients
+    from shared.training.keras.step import gradients_of
 
     variables = model.trainable_variables
+    gradients_here = gradients_of(model, objective, plan)
 
     def on_the_worker(rows: Any, labels: Any) -> Any:
-        loss, gradients = local_gradients(model, rows, labels, plan, args.label_smoothing)
+        loss, gradients = gradients_here(rows, labels)
         optimizer.apply(finish_gradients(gradients, variables, args), variables)
         return loss
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.components.frameworks import furthest, run_trainer, weights_of
+from tests.components.frameworks import furthest, run_killed_trainer, run_trainer, weights_of
 from tests.components.training import write_digits
 
 pytestmark = pytest.mark.slow
@@ -39,6 +39,15 @@ def test_it_goes_on_from_a_checkpoint(digits: Path, tmp_path: Path) -> None:
     again = run_trainer("train_horovod", digits, tmp_path, "2x1", *values, source)
     assert "continuing from" in again["logs"]
     assert furthest(weights_of(whole), weights_of(again)) == 0
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_training_on_four_ranks_ends_with_the_same_bits(digits: Path, tmp_path: Path) -> None:
+    values = ("epochs=2", "checkpoint_every=7", "log_every=1")
+    whole = run_trainer("train_horovod", digits, tmp_path, "2x2", *values)
+    killed = run_killed_trainer("train_horovod", digits, tmp_path / "killed", "2x2", *values, after_step=10)
+    assert "continuing from" in killed["logs"]
+    assert furthest(weights_of(whole), weights_of(killed)) == 0
 
 
 def test_ranks_that_mpi_did_not_start_are_refused(digits: Path, tmp_path: Path) -> None:

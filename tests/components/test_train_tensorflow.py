@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.components.frameworks import furthest, run_trainer, weights_of
+from tests.components.frameworks import furthest, run_killed_trainer, run_trainer, weights_of, write_line
 from tests.components.support import run_component
 from tests.components.training import write_digits
 
@@ -57,3 +57,60 @@ def test_a_saved_model_is_served_by_mlflow_without_pickle(digits: Path, tmp_path
     predict, card = load_predictor(folder, "cpu")
     rows = np.zeros((3, *card.input_shape), card.input_dtype)
     assert np.allclose(mlflow.pyfunc.load_model(str(folder)).predict(rows), predict(rows), atol=1e-6)
+
+
+OWN = """
+import keras
+from size import WIDTH
+
+def build(input_shape, num_outputs):
+    return keras.Sequential([keras.Input(input_shape), keras.layers.Dense(WIDTH, "tanh"), keras.layers.Dense(num_outputs)])
+"""
+
+
+@pytest.mark.timeout(600)
+def test_a_regression_with_a_model_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "own.py").write_text(OWN)
+    (tmp_path / "code" / "size.py").write_text("WIDTH = 24\n")
+    line = write_line(tmp_path / "line")
+    values = ("architecture=own.py:build", f"model_code={tmp_path / 'code'}", "epochs=12", "weight_decay=0")
+    runs = {
+        component: run_trainer(component, line, tmp_path, "2x1", *values)
+        for component in ("train_tf_multiworker", "train_horovod_keras")
+    }
+    one, other = (weights_of(step) for step in runs.values())
+    assert furthest(one, other) < 1e-5, "both keep to the order of the rows and to the global batch"
+    model, report = runs["train_horovod_keras"]["outputs"]["model"], tmp_path / "report"
+    done = run_component("evaluate", "--data", line, "--model", model, "--report", report, folder=tmp_path)
+    assert done.ok, done.output
+    assert json.loads((report / "metrics.json").read_text())["r2"] > 0.9
+    assert runs["train_horovod_keras"]["metrics"]["validation_r2"] > 0.9
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("component", ["train_tf_multiworker", "train_horovod_keras"])
+def test_a_compiled_transformer_is_the_same_on_two_ranks(component: str, digits: Path, tmp_path: Path) -> None:
+    values = ("architecture=vit", "precision=fp64", "epochs=1", "batch_size=128")
+    plain = run_trainer(component, digits, tmp_path, "1x1", *values)
+    compiled = run_trainer(component, digits, tmp_path, "2x1", *values, "compile=true")
+    assert furthest(weights_of(plain), weights_of(compiled)) < 1e-9
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("component", ["train_tf_multiworker", "train_horovod_keras"])
+def test_a_killed_training_ends_with_the_same_bits(component: str, digits: Path, tmp_path: Path) -> None:
+    values = ("epochs=2", "checkpoint_every=7", "log_every=1", "optimizer=sgd")
+    whole = run_trainer(component, digits, tmp_path, "2x1", *values)
+    killed = run_killed_trainer(component, digits, tmp_path / "killed", "2x1", *values, after_step=10)
+    assert "continuing from" in killed["logs"]
+    assert furthest(weights_of(whole), weights_of(killed)) == 0
+
+
+@pytest.mark.timeout(600)
+def test_parameter_server_takes_a_regression_and_goes_on_after_a_kill(tmp_path: Path) -> None:
+    line = write_line(tmp_path / "line")
+    values = ("epochs=30", "checkpoint_every=20", "log_every=10", "weight_decay=0")
+    step = run_killed_trainer("train_tf_parameter_server", line, tmp_path, "2x1", *values, after_step=40)
+    assert "continuing from" in step["logs"]
+    assert step["metrics"]["validation_r2"] > 0.9

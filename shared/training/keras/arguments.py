@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 
 from shared.training.arguments import add_arguments
 
-OF_TORCH = ("model_code", "gradient_checkpointing", "pin_memory", "precision", "architecture", "compile")
+OF_TORCH = ("gradient_checkpointing", "pin_memory", "precision")
+"""fp16 would need its loss scaled, and bf16 does not: TensorFlow's devices for which it matters have bf16."""
 
 
-def add_keras_arguments(parser: argparse.ArgumentParser) -> None:
+def add_keras_arguments(parser: argparse.ArgumentParser, without: Collection[str] = ()) -> None:
     """Add the inputs and outputs that the trainers with TensorFlow have; their meaning stands in component.yaml."""
-    add_arguments(parser, without=OF_TORCH)
-    parser.add_argument("--architecture", choices=("mlp", "resnet"), default="mlp")
+    add_arguments(parser, without=(*OF_TORCH, *without))
     parser.add_argument("--precision", choices=("fp32", "bf16", "fp64"), default="fp32")

@@ -14,7 +14,7 @@ from shared.data.order import Rows
 from shared.training.arguments import BatchPlan
 
 Batch = tuple[Any, Any]
-"""Raw rows (N, *shape) and their labels (N,), int64, as tensors."""
+"""Raw rows (N, *shape) and their labels (N,), int64, or their targets (N,), float64, as tensors."""
 
 
 class Feed:

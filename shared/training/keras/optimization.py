@@ -1,4 +1,4 @@
-"""Optimizer, learning rate, clipping and loss: what every trainer with TensorFlow sets in the same way."""
+"""Optimizer, learning rate and clipping: what every trainer with TensorFlow sets in the same way."""
 
 from __future__ import annotations
 
@@ -59,16 +59,6 @@ def finish_gradients(gradients: Sequence[Any], variables: Sequence[Any], args: a
         gradient + tf.cast(decay, gradient.dtype) * variable if _decays(variable) else gradient
         for gradient, variable in zip(finished, variables, strict=True)
     ]
-
-
-def summed_loss(model: keras.Model, rows: Any, labels: Any, label_smoothing: float) -> Any:
-    """Compute the sum of the rows' cross entropies, in nats, with a share of each label spread over all classes."""
-    logits = model(rows, training=True)
-    exact = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-    if label_smoothing == 0:
-        return tf.reduce_sum(exact)
-    spread = -tf.reduce_mean(tf.nn.log_softmax(logits), axis=-1)
-    return tf.reduce_sum((1 - label_smoothing) * exact + label_smoothing * spread)
 
 
 def _decays(variable: Any) -> bool:

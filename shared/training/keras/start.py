@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from shared.data import Dataset
+from shared.distributed import Refusal
 from shared.models import Card
 from shared.models.keras import build, check_saveable
 
@@ -25,19 +26,43 @@ def make_model(args: argparse.Namespace, data: Dataset) -> tuple[keras.Model, Ca
     Raises:
         Refusal: if it cannot be built or saved.
     """
-    x, statistics = data.index.arrays["x"], data.index.statistics
+    x, statistics, target = data.index.arrays["x"], data.index.statistics, data.index.target
+    assert statistics is not None  # noqa: S101  # of images and tables always
     card = Card(
-        args.architecture, x.shape, x.dtype, data.index.classes, statistics.mean, statistics.std, framework="keras"
+        architecture=args.architecture,
+        input_shape=x.shape,
+        input_dtype=x.dtype,
+        classes=data.index.classes,
+        mean=statistics.mean,
+        std=statistics.std,
+        task=data.index.task,
+        columns=data.index.columns,
+        target=target.name if target else "",
+        target_mean=target.mean if target else 0.0,
+        target_std=(target.std or 1.0) if target else 1.0,
+        framework="keras",
     )
     keras.utils.set_random_seed(args.seed)
-    model = build(card, POLICIES[args.precision])
+    model = build(card, POLICIES[args.precision], args.model_code)
     return model, card
 
 
-def try_saving(model: keras.Model, card: Card) -> None:
+def try_saving(args: argparse.Namespace, model: keras.Model, card: Card) -> None:
     """Show before the first step that the model can be saved: after the last one it would be too late.
 
     Raises:
-        Refusal: if it cannot.
+        Refusal: if it cannot, or if a weight that trains has no part in the output.
     """
-    check_saveable(model, card)
+    check_saveable(model, card, args.model_code)
+    rows = tf.zeros((2, *card.input_shape), card.input_dtype)
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(model(rows, training=False))
+    found = tape.gradient(total, model.trainable_variables)
+    unused = [
+        variable.path for variable, gradient in zip(model.trainable_variables, found, strict=True) if gradient is None
+    ]
+    if unused:
+        raise Refusal(
+            f"{card.architecture} does not use {', '.join(unused[:5])}{' and more' * (len(unused) > 5)} for its "
+            "output. Remove these weights, or set trainable=False on their layers."
+        )

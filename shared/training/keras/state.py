@@ -59,7 +59,7 @@ class Saver:
         if self.world.is_main:
             tensors = {f"model.{name}": array for name, array in weights.items()}
             for number, variable in enumerate(self.optimizer.variables):
-                tensors[f"optimizer.{number}"] = np.ascontiguousarray(variable.numpy())
+                tensors[f"optimizer.{number}"] = np.asarray(variable.numpy(), order="C")
             state = {
                 "position": asdict(position),
                 "settings": self.settings,

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from shared.training.arguments import BatchPlan
-from shared.training.keras.optimization import summed_loss
+from shared.training.keras.objective import Objective
+
+Gradients = Callable[[Any, Any], tuple[Any, list[Any]]]
+"""Takes rows and labels; gives this rank's part of the mean loss over the global batch, and of its gradients."""
 
 
-def local_gradients(
-    model: keras.Model, rows: Any, labels: Any, plan: BatchPlan, label_smoothing: float
-) -> tuple[Any, list[Any]]:
-    """Compute this rank's part of the mean loss over the global batch and of its gradients, in passes.
+def gradients_of(model: keras.Model, objective: Objective, plan: BatchPlan, *, compiled: bool = False) -> Gradients:
+    """Make the function that computes this rank's part of the loss and of its gradients, in passes.
 
-    Their sums over all ranks are the loss and the gradients of the whole batch.
+    Their sums over all ranks are the loss and the gradients of the whole batch. XLA, where it is asked for, compiles
+    this alone: what follows speaks with the other ranks.
     """
-    total, gradients = tf.zeros(()), None
-    passes = plan.accumulation_steps
-    for part_rows, part_labels in zip(tf.split(rows, passes), tf.split(labels, passes), strict=True):
-        with tf.GradientTape() as tape:
-            loss = summed_loss(model, part_rows, part_labels, label_smoothing) / plan.batch_size
-        found = tape.gradient(loss, model.trainable_variables)
-        gradients = found if gradients is None else [a + b for a, b in zip(gradients, found, strict=True)]
-        total += tf.cast(loss, total.dtype)
-    assert gradients is not None  # noqa: S101  # there is a pass
-    return total, gradients
+    variables = model.trainable_variables
+
+    def compute(rows: Any, labels: Any) -> tuple[Any, list[Any]]:
+        total, gradients = tf.zeros(()), None
+        passes = plan.accumulation_steps
+        for part_rows, part_labels in zip(tf.split(rows, passes), tf.split(labels, passes), strict=True):
+            with tf.GradientTape() as tape:
+                loss = objective.summed_loss(model(part_rows, training=True), part_labels) / plan.batch_size
+            found = tape.gradient(loss, variables)
+            gradients = found if gradients is None else [a + b for a, b in zip(gradients, found, strict=True)]
+            total += tf.cast(loss, total.dtype)
+        assert gradients is not None  # noqa: S101  # there is a pass
+        return total, gradients
+
+    made: Gradients = tf.function(compute, jit_compile=True) if compiled else compute
+    return made

@@ -1,0 +1,107 @@
+"""What is minimised and what is measured, by task: the counterpart of `shared.training.objective`."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from shared.data import Index
+
+
+class Objective(ABC):
+    """The loss of a task, and its metrics from sums over rows, which add up over ranks.
+
+    Attributes:
+        sums: how many sums ``measure`` gives.
+    """
+
+    sums: int
+
+    @abstractmethod
+    def summed_loss(self, outputs: Any, y: Any) -> Any:
+        """Compute the sum of the rows' losses: outputs (N, outputs) against labels or targets (N,), as a tensor."""
+
+    @abstractmethod
+    def measure(self, outputs: Any, y: Any) -> list[float]:
+        """Sums over some rows, from which ``metrics`` are made."""
+
+    @abstractmethod
+    def metrics(self, sums: Sequence[float], rows: int) -> dict[str, float]:
+        """Metrics by name, from the sums over all ``rows``; ``loss`` is the mean of what is minimised."""
+
+
+class Classification(Objective):
+    """Cross entropy in nats, and accuracy.
+
+    Args:
+        label_smoothing: the share of each label that is spread over all classes, in the loss that is minimised only.
+    """
+
+    sums = 2
+
+    def __init__(self, label_smoothing: float = 0.0) -> None:
+        self._smoothing = label_smoothing
+
+    def summed_loss(self, outputs: Any, y: Any) -> Any:
+        """Compute the sum of the rows' cross entropies."""
+        exact = tf.nn.sparse_softmax_cross_entropy_with_logits(y, outputs)
+        if self._smoothing == 0:
+            return tf.reduce_sum(exact)
+        spread = -tf.reduce_mean(tf.nn.log_softmax(outputs), axis=-1)
+        return tf.reduce_sum((1 - self._smoothing) * exact + self._smoothing * spread)
+
+    def measure(self, outputs: Any, y: Any) -> list[float]:
+        """Cross entropies and right answers."""
+        losses = np.asarray(tf.nn.sparse_softmax_cross_entropy_with_logits(y, outputs), np.float64)
+        return [float(losses.sum()), float((np.argmax(np.asarray(outputs), 1) == y).sum())]
+
+    def metrics(self, sums: Sequence[float], rows: int) -> dict[str, float]:
+        """``loss`` and ``accuracy``."""
+        return {"loss": sums[0] / rows, "accuracy": sums[1] / rows}
+
+
+class Regression(Objective):
+    """Mean squared error of the standardised target; root mean square error, mean absolute error and R2 in its units.
+
+    Args:
+        mean: of the target over the train split.
+        std: its standard deviation; 0 counts as 1.
+    """
+
+    sums = 4
+
+    def __init__(self, mean: float, std: float) -> None:
+        self._mean, self._std = mean, std or 1.0
+
+    def summed_loss(self, outputs: Any, y: Any) -> Any:
+        """Compute the sum of the rows' squared errors, in squared standard deviations of the target."""
+        # A difference first, in the wider type of the two: a target far from 0 keeps its digits.
+        errors = (tf.cast(outputs[:, 0], tf.float64) - tf.cast(y, tf.float64)) / self._std
+        return tf.cast(tf.reduce_sum(tf.square(errors)), outputs.dtype)
+
+    def measure(self, outputs: Any, y: Any) -> list[float]:
+        """Squared and absolute errors; the target's first and second moment around the train split's mean."""
+        errors, around_mean = np.asarray(outputs, np.float64)[:, 0] - y, np.asarray(y) - self._mean
+        parts = (np.square(errors), np.abs(errors), around_mean, np.square(around_mean))
+        return [float(part.sum()) for part in parts]
+
+    def metrics(self, sums: Sequence[float], rows: int) -> dict[str, float]:
+        """``loss``, ``rmse``, ``mae`` and, where the targets differ, ``r2``."""
+        squares, absolutes, first, second = sums
+        variation = second - first * first / rows
+        numbers = {
+            "loss": squares / rows / self._std**2,
+            "rmse": math.sqrt(squares / rows),
+            "mae": absolutes / rows,
+        }
+        return numbers | ({"r2": 1 - squares / variation} if variation > 0 else {})
+
+
+def objective_of(index: Index, label_smoothing: float = 0.0) -> Objective:
+    """The objective of a dataset's task."""
+    return Classification(label_smoothing) if index.target is None else Regression(index.target.mean, index.target.std)

@@ -1,0 +1,101 @@
+"""The zoo in Keras, bring-your-own, and saved models that are rebuilt from their own folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from shared.distributed import Refusal
+from shared.models import Card
+
+pytestmark = pytest.mark.slow  # TensorFlow takes seconds to be imported
+
+ZOO = ("mlp", "resnet", "vit")
+
+
+@pytest.fixture(scope="module")
+def zoo() -> ModuleType:
+    """The package under test; imported here, because TensorFlow takes seconds."""
+    import shared.models.keras
+
+    return shared.models.keras
+
+
+def card(architecture: str = "mlp", shape: tuple[int, ...] = (8, 8, 1), **more: object) -> Card:
+    known = {"classes": ("zero", "one", "two"), "mean": (4.9,) * shape[-1], "std": (6.0,) * shape[-1], **more}
+    return Card(architecture, shape, "uint8", framework="keras", **known)
+
+
+@pytest.mark.parametrize("architecture", ZOO)
+@pytest.mark.parametrize("shape", [(8, 8, 1), (17, 30, 2)])
+def test_the_zoo_takes_images_and_saves_what_it_gives(
+    architecture: str, shape: tuple[int, ...], zoo: ModuleType, tmp_path: Path
+) -> None:
+    model = zoo.build(card(architecture, shape))
+    rows = np.random.default_rng(0).integers(0, 17, (4, *shape), np.uint8)
+    outputs = np.asarray(model(rows))
+    assert outputs.shape == (4, 3)
+    np.testing.assert_allclose(np.asarray(model(rows[:1]))[0], outputs[0], atol=1e-5)
+    zoo.check_saveable(model, card(architecture, shape))
+    zoo.save_model(tmp_path, model, card(architecture, shape))
+    np.testing.assert_array_equal(np.asarray(zoo.load_model(tmp_path)[0](rows)), outputs)
+
+
+def test_a_regression_speaks_in_the_units_of_its_target(zoo: ModuleType) -> None:
+    of = card(shape=(5,), classes=(), task="regression", target="y", target_mean=5000.0, target_std=10.0)
+    outputs = np.asarray(zoo.build(of)(np.zeros((100, 5), np.uint8)))
+    assert outputs.shape == (100, 1)
+    assert np.abs(outputs - 5000).max() < 100
+
+
+FILES = {
+    "build": "def build(shape, outputs): return keras.layers.Dense(outputs)",
+    "shape": "def shape(shape, outputs): return keras.layers.Dense(outputs + 1)",
+    "number": "number = 3",
+    "nothing": "def nothing(shape, outputs): return None",
+    "broken": "def broken(shape, outputs): raise KeyError('why')",
+    "one": "def one(shape): return None",
+}
+
+
+def test_the_names_of_the_zoo(zoo: ModuleType) -> None:
+    assert tuple(zoo.ZOO) == ZOO
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "own.py").write_text("import keras\n" + "\n".join(FILES.values()) + "\n")
+    return folder
+
+
+def test_a_model_of_ones_own_is_rebuilt_from_the_saved_folder(code: Path, zoo: ModuleType, tmp_path: Path) -> None:
+    own = card("own.py:build", (5,))
+    model, rows = zoo.build(own, model_code=code), np.ones((2, 5), np.uint8)
+    zoo.save_model(tmp_path / "model", model, own, code)
+    (code / "own.py").unlink()
+    np.testing.assert_array_equal(np.asarray(zoo.load_model(tmp_path / "model")[0](rows)), np.asarray(model(rows)))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "message"),
+    [
+        ("nonsense", "'nonsense' is not known: choose mlp, resnet, vit, or FILE.py:FUNCTION in model_code"),
+        ("other.py:build", "there is no other.py in .*, which holds own.py"),
+        ("own.py:absent", "has no function or class absent; it has build, shape, nothing, broken, one"),
+        ("own.py:number", "has no function or class number"),
+        ("own.py:shape", "gives outputs of shape .None, 4.; with 3 classes it has to be .None, 3."),
+        ("own.py:nothing", "nothing returned NoneType; it has to return a keras.Model"),
+        ("own.py:broken", "broken.*raised KeyError: 'why'"),
+        ("own.py:one", "one.*raised TypeError"),
+    ],
+)
+def test_what_is_wrong_with_the_users_function_is_said(
+    architecture: str, message: str, code: Path, zoo: ModuleType
+) -> None:
+    with pytest.raises(Refusal, match=message):
+        zoo.build(card(architecture, (5,)), model_code=code)
