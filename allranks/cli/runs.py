@@ -17,6 +17,7 @@ from allranks.cli import azure_runs, text
 from allranks.cli.workspace import add_workspace_arguments
 from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.local.assets import registered_below
+from allranks.local.cache import forget_unfinished
 from allranks.local.folders import DEFAULT_HOME, Home, RunFolder, StepFolder, read_json
 from allranks.local.result import CANCELLED, FAILED, RUNNING, SKIPPED, SUCCEEDED
 
@@ -204,6 +205,7 @@ def remove(args: argparse.Namespace, home: Home) -> int:
             "--force removes it; a later run that names it is then refused.",
         )
     try:
+        forget_unfinished(home, folder, others)
         aside = folder.path.rename(
             folder.path.with_name(f".{folder.id}.removed")
         )  # gone at once, even if the rest is slow

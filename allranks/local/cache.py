@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from allranks.local import fingerprint
-from allranks.local.folders import Home, StepFolder, read_json, write_json
+from allranks.local.folders import Home, RunFolder, StepFolder, read_json, write_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,25 @@ class Workplace:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def forget_unfinished(home: Home, run: RunFolder, others: Iterable[RunFolder]) -> None:
+    """Remove what the steps of a run wrote without finishing, before the run is removed.
+
+    Kept is what an engine is writing, and what another run would continue. A run whose engine was killed knows no
+    keys; what it left goes with the last run.
+    """
+    rest = [_keys(other) for other in others]
+    keys = _keys(run).difference(*rest) if rest else {path.name for path in (home.path / "work").glob("*")}
+    for place in (Workplace(home, key) for key in keys if home.work(key).is_dir()):
+        if place.acquire():
+            remove(place.path)
+            place.release()
+
+
+def _keys(run: RunFolder) -> set[str]:
+    states = (read_json(path) for path in run.path.glob("steps/*/step.json"))
+    return {str(state["key"]) for state in states if state and state.get("key")}
 
 
 def _still_there(descriptor: int, path: Path) -> bool:

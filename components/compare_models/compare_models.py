@@ -56,7 +56,7 @@ _REPORT = Output(
         "Compares up to eight evaluations and names the best model by one metric. The page shows every model in a "
         "table and a picture. All evaluations should be of the same data."
     ),
-    tags={"task": "comparison"},
+    tags={"allranks": "evaluation", "task": "comparison"},
     environment="azureml:allranks-compare:0.1.0",
     is_deterministic=True,
 )

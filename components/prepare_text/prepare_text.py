@@ -90,8 +90,6 @@ def check(arguments: argparse.Namespace) -> None:
         problems.append(f"max_megabytes {arguments.max_megabytes:g}: above 0 and up to 1024 is possible.")
     if arguments.vocabulary is not None and not SMALLEST <= arguments.vocabulary <= 2**20:
         problems.append(f"vocabulary {arguments.vocabulary}: {SMALLEST} to {2**20} tokens can be learnt.")
-    if arguments.vocabulary is not None and arguments.tokenizer is not None:
-        problems.append("tokenizer and vocabulary are both given: a tokenizer is read or learnt. Leave one empty.")
     if arguments.pattern != "*" and arguments.dataset != "files":
         problems.append(f"pattern {arguments.pattern!r} is for dataset files; {arguments.dataset} has none.")
     if problems:
@@ -108,8 +106,8 @@ class Preparation:
         self._encoded: list[Encoded] = []
 
     def learn(self) -> dict[str, str]:
-        """Learn a tokenizer where a vocabulary is asked for: its files by name."""
-        if self._arguments.vocabulary is None:
+        """Learn a tokenizer where a vocabulary is asked for and none is given: its files by name."""
+        if self._arguments.vocabulary is None or self._arguments.tokenizer is not None:
             return {}
         return train_subwords(texts_to_learn_from(self._open(BadFiles(skip=True))), self._arguments.vocabulary)
 

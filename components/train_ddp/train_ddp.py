@@ -16,7 +16,6 @@ from shared.distributed import World, init
 from shared.training import BatchPlan, add_arguments, plan_batches
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
     from shared.models import Normalised
@@ -48,6 +47,7 @@ def main() -> None:
 def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     from shared.models import save_model
+    from shared.training.buckets import settle_buckets
     from shared.training.data import Feed, Reader
     from shared.training.dataset import open_data
     from shared.training.evaluation import Evaluation
@@ -104,28 +104,6 @@ def parallel(module: Normalised, world: World, *, compiled: bool) -> nn.Module:
             gradient_as_bucket_view=True,
         )
     return torch.compile(model) if compiled else model
-
-
-def settle_buckets(model: nn.Module, module: nn.Module, rows: torch.Tensor, precision: Precision) -> None:
-    """Let DDP find its final gradient buckets before the first step, without changing anything else.
-
-    DDP sorts its buckets after its first backward pass. From 3 ranks on another order of summation is other bits, and a
-    run that goes on from a checkpoint would not end with the weights of one that was never interrupted.
-    """
-    import torch
-
-    if model is module:
-        return
-    buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
-    with torch.random.fork_rng([rows.device] if rows.device.type == "cuda" else []):
-        for _ in range(2):
-            with precision.autocast():
-                nothing = model(rows).sum() * 0
-            nothing.backward()
-    with torch.no_grad():
-        for buffer, before in buffers:
-            buffer.copy_(before)
-    module.zero_grad()
 
 
 def add_gradients(

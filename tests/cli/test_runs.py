@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from allranks.local.assets import register
+from allranks.local.cache import Workplace
 from allranks.local.folders import Home, RunFolder, write_json
 
 ROOT = Path(__file__).parents[2]
@@ -199,6 +200,26 @@ def test_remove_refuses_a_run_that_a_registered_asset_lies_in(runs: Callable[...
     assert "holds what is registered as azureml:digits:1." in called.err
     assert runs("remove", "r1", "--force").code == 0
     assert "azureml:digits:2." in runs("remove", "r2").err
+
+
+def test_remove_takes_along_what_was_not_finished(runs: Callable[..., Any], home: Path) -> None:
+    for run, key in (("r1", "mine"), ("r2", "both"), ("r3", "both")):
+        write_json(make_run(home, run, "failed").step("train").state, {"key": key})
+    for key in ("mine", "both", "killed"):
+        (Home(home).work(key) / "outputs").mkdir(parents=True)
+        (Home(home).work(key) / "outputs" / "checkpoint").touch()
+    for run, left in (("r1", {"both", "killed"}), ("r2", {"both", "killed"}), ("r3", set())):
+        assert runs("remove", run).code == 0
+        assert {path.name for path in (home / "work").iterdir()} == left
+
+
+def test_remove_leaves_what_an_engine_is_writing(runs: Callable[..., Any], home: Path) -> None:
+    write_json(make_run(home, "r1", "failed").step("train").state, {"key": "busy"})
+    place = Workplace(Home(home), "busy")
+    assert place.acquire()
+    assert runs("remove", "r1").code == 0
+    assert place.path.is_dir()
+    place.release()
 
 
 def test_remove_refuses_a_running_run(runs: Callable[..., Any], home: Path) -> None:

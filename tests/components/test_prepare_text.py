@@ -268,7 +268,7 @@ def test_bad_documents_are_left_out_alike_on_any_number_of_ranks(tmp_path: Path)
         (
             ("--seed", -1, "--sequence-length", 1, "--vocabulary", 10, "--tokenizer", ".", "--pattern", "*.txt",
              "--validation-fraction", 0.9, "--test-fraction", 0.9, "--max-megabytes", 0, "--rows-per-shard", 0),
-            ["seed -1", "sequence_length 1", "vocabulary 10: 300 to", "are both given", "is for dataset files",
+            ["seed -1", "sequence_length 1", "vocabulary 10: 300 to", "is for dataset files",
              "= 1.8", "max_megabytes 0", "rows_per_shard 0"],
         ),
         (("--dataset", "files", "--data", "texts", "--tokenizer", "texts"), ["holds no tokenizer.json, but animal"]),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from allranks.library import VERSION
 from tests.components.training import furthest, train, weights, write_digits
 from tests.helpers import ROOT, azure_variables, clean_environment, free_port
 
@@ -84,4 +85,4 @@ def test_the_sdk_accepts_it(name: str) -> None:
 
     component = load_component(ROOT / "components" / name / "component.yaml")
     assert component._validate().error_messages == {}
-    assert component.version == "0.1.0"
+    assert component.version == VERSION

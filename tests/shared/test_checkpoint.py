@@ -48,6 +48,17 @@ assert "torch" not in sys.modules
     assert np.array_equal(loaded["w"].numpy(), [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]])
 
 
+def test_a_single_number_stays_one(tmp_path: Path) -> None:
+    code = """
+import sys
+import numpy as np
+from shared import checkpoint
+path = checkpoint.save("checkpoints", 1, {"step": np.asarray(np.int64(5)), "w": np.zeros((2, 3)).T}, {})
+assert {name: array.shape for name, array in checkpoint.load(path)[0].items()} == {"step": (), "w": (3, 2)}
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=clean_environment(), check=True)
+
+
 def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     for step in (1, 2, 30, 4):
         save(tmp_path, step)

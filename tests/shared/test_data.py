@@ -21,11 +21,13 @@ from shared.data import (
     rank_slice,
     reader,
     remove_leftovers,
+    splits,
     write_index,
     write_shard,
 )
 from shared.data.moments import Moments
 from shared.data.splits import stratified_split
+from shared.data.spool import Spool
 from shared.distributed import Refusal
 
 ARRAYS = {"x": Array((2, 3), "float32"), "y": Array((), "int64")}
@@ -214,6 +216,9 @@ def test_an_uneven_batch_is_an_error() -> None:
         rank_slice(np.arange(10), 0, 4)
 
 
+FRACTIONS = {"validation_fraction": 0.1, "test_fraction": 0.2, "seed": 0}
+
+
 @given(
     counts=st.lists(st.integers(1, 40), min_size=1, max_size=8),
     validation=st.sampled_from([0, 0.07, 0.1, 0.25]),
@@ -223,24 +228,66 @@ def test_an_uneven_batch_is_an_error() -> None:
 def test_splits_are_stratified(counts: list[int], validation: float, test: float, seed: int) -> None:
     labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
     try:
-        splits = stratified_split(labels, validation_fraction=validation, test_fraction=test, seed=seed)
+        spools = stratified_split(labels, validation_fraction=validation, test_fraction=test, seed=seed)
     except Refusal:
         assert min(counts) < 10  # only small classes leave too little to spare
         return
-    assert list(splits) == ["train", "validation", "test"]
-    assert sorted(np.concatenate(list(splits.values()))) == list(range(len(labels)))
-    assert set(labels[splits["train"]]) == set(range(len(counts)))
+    assert list(spools) == ["train", "validation", "test"]
+    given = {name: spool[:] for name, spool in spools.items()}
+    assert sorted(np.concatenate(list(given.values()))) == list(range(len(labels)))
+    assert set(labels[given["train"]]) == set(range(len(counts)))
     for name, fraction in (("validation", validation), ("test", test)):
-        found = np.bincount(labels[splits[name]], minlength=len(counts))
+        found = np.bincount(labels[given[name]], minlength=len(counts))
         assert -1e-9 <= found.sum() - fraction * len(labels) < 1 + 1e-9
         if min(counts) >= 10:
             assert np.abs(found - found.sum() * np.array(counts) / len(labels)).max() < 1 + 1e-9
 
 
+@pytest.mark.parametrize("held", [4, 50, 10_000])
+def test_more_items_than_are_shuffled_in_memory(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splits, "SHUFFLED_ROWS", held)
+    monkeypatch.setattr(splits, "BLOCK_ROWS", 7)
+    labels = np.arange(300) % 3
+    given = {name: spool[:] for name, spool in stratified_split(labels, **FRACTIONS).items()}
+    again = stratified_split(labels, **FRACTIONS)
+    assert sorted(np.concatenate(list(given.values()))) == list(range(300))
+    for name, count in (("train", 210), ("validation", 30), ("test", 60)):
+        np.testing.assert_array_equal(given[name], again[name][:])
+        assert np.bincount(labels[given[name]]).tolist() == [count // 3] * 3
+        assert np.abs(np.corrcoef(given[name], np.arange(count))[0, 1]) < 0.35, "in no order"
+
+
+def test_every_order_is_as_likely_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splits, "SHUFFLED_ROWS", 2)
+    found: dict[tuple[int, ...], int] = {}
+    for seed in range(2400):
+        items = Spool((), "int64")
+        items.append(np.arange(4))
+        splits.shuffle(items, 0, 4, np.random.default_rng(seed))
+        order = tuple(items[:].tolist())
+        found[order] = found.get(order, 0) + 1
+    assert len(found) == 24
+    assert sum((count - 100) ** 2 / 100 for count in found.values()) < 49.7, "chi square, 23 degrees, 1 in 1000"
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float64"])
+def test_a_spool_gives_back_what_was_written(dtype: str) -> None:
+    random, spool = np.random.default_rng(0), Spool((3,), dtype)
+    rows = random.integers(0, 200, (20_000, 3)).astype(dtype)
+    spool.append(rows[:5000])
+    spool.put(12_000, rows[12_000:])
+    spool.put(5000, rows[5000:12_000])
+    for items in ([7], [19_999, 0, 19_999], [], random.integers(0, 20_000, 5000), random.permutation(20_000)):
+        np.testing.assert_array_equal(spool[np.array(items, np.int64)], rows[items])
+    np.testing.assert_array_equal(spool[100:110], rows[100:110])
+    np.testing.assert_array_equal(np.concatenate(list(spool.blocks(777))), rows)
+    spool.cut(10)
+    assert (len(spool), spool[:].tolist()) == (10, rows[:10].tolist())
+
+
 def test_a_fraction_is_what_was_typed() -> None:
     labels = np.repeat(np.arange(2), 50)
-    splits = stratified_split(labels, validation_fraction=0.07, test_fraction=0, seed=0)
-    assert len(splits["validation"]) == 7
+    assert len(stratified_split(labels, validation_fraction=0.07, test_fraction=0, seed=0)["validation"]) == 7
 
 
 def test_too_few_items_are_refused_with_the_arithmetic() -> None:

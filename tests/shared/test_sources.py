@@ -50,7 +50,7 @@ def test_every_source_keeps_what_the_interface_says(name: str, tmp_path: Path) -
     found = read(source, everything)
     assert found.shape == (len(everything), *source.array.shape)
     assert found.dtype.name == source.array.dtype
-    assert set(source.labels.tolist()) == set(range(len(source.classes)))
+    assert set(source.labels[:].tolist()) == set(range(len(source.classes)))
     assert source.task == "classification"
     assert str(tmp_path) in source.where(len(everything) - 1) or name == "digits"
     assert not source.columns or len(source.columns) == source.array.shape[0]
@@ -220,7 +220,7 @@ def test_npy_shapes(tmp_path: Path, x: tuple[int, ...], shape: tuple[int, ...]) 
     np.save(tmp_path / "y.npy", np.array(["b", "a", "b", "c"]))
     source = open_source("npy", tmp_path)
     assert (source.array.shape, source.array.dtype, source.classes) == (shape, "float32", ("a", "b", "c"))
-    assert source.labels.tolist() == [1, 0, 1, 2]
+    assert source.labels[:].tolist() == [1, 0, 1, 2]
     assert read(source, np.array([2, 0])).reshape(2, -1)[:, 0].tolist() == [2 * np.prod(shape), 0]
 
 
@@ -246,7 +246,7 @@ def test_npy_holds_the_targets_of_a_regression(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((3, 2)))
     np.save(tmp_path / "y.npy", np.array([1.5, 2, -3], "float32"))
     source = open_source("npy", tmp_path, task="regression")
-    assert (source.labels.tolist(), source.classes, source.labels.dtype) == ([1.5, 2, -3], (), np.float64)
+    assert (source.labels[:].tolist(), source.classes, source.labels[:].dtype) == ([1.5, 2, -3], (), np.float64)
     with pytest.raises(Refusal, match="choose task regression"):
         open_source("npy", tmp_path)
     np.save(tmp_path / "y.npy", np.array([1.5, np.inf, -3]))

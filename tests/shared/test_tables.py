@@ -50,7 +50,7 @@ def test_csv_in_its_dialects(tmp_path: Path, text: str) -> None:
     source = open_csv(tmp_path, text)
     order = [source.columns.index(name) for name in ("a", "b")]
     assert everything(source)[:, order].tolist() == [[1, 2.5], [-3, 400], [5, 6]]
-    assert (source.classes, source.labels.tolist()) == (("cat", "dog"), [0, 1, 0])
+    assert (source.classes, source.labels[:].tolist()) == (("cat", "dog"), [0, 1, 0])
     assert (source.array.shape, source.array.dtype) == ((2,), "float32")
 
 
@@ -74,7 +74,7 @@ def test_classes_are_sorted_as_numbers_if_they_are(tmp_path: Path) -> None:
     numbers = {"x": [1.0, 2.0, 3.0]}
     for target in ([1, 0, 1], [1.0, 0.0, 1.0], ["1", "0", "1"], pa.array(["1", "0", "1"]).dictionary_encode()):
         source = open_parquet(tmp_path, {**numbers, "target": target})
-        assert (source.classes, source.labels.tolist()) == (("0", "1"), [1, 0, 1])
+        assert (source.classes, source.labels[:].tolist()) == (("0", "1"), [1, 0, 1])
     assert open_parquet(tmp_path, {**numbers, "target": [True, False, True]}).classes == ("False", "True")
 
 
@@ -95,10 +95,10 @@ def test_parquet_takes_every_kind_of_number(tmp_path: Path) -> None:
 
 def test_a_regression_has_numbers_as_they_are(tmp_path: Path) -> None:
     source = open_csv(tmp_path, "x,price\n1,1234567.25\n2,-1\n", task="regression", target="price")
-    assert (source.task, source.classes, source.labels.tolist()) == ("regression", (), [1234567.25, -1])
-    assert source.labels.dtype == np.float64
+    assert (source.task, source.classes, source.labels[:].tolist()) == ("regression", (), [1234567.25, -1])
+    assert source.labels[:].dtype == np.float64
     whole = open_parquet(tmp_path, {"x": [1, 2], "target": [3, 4]}, task="regression")
-    assert whole.labels.tolist() == [3, 4]
+    assert whole.labels[:].tolist() == [3, 4]
 
 
 CSV_FAULTS = [
@@ -185,7 +185,7 @@ def test_rows_that_lack_a_value_are_left_out(tmp_path: Path) -> None:
     text = "a,b,target\n1,2,x\n1,,x\n,3,y\n5,6,\n7,8,y\n"
     source = open_csv(tmp_path, text, skip_missing=True, note=told.append)
     assert everything(source).tolist() == [[1, 2], [7, 8]]
-    assert source.labels.tolist() == [0, 1]
+    assert source.labels[:].tolist() == [0, 1]
     assert told == ["3 rows lack a value and are left out"]
     with pytest.raises(Refusal, match=r"t.csv:3: column 'b' is 'abc'"):
         open_csv(tmp_path, "a,b,target\n1,,x\n1,abc,x\n", skip_missing=True)
@@ -231,7 +231,7 @@ def test_blocks_do_not_show(tmp_path: Path) -> None:
     source = open_csv(tmp_path, "x,target\n" + "".join(f"{n},{t}\n" for n, t in enumerate(target)))
     assert everything(source)[:, 0].tolist() == list(range(count))
     assert source.classes == ("aaa late", "early")
-    assert (source.labels == (target == "early")).all()
+    assert (source.labels[:] == (target == "early")).all()
     x = np.arange(count, dtype="float64")
     x[-1] = np.nan
     with pytest.raises(Refusal, match=f"row {count}: column 'x' is empty"):

@@ -1,0 +1,158 @@
+"""train_ddp's loop against one that is written by hand: the same model, batches, optimizer and threads, one rank.
+
+    python benchmarks/hand_written.py
+
+Both run in one process, some steps of one and then as many of the other, and what is compared is the time of the
+processor: a neighbour on the machine slows both down, and shows in neither. The hand-written loop does what people
+write: normalise, forward, loss, backward, clip, step, learning rate, and its loss every ten steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "components" / "train_ddp")]
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+from side_by_side import in_turn, keep  # noqa: E402
+from torch.nn import functional  # noqa: E402
+from train_ddp import add_gradients, parser  # noqa: E402
+
+from shared.data import Array, Dataset, Index, Statistics, write_index, write_shard  # noqa: E402
+from shared.distributed import World, init  # noqa: E402
+from shared.models import Normalised  # noqa: E402
+from shared.training import plan_batches  # noqa: E402
+from shared.training.data import Feed, Reader  # noqa: E402
+from shared.training.objective import objective_of  # noqa: E402
+from shared.training.optimization import Precision, make_optimizer, set_learning_rate  # noqa: E402
+from shared.training.position import Position  # noqa: E402
+from shared.training.progress import Meter  # noqa: E402
+from shared.training.run import Run  # noqa: E402
+from shared.training.schedule import Schedule  # noqa: E402
+from shared.training.start import make_model  # noqa: E402
+
+CASES = {
+    "mlp, 8 x 8 images, 64 rows a step": ((8, 8, 1), "mlp", 64, 200),
+    "mlp, 28 x 28 images, 1,024 rows a step": ((28, 28, 1), "mlp", 1024, 20),
+    "resnet, 28 x 28 images, 32 rows a step": ((28, 28, 1), "resnet", 32, 4),
+}
+ROWS = 8192
+EPOCHS = 1000  # more than are run
+
+
+class NoSaver:
+    """Saves nothing: the hand-written loop does not either."""
+
+    def save(self, position: Position) -> None:
+        """Do nothing."""
+
+
+def main() -> None:
+    """Measure and keep."""
+    torch.set_num_threads(1)
+    compared = []
+    with tempfile.TemporaryDirectory() as name, init("torch") as world:
+        for title, (shape, architecture, batch_size, steps) in CASES.items():
+            folder = Path(name, title.replace(" ", ""))
+            write_dataset(folder, shape)
+            ours, theirs = loops(folder, architecture, batch_size, world)
+            compared.append(
+                in_turn(
+                    title,
+                    ("train_ddp", processor_time(ours, steps)),
+                    ("by hand", processor_time(theirs, steps)),
+                    rounds=15,
+                    limit="1.01",
+                )
+            )
+    keep("hand_written", compared)
+
+
+def processor_time(loop: Iterator[None], steps: int) -> Callable[[], float]:
+    """What makes some steps of a loop, and gives the processor's seconds that they took."""
+
+    def measure() -> float:
+        start = time.process_time()
+        for _ in range(steps):
+            next(loop)
+        return time.process_time() - start
+
+    return measure
+
+
+def loops(folder: Path, architecture: str, batch_size: int, world: World) -> tuple[Iterator[None], Iterator[None]]:
+    """The two loops, each with a copy of the same fresh model."""
+    ports = [part for name in ("model", "checkpoints", "metrics") for part in (f"--{name}", str(folder / name))]
+    given = ["--data", str(folder), "--architecture", architecture, "--batch-size", str(batch_size), *ports]
+    args = parser().parse_args([*given, "--epochs", str(EPOCHS), "--checkpoint-every", "1000000000"])
+    data = Dataset.open(args.data)
+    module, _ = make_model(args, data, world, torch.float32)
+    schedule = Schedule.over(EPOCHS * (ROWS // batch_size), args)
+    other = copy.deepcopy(module)
+    return by_train_ddp(args, data, module, schedule, world), by_hand(args, data, other, schedule)
+
+
+def by_train_ddp(
+    args: argparse.Namespace, data: Dataset, module: Normalised, schedule: Schedule, world: World
+) -> Iterator[None]:
+    """The loop of train_ddp, with a stop after each step."""
+    plan, precision, at = plan_batches(args), Precision(args.precision, world.device), Position()
+    optimizer, objective = make_optimizer(module, args), objective_of(data.index, args.label_smoothing)
+    feed, meter = Feed(Reader(data.split("train"), world.device, args), plan, world.rank, args), Meter(world)
+    with Run(args, world, NoSaver(), at, schedule, meter) as run:
+        for epoch in range(at.epoch, args.epochs):
+            for batch in feed.epoch(epoch, at.batch):
+                set_learning_rate(optimizer, schedule(at.step))
+                add_gradients(module, batch, plan, objective, precision, meter)
+                precision.step(optimizer, args.clip_norm)
+                run.end_step()
+                yield
+            run.end_epoch({})
+
+
+def by_hand(args: argparse.Namespace, data: Dataset, module: Normalised, schedule: Schedule) -> Iterator[None]:
+    """What somebody would write who needs it once."""
+    arrays = data.split("train").take(np.arange(ROWS))
+    x, y = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])
+    net, mean, std = module.net, module.mean, module.std
+    optimizer, step, losses = make_optimizer(module, args), 0, torch.zeros(())
+    for epoch in range(args.epochs):
+        order = torch.from_numpy(np.random.default_rng((args.seed, epoch)).permutation(ROWS))
+        for start in range(0, ROWS, args.batch_size):
+            chosen = order[start : start + args.batch_size]
+            rows = ((x[chosen] - mean) / std).movedim(-1, 1)
+            for group in optimizer.param_groups:
+                group["lr"] = schedule(step)
+            loss = functional.cross_entropy(net(rows), y[chosen], label_smoothing=args.label_smoothing)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(module.parameters(), args.clip_norm)
+            optimizer.step()
+            optimizer.zero_grad()
+            losses += loss.detach()
+            step += 1
+            if step % args.log_every == 0:
+                losses.item()
+            yield
+
+
+def write_dataset(folder: Path, shape: tuple[int, ...]) -> None:
+    """Random images of ten classes."""
+    random = np.random.default_rng(0)
+    arrays = {"x": Array(shape, "uint8"), "y": Array((), "int64")}
+    rows = {"x": random.integers(0, 17, (ROWS, *shape), np.uint8), "y": random.integers(0, 10, ROWS)}
+    shard = write_shard(folder, "train", 0, rows=ROWS, arrays=arrays, chunks=[rows])
+    assert shard is not None
+    splits = {"train": (shard,), "validation": (), "test": ()}
+    write_index(folder, Index("classification", arrays, tuple("0123456789"), Statistics((8.0,), (4.9,)), splits))
+
+
+if __name__ == "__main__":
+    main()
