@@ -11,6 +11,8 @@ import sys
 import time
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -189,6 +191,27 @@ def test_the_control_plane_listens_on_loopback() -> None:
         assert [listening_addresses(rank) for rank in ranks] == [[("127.0.0.2", port + 1)], []]
 
 
+def test_mistake_6_the_device_is_set_before_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no GPU here, so torch's calls are only noted: their order and what they are given is the point."""
+    import torch
+
+    from shared.distributed import torch_group
+
+    calls: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: calls.append(("device", str(device))))
+    monkeypatch.setattr(torch_group, "_store", lambda *_: torch.distributed.HashStore())
+    monkeypatch.setattr(
+        torch.distributed,
+        "init_process_group",
+        lambda backend, **given: calls.append((backend, str(given["device_id"]), given["rank"])),
+    )
+    launch = detect({"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "head"})
+    torch_group.start(launch, SimpleNamespace(world_id="a"), None, timedelta(seconds=5))
+    assert calls == [("device", "cuda:2"), ("nccl", "cuda:2", 2)]
+
+
 def test_more_processes_than_gpus_are_refused_with_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
@@ -231,7 +254,7 @@ def test_tf_config_with_a_parameter_server() -> None:
 # ---- once
 
 
-def test_once_that_raises_raises_on_every_rank() -> None:
+def test_mistake_5_once_that_raises_raises_on_every_rank() -> None:
     code = (
         START
         + """
