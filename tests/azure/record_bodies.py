@@ -1,7 +1,7 @@
 """What would be sent for every asset, recorded under ``recorded/``, so that a change shows in review.
 
 ``python -m tests.azure.record_bodies`` renews the records. Left out is what changes with every edit elsewhere: the
-library's version, our marks, and the hash that the SDK makes of the rest.
+library's version, our marks, the hash that the SDK makes of the rest, and where the checkout lies.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from allranks import library
 from allranks.azure.register_assets import Asset, assets
 from allranks.azure.register_copies import Place, body_of
 
@@ -25,6 +26,7 @@ def text_of(asset: Asset) -> str:
     for holder in (properties, properties.get("componentSpec", {})):
         holder["properties"] = _unmarked(holder.get("properties", {}))
     text = json.dumps(body, indent=1, ensure_ascii=False) + "\n"
+    text = text.replace(f'"{library.root()}/', '"')  # the checkout's place
     for before in ('"version": "', "/versions/"):
         text = text.replace(f"{before}{asset.version}", f"{before}VERSION")
     return text
