@@ -49,6 +49,8 @@ class PipelineCheck:
             if step.component.name:
                 yield from StepCheck(pipeline, step, self._known).problems()
                 yield from self._check_component(step)
+            else:
+                yield from StepCheck(pipeline, step, self._known).problems_without_component()
         yield from self._check_outputs()
         cycle = find_cycle(pipeline)
         if cycle is not None:

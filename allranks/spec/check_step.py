@@ -68,6 +68,14 @@ class StepCheck:
             for problem in check_command_values(step.component, self._values):
                 yield self._wrong(problem.where, problem.message, problem.hint)
 
+    def problems_without_component(self) -> Iterator[Problem]:
+        """Yield what is wrong with the step of a component that is not known here: its bindings and its settings."""
+        for name, value in self._step.inputs.items():
+            yield from self._check_expressions(value.path if isinstance(value, Data) else value, f"inputs.{name}")
+        for name, output in self._step.outputs.items():
+            yield from self._check_output(name, output, None)
+        yield from self._check_settings()
+
     def _wrong(self, where: str, message: str, hint: str = "", severity: str = "error") -> Problem:
         return self._source.problem(f"jobs.{self._step.name}.{where}".rstrip("."), message, hint, severity)
 
@@ -86,18 +94,22 @@ class StepCheck:
     def _check_input(self, declared: Input, value: Literal | Data) -> Iterator[Problem]:
         where = f"inputs.{declared.name}"
         text = value.path if isinstance(value, Data) else value
-        found = references(text) if isinstance(text, str) else ()
-        if isinstance(text, str):
-            for fault in faults(text):
-                yield self._wrong(where, fault)
-        if not found:
+        problems = list(self._check_expressions(text, where))
+        yield from problems
+        if not isinstance(text, str) or not references(text):
             yield from self._check_given(declared, value, where)
             return
-        problems = [problem for reference in found for problem in self.check_reference(reference, where)]
-        yield from problems
         reference = single(text)
         if reference is not None and not problems:
             yield from self._check_bound(declared, reference, where)
+
+    def _check_expressions(self, text: Literal, where: str) -> Iterator[Problem]:
+        if not isinstance(text, str):
+            return
+        for fault in faults(text):
+            yield self._wrong(where, fault)
+        for reference in references(text):
+            yield from self.check_reference(reference, where)
 
     def _check_given(self, declared: Input, value: Literal | Data, where: str, origin: str = "") -> Iterator[Problem]:
         typed = check_value(declared, value)
@@ -198,34 +210,33 @@ class StepCheck:
     def _check_outputs(self) -> Iterator[Problem]:
         declared = self._step.component.outputs
         for name, value in self._step.outputs.items():
-            where = f"outputs.{name}"
-            if name not in declared:
-                message = f"there is no output '{name}' in '{self._step.component.name}'."
-                yield self._wrong(where, message, did_you_mean(name, declared, "outputs"))
-                continue
-            port = declared[name].type
-            if isinstance(value, Output):
-                if value.type and port and not fits(value.type, port):
-                    yield self._wrong(
-                        where,
-                        f"is {noun(port)} of the component, and cannot become {noun(value.type)}.",
-                    )
-                if value.path is None or single(value.path) is None:
-                    continue
-            reference = single(value.path if isinstance(value, Output) else value)
-            if reference is None or reference.scope != "parent.outputs":
-                message = f"{shown(value)} is no place for an output."
-                yield self._wrong(where, message, "Write ${{parent.outputs.NAME}} or a mapping with mode and path.")
-            elif reference.name not in self._pipeline.outputs:
-                message = f"{reference}: the pipeline has no output '{reference.name}'."
-                yield self._wrong(where, message, did_you_mean(reference.name, self._pipeline.outputs, "outputs"))
+            if name in declared:
+                yield from self._check_output(name, value, declared[name].type)
             else:
-                wanted = self._pipeline.outputs[reference.name].type
-                if port and wanted and not fits(port, wanted):
-                    yield self._wrong(
-                        where,
-                        f"is {noun(port)}, and the pipeline's output '{reference.name}' is {noun(wanted)}.",
-                    )
+                message = f"there is no output '{name}' in '{self._step.component.name}'."
+                yield self._wrong(f"outputs.{name}", message, did_you_mean(name, declared, "outputs"))
+
+    def _check_output(self, name: str, value: Output | str, port: str | None) -> Iterator[Problem]:
+        """Check where an output goes; ``port`` is its type in the component, None when that is not known."""
+        where = f"outputs.{name}"
+        if isinstance(value, Output):
+            if value.type and port and not fits(value.type, port):
+                message = f"is {noun(port)} of the component, and cannot become {noun(value.type)}."
+                yield self._wrong(where, message)
+            if value.path is None or single(value.path) is None:
+                return
+        reference = single(value.path if isinstance(value, Output) else value)
+        if reference is None or reference.scope != "parent.outputs":
+            message = f"{shown(value)} is no place for an output."
+            yield self._wrong(where, message, "Write ${{parent.outputs.NAME}} or a mapping with mode and path.")
+        elif reference.name not in self._pipeline.outputs:
+            message = f"{reference}: the pipeline has no output '{reference.name}'."
+            yield self._wrong(where, message, did_you_mean(reference.name, self._pipeline.outputs, "outputs"))
+        else:
+            wanted = self._pipeline.outputs[reference.name].type
+            if port and wanted and not fits(port, wanted):
+                message = f"is {noun(port)}, and the pipeline's output '{reference.name}' is {noun(wanted)}."
+                yield self._wrong(where, message)
 
     def _check_settings(self) -> Iterator[Problem]:
         step = self._step

@@ -131,29 +131,28 @@ class Reader:
         return replace(component, name=name, inputs=_frozen(declared), settings=_settings(top))
 
     def _step(self, jobs: Section, name: str) -> Step:
-        """Read one step; one that cannot run here gets a component without a name, which ``check`` passes over."""
+        """Read one step; one that cannot run here gets a component without a name: ``check`` sees its bindings only."""
         section = jobs.mapping(name)
         type_ = _step_type(section)
-        component: Component | Pipeline | None = None
+        if type_ == "command" and _is_inline(section):
+            return _inline_step(section, name)
+        unread = Component("", replace(section.source, prefix=section.where, problems=()))
+        inputs = _frozen(ports.step_inputs(section.mapping("inputs")))
+        outputs = _frozen(ports.step_outputs(section.mapping("outputs")))
         if type_ not in schema.STEP_TYPES:
             _refuse_type(section, type_, name)
-        elif type_ == "command" and _is_inline(section):
-            return _inline_step(section, name)
-        else:
-            component = self._component_of_step(section, name, type_)
-        if component is None:
-            unread = Component("", replace(section.source, prefix=section.where, problems=()))
-            return Step(name, unread, outputs=_frozen(ports.step_outputs(section.mapping("outputs"))))
-        sweep = read_sweep(section) if type_ == "sweep" else None
+            return Step(name, unread, inputs, outputs)
+        component = self._component_of_step(section, name, type_)
+        sweep = read_sweep(section) if type_ == "sweep" and component is not None else None
         return Step(
             name=name,
-            component=component,
-            inputs=_frozen(ports.step_inputs(section.mapping("inputs"))),
-            outputs=_frozen(ports.step_outputs(section.mapping("outputs"))),
+            component=component or unread,
+            inputs=inputs,
+            outputs=outputs,
             distribution=settings.distribution(section),
             resources=settings.resources(section),
             environment_variables=_frozen(settings.environment_variables(section)),
-            timeout=None if sweep else settings.timeout(section),
+            timeout=None if type_ == "sweep" else settings.timeout(section),
             compute=settings.compute(section),
             display_name=section.text("display_name"),
             sweep=sweep,

@@ -28,6 +28,10 @@ def wiring(inputs: str, top: str = "") -> str:
     return f"{TWO}      {inputs}\n{top}"
 
 
+def registered(settings: str) -> str:
+    return f"jobs:\n  t: {{component: 'azureml:other:1', {settings}}}\n"
+
+
 DATA_BOUND = "data: ${{parent.jobs.prepare.outputs.data}}"
 
 # fmt: off
@@ -122,6 +126,13 @@ MISTAKES = [
     ("component file", "jobs:\n  t: {component: ./tran.yaml}\n", "jobs.t.component", "there is no file './tran.yaml'. Did you mean 'train.yaml'?"),
     ("component name", "jobs:\n  t: {component: train_well}\n", "jobs.t.component", "'train_well' is neither a file nor a component of the library. See: allranks list."),
     ("registered component", "jobs:\n  t: {component: 'azureml:other:1'}\n", "jobs.t.component", "cannot run here: 'azureml:other:1' is registered in Azure, and not known here. Give its YAML with --map azureml:other:1=PATH."),
+    ("registered, no such input", registered("inputs: {a: '${{parent.inputs.b}}'}"), "jobs.t.inputs.a", "${{parent.inputs.b}}: the pipeline has no input 'b'."),
+    ("registered, no such step", registered("inputs: {a: 'of ${{parent.jobs.u.outputs.b}}'}"), "jobs.t.inputs.a", "${{parent.jobs.u.outputs.b}}: there is no step 'u'. The steps are: t."),
+    ("registered, open expression", registered("inputs: {a: '${{parent.inputs.b'}"), "jobs.t.inputs.a", "opens an expression that is not closed by '}}'."),
+    ("registered, no such output", registered("outputs: {a: '${{parent.outputs.b}}'}"), "jobs.t.outputs.a", "${{parent.outputs.b}}: the pipeline has no output 'b'."),
+    ("registered, compute", registered("compute: '${{parent.inputs.b}}'"), "jobs.t.compute", "${{parent.inputs.b}}: the pipeline has no input 'b'."),
+    ("registered, distribution", registered("distribution: {type: pytorhc}"), "jobs.t.distribution.type", "'pytorhc' is no distribution. Did you mean 'pytorch'?"),
+    ("parallel, no such step", registered("type: parallel, inputs: {a: '${{parent.jobs.u.outputs.b}}'}"), "jobs.t.inputs.a", "${{parent.jobs.u.outputs.b}}: there is no step 'u'."),
     ("type of the step", "jobs:\n  t: {type: pipeline, component: ./train.yaml}\n", "jobs.t.component", "is a command component on a step of type 'pipeline'. Write type: command."),
     ("itself", "jobs:\n  t: {type: pipeline, component: ./document.yaml}\n", "jobs.t.component", "a pipeline contains itself: document.yaml -> document.yaml."),
     # Wiring
