@@ -12,6 +12,7 @@ from typing import Any
 from allranks import catalogue
 from allranks.cli import text
 from allranks.errors import UnknownNameError
+from allranks.local.assets import Stands, read_mapping
 from allranks.spec import Component, Data, Distribution, Input, Output, Pipeline, Resources, Step, Sweep, read
 
 NAME = "show"
@@ -26,14 +27,23 @@ WIDTH = 100
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("name", metavar="NAME", help="a name from `allranks list`, or a component's or pipeline's YAML")
+    parser.add_argument(
+        "--map",
+        metavar="REFERENCE=PATH",
+        action="append",
+        default=[],
+        help="the YAML of a component that is registered in Azure, such as azureml:theirs:1=./theirs.yaml",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print one component or pipeline."""
     path = find(args.name)
-    shown = read(path, resolve=catalogue.resolve)
-    target = args.name if catalogue.resolve(args.name) == path else str(path)
+    stands = Stands(read_mapping(args.map, path.absolute().parent))
+    shown = read(path, resolve=lambda name: catalogue.resolve(name) or stands.find(name))
+    name = args.name if catalogue.resolve(args.name) == path else str(path)
+    target = " ".join([name, *(f"--map {one}" for one in args.map)])
     print(json.dumps(document(shown, target), indent=1) if args.json else page(shown, target))
     return 0
 

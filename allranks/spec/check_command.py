@@ -170,8 +170,8 @@ def _check_reference(component: Component, reference: Reference) -> Iterator[Pro
 def _check_required(declared: Input, reference: Reference, source: Source) -> Iterator[Problem]:
     if not declared.optional:
         return
-    message = f"{reference} is optional, and stands outside $[[ ]]; Azure ML refuses this."
-    severity = "error" if declared.default is None else "warning"
+    refuses, severity = ("refuses", "error") if declared.default is None else ("may refuse", "warning")
+    message = f"{reference} is optional, and stands outside $[[ ]]; Azure ML {refuses} this."
     yield source.problem("command", message, f"Write $[[--{declared.name} '{reference}']].", severity)
 
 

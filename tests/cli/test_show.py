@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from allranks import catalogue
 from allranks.cli.show import limits
+from allranks.local.assets import MAP_FILE
 from allranks.spec.model import Input
 
 
@@ -62,6 +64,39 @@ def test_show_takes_a_file_too(cli: Callable[..., Any]) -> None:
     document = cli("show", path, "--json").json
     assert document["name"] == "train_ddp"
     assert document["example"] == f"allranks run {path} data=DATA"
+
+
+REGISTERED = """\
+type: pipeline
+jobs:
+  theirs:
+    component: azureml://registries/shared/components/theirs/versions/3
+    inputs: {text: hello}
+"""
+THEIRS = """\
+type: command
+name: theirs
+inputs: {text: {type: string}}
+environment: azureml:e:1
+command: echo ${{inputs.text}}
+"""
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["option", "file beside"])
+def test_show_takes_what_stands_for_a_registered_component(
+    cli: Callable[..., Any], tmp_path: Path, *, beside: bool
+) -> None:
+    pipeline, theirs = tmp_path / "pipeline.yaml", tmp_path / "theirs.yaml"
+    pipeline.write_text(REGISTERED)
+    theirs.write_text(THEIRS)
+    assert "Give its YAML with --map" in cli("show", str(pipeline)).err
+    mapping = "azureml://registries/shared/components/theirs/versions/3"
+    options = [] if beside else ["--map", f"{mapping}={theirs}"]
+    if beside:
+        (tmp_path / MAP_FILE).write_text(f"'{mapping}': theirs.yaml\n")
+    document = cli("show", str(pipeline), *options, "--json").json
+    assert document["steps"]["theirs"]["component"] == "theirs"
+    assert document["example"] == " ".join(["allranks run", str(pipeline), *options])
 
 
 @pytest.mark.parametrize(
