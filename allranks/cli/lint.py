@@ -133,7 +133,7 @@ def _read(target: str, mapped: Sequence[str]) -> Component | Pipeline:
 
         return read_python_pipeline(target)
     stands = Stands(read_mapping(mapped, Path(target).absolute().parent))
-    return read(Path(target), resolve=lambda name: catalogue.resolve(name) or stands.find(name))
+    return read(Path(target), resolve=lambda name: catalogue.resolve(name) or stands.find(name), to_run=False)
 
 
 def _is_ours(path: Path) -> bool:

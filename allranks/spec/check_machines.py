@@ -72,7 +72,10 @@ def _resolved(value: Literal | Data | None, known: Values) -> Literal | Data | N
 
 @dataclass(frozen=True, slots=True)
 class _Machines:
-    """The machines of one step; ``prefix`` is its place in the document, empty for a component by itself."""
+    """The machines of one step; ``prefix`` is its place in the document, empty for a component by itself.
+
+    A component without a name is not known here: what depends on its command and outputs is left out.
+    """
 
     source: Source
     step: Step
@@ -104,7 +107,7 @@ class _Machines:
         return Use(
             size,
             _count(_resolved(1 if nodes is None else nodes, self.known)),
-            _count(self._processes(distribution)),
+            _count(self._processes(distribution)) if component.name else None,
             distribution.type,
             component.command,
             {**component.environment_variables, **self.step.environment_variables},
@@ -121,7 +124,7 @@ class _Machines:
         """Warn where an eviction would lose everything: nothing that the step writes is mounted."""
         tier = self.step.tier or self.component.tier
         low_priority = self.compute is not None and self.compute.low_priority
-        if (tier != "spot" and not low_priority) or not self.prefix:
+        if (tier != "spot" and not low_priority) or not self.prefix or not self.component.name:
             return
         settings = self.step.outputs
         modes = [getattr(settings.get(name), "mode", None) or one.mode for name, one in self.component.outputs.items()]

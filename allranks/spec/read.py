@@ -7,6 +7,7 @@ raised at once, together with what ``check`` finds in the parts that could be re
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,18 +19,20 @@ from allranks.spec.reader import Reader, Resolve
 from allranks.spec.section import Section
 
 
-def read(path: Path | str, resolve: Resolve | None = None) -> Component | Pipeline:
+def read(path: Path | str, resolve: Resolve | None = None, *, to_run: bool = True) -> Component | Pipeline:
     """Read a component or a pipeline, whichever the file holds.
 
     Args:
         path: the YAML file.
         resolve: finds the file of a component that is named otherwise than by its path: a catalogue name or an
             ``azureml:`` id; without it such names are problems.
+        to_run: whether what cannot run here is raised too. Otherwise a pipeline with such steps, and no mistake, is
+            returned: these steps have a component without a name, and ``check`` lists why.
 
     Raises:
         SpecError: with all the problems of the file and of the component files that it names.
     """
-    return _read(*read_document(path), resolve, "")
+    return _read(*read_document(path), resolve, "", to_run=to_run)
 
 
 def read_component(path: Path | str) -> Component:
@@ -63,11 +66,13 @@ def pipeline_from(data: Mapping[str, Any], source: Source, resolve: Resolve | No
     return cast("Pipeline", _read(data, source, resolve, "pipeline"))
 
 
-def _read(data: Mapping[str, Any], source: Source, resolve: Resolve | None, kind: str) -> Component | Pipeline:
+def _read(
+    data: Mapping[str, Any], source: Source, resolve: Resolve | None, kind: str, *, to_run: bool = True
+) -> Component | Pipeline:
     reader = Reader(resolve)
     found = reader.document(Section(dict(data), source.prefix, source, list(source.problems)), kind)
-    errors = [problem for problem in reader.problems() if problem.severity != "warning"]
-    if errors or found is None:
+    wrong = [problem for problem in reader.problems() if problem.severity != "warning"]
+    if found is None or (wrong and (to_run or any(problem.severity == "error" for problem in wrong))):
         later = check(found) if found is not None else []
-        raise SpecError(list(dict.fromkeys([*errors, *(problem for problem in later if problem.severity == "error")])))
-    return found
+        raise SpecError(list(dict.fromkeys([*wrong, *(problem for problem in later if problem.severity == "error")])))
+    return replace(found, source=replace(found.source, problems=(*wrong, *found.source.problems)))

@@ -139,3 +139,29 @@ def test_an_output_that_steers_a_branch_is_no_mistake(cli: Callable[..., Any], t
     )
     called = cli("lint", "greet.yaml")
     assert (called.code, called.out) == (0, "1 document checked, nothing wrong\n")
+
+
+def test_what_runs_only_in_azure_hides_no_warning(cli: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(
+        "type: pipeline\n"
+        "inputs: {size: {type: string, default: Standard_NC24s_v3}}\n"
+        "outputs: {model: {type: uri_folder}}\n"
+        "jobs:\n"
+        "  theirs:\n"
+        "    component: azureml:theirs:1\n"
+        "    distribution: {type: pytorch}\n"  # four GPUs, and it is not known whether the command starts four ranks
+        "    resources: {instance_type: '${{parent.inputs.size}}'}\n"
+        "    queue_settings: {job_tier: spot}\n"
+        "  own-step: {command: echo, environment: 'azureml:e:1'}\n"
+    )
+    called = cli("lint", str(path))
+    assert called.code == 0
+    problems = cli("lint", str(path), "--json").json["problems"]
+    assert [(one["where"], one["severity"]) for one in problems] == [
+        ("jobs.theirs.component", "elsewhere"),
+        ("jobs.own-step", "warning"),
+        ("outputs.model", "warning"),
+        ("jobs.theirs.resources.instance_type", "warning"),
+    ]
+    assert "was retired on" in problems[-1]["message"]
