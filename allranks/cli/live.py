@@ -53,7 +53,7 @@ class Lines(Silent):
 
     def started(self, run: RunFolder, plan: Plan) -> None:
         """Name the run and its folder."""
-        print(f"run {run.id}: {len(plan.steps)} steps, in {run.path}", flush=True)
+        print(f"run {run.id}: {len(plan.steps)} step{'s' if len(plan.steps) > 1 else ''}, in {run.path}", flush=True)
 
     def changed(self, step: StepResult) -> None:
         """Print what became of the step."""

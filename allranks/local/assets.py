@@ -7,6 +7,7 @@ earlier runs registered below the runs folder. Nothing is ever downloaded.
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,11 +19,14 @@ from allranks.errors import UsageError
 from allranks.local.folders import Home, read_json, write_json
 
 MAP_FILE = "allranks-map.yaml"
-HINT = (
-    f"Say what stands for it here: --map REFERENCE=PATH, or a line REFERENCE: PATH in {MAP_FILE} beside the pipeline."
-)
 
 _VERSIONED = re.compile(r"azureml:(?P<name>[^:@/]+)(?::(?P<version>[^:@/]+)|@(?P<label>[^:@/]+))?")
+
+
+def how_to_map(reference: str) -> str:
+    """Say how the user names what stands for a reference, ready to be copied into a shell."""
+    option = shlex.quote(f"{reference}=PATH")
+    return f"Say what stands for it here: --map {option}, or a line REFERENCE: PATH in {MAP_FILE} beside the pipeline."
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from allranks.errors import Problem, SpecError
-from allranks.local.assets import HINT, Stands
+from allranks.local.assets import Stands, how_to_map
 from allranks.local.launch import LAUNCHERS
 from allranks.local.launch.mpi import find_mpirun
 from allranks.local.plan import Plan, PlannedStep, StepOutput
@@ -131,7 +131,9 @@ def _path(text: str, source: Source, where: str, findings: _Findings) -> Path | 
     if ("://" in text and not text.startswith("file://")) or text.startswith("azureml:"):
         stand = findings.stands.find(text)
         if stand is None:
-            findings.problems.append(Problem(f"{text!r} lies in the cloud.", where, source.file, line, HINT))
+            findings.problems.append(
+                Problem(f"{text!r} lies in the cloud.", where, source.file, line, how_to_map(text))
+            )
         return stand
     path = Path(text.removeprefix("file://")).expanduser()
     path = path if path.is_absolute() else source.base / path

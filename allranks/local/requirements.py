@@ -58,7 +58,8 @@ def choose_interpreters(
             else:
                 _check_current(folder, names)
         elif reference:
-            notes.append(f"{', '.join(names)}: environment {reference} is not emulated; the current Python runs it.")
+            message = f"environment {reference} is not emulated; the current Python runs it"
+            notes.append(f"{', '.join(names)}: {message} (--python {names[0]}=PATH chooses another).")
     return Interpreters(pythons, tuple(notes))
 
 

@@ -63,7 +63,7 @@ def test_unmapped_data_is_refused_with_the_way_to_map_it(tmp_path):
     done = allranks("run", reading(tmp_path, "azureml:mnist:3"), cwd=tmp_path)
     assert done.returncode == 2
     assert "'azureml:mnist:3' lies in the cloud" in done.stderr
-    assert "--map REFERENCE=PATH" in done.stderr
+    assert "--map azureml:mnist:3=PATH, or a line REFERENCE: PATH in allranks-map.yaml" in done.stderr
 
 
 @pytest.mark.parametrize(
