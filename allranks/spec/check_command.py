@@ -170,9 +170,10 @@ def _check_reference(component: Component, reference: Reference) -> Iterator[Pro
 def _check_required(declared: Input, reference: Reference, source: Source) -> Iterator[Problem]:
     if not declared.optional:
         return
-    refuses, severity = ("refuses", "error") if declared.default is None else ("may refuse", "warning")
-    message = f"{reference} is optional, and stands outside $[[ ]]; Azure ML {refuses} this."
-    yield source.problem("command", message, f"Write $[[--{declared.name} '{reference}']].", severity)
+    if declared.default is not None:
+        return  # the default always applies, so the command always has a value
+    message = f"{reference} is optional, and stands outside $[[ ]]; Azure ML refuses this."
+    yield source.problem("command", message, f"Write $[[--{declared.name} '{reference}']].")
 
 
 def _check_environment(component: Component) -> Iterator[Problem]:

@@ -50,6 +50,9 @@ def _choices(declared: Input, values: list[Any]) -> Iterator[Finding]:
         if value is None or isinstance(value, list):
             yield Finding(declared.name, f"{shown(value)} cannot be chosen; write texts, numbers or booleans.")
             continue
+        if isinstance(value, str) and references(value):
+            yield Finding(declared.name, f"{shown(value)} is a binding; Azure ML takes none here.", "Write the value.")
+            continue
         typed = check_value(declared, value)
         if isinstance(typed, Problem):
             yield Finding(declared.name, typed.message, typed.hint)

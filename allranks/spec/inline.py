@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from allranks.errors import Problem
 from allranks.spec.expressions import Reference, single
 from allranks.spec.model import Component, Data, Input, Literal, Output, Pipeline, Step
 from allranks.spec.ports import type_of
+from allranks.spec.values import check_value
 
 
 def settle(pipeline: Pipeline, bare: Iterable[str]) -> Pipeline:
@@ -78,7 +80,8 @@ def output_type(pipeline: Pipeline, reference: Reference) -> str | None:
 def _typed_by_use(pipeline: Pipeline, steps: Iterable[Step], bare: frozenset[str]) -> Mapping[str, Input]:
     """Give a job's bare values the type of their ports: ``rate: 1`` for a number port is a number, so 0.5 is one too.
 
-    An empty text for ports that are all optional is no value: the SDK leaves it out of what it sends.
+    An empty text for ports that are all optional is no value: the SDK leaves it out of what it sends. A value that the
+    ports do not take keeps its own type: what is wrong is said once, at each step that is bound to it.
     """
     found = {}
     for name, ports in _uses(steps).items():
@@ -88,7 +91,9 @@ def _typed_by_use(pipeline: Pipeline, steps: Iterable[Step], bare: frozenset[str
         if declared.default == "" and all(port.optional for port in ports):
             found[name] = replace(declared, type=_common_type(ports) or "string", default=None, optional=True)
         elif not any(port.is_data for port in ports):
-            found[name] = replace(declared, type=_common_type(ports) or declared.type)
+            typed = replace(declared, type=_common_type(ports) or declared.type)
+            if declared.default is None or not isinstance(check_value(typed, declared.default), Problem):
+                found[name] = typed
     return found
 
 

@@ -26,6 +26,7 @@ ALIASES = {
     "processes_per_node": "process_count_per_instance",
     "node_count": "instance_count",
     "nodes": "instance_count",
+    "job_service_type": "type",
     "instances": "instance_count",
 }
 
@@ -38,8 +39,11 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
         return by_folded[folded]
     if ALIASES.get(folded) in by_folded:
         return by_folded[ALIASES[folded]]
+    # A word that is longer or shorter by a part (rerun, force_rerun) is looser than a slip of the keys.
     close = get_close_matches(folded, by_folded, n=1, cutoff=0.6)
-    return by_folded[close[0]] if close else None
+    if not close or not (folded in close[0] or close[0] in folded or get_close_matches(folded, close, cutoff=0.7)):
+        return None
+    return by_folded[close[0]]
 
 
 def did_you_mean(word: str, choices: Iterable[str], plural: str) -> str:
