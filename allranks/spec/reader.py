@@ -92,6 +92,10 @@ class Reader:
         inputs = ports.valued_inputs(top.mapping("inputs"))
         if "component" in top and "jobs" not in top:
             return self._job_of_component(top, inputs)
+        if "component" in top:
+            top.wrong(
+                "component", "stands beside 'jobs', and Azure ML refuses a job with both.", "Take one of them out."
+            )
         jobs = top.mapping("jobs")
         if not jobs.data:
             top.wrong("jobs" if "jobs" in top else "", "has no steps.", "A pipeline lists its steps below 'jobs'.")
@@ -169,6 +173,7 @@ class Reader:
         else:
             dropped = _IN_THE_COMPONENT
             section.known(schema.COMPONENT_STEP - dropped.keys(), "a step", dropped)
+            settings.check_services(section)
         key = "trial" if type_ == "sweep" else "component"
         if key not in section:
             or_command = " and no 'command'" if type_ == "command" else ""
@@ -265,6 +270,7 @@ def _is_inline(section: Section) -> bool:
 def _inline_step(section: Section, name: str) -> Step:
     """Read a step with its command in place; ``settle`` gives its component the inputs and outputs."""
     section.known(schema.INLINE_STEP, "a step with a command")
+    settings.check_services(section)
     return Step(
         name=name,
         component=_command(section, name),

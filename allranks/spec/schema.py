@@ -67,6 +67,8 @@ DISTRIBUTIONS = {
     "mpi": frozenset({"type", "process_count_per_instance"}),
     "tensorflow": frozenset({"type", "parameter_server_count", "worker_count"}),
 }
+SERVICE = frozenset({"type", "port", "nodes", "properties", "endpoint", "status", "error_message"})
+SERVICE |= {"ssh_public_keys", "log_dir"}  # of ssh and of tensor_board
 QUEUE = frozenset({"job_tier", "priority"})
 TIERS = ("spot", "basic", "standard", "premium", "null")
 SETTINGS = frozenset(

@@ -134,6 +134,13 @@ def tier(section: Section) -> str | None:
     return nearest(written, schema.TIERS)
 
 
+def check_services(section: Section) -> None:
+    """Check the keys of ``services``, the interactive endpoints of a step; a local run has none of them."""
+    services = section.mapping("services")
+    for name in services:
+        services.mapping(name).known(schema.SERVICE, "a service")
+
+
 def environment_variables(section: Section) -> dict[str, str]:
     """Read ``environment_variables`` as texts."""
     inner = section.mapping("environment_variables")

@@ -56,6 +56,10 @@ MISTAKES = [
     ("unknown setting", step("settings: {force_rerunn: true}\n"), "settings.force_rerunn", "'force_rerunn' is not a key of settings. Did you mean 'force_rerun'?"),
     ("settings value", step("settings: {force_rerun: maybe}\n"), "settings.force_rerun", "'maybe' is neither true nor false."),
     ("no steps", "type: pipeline\njobs: {}\n", "jobs", "has no steps. A pipeline lists its steps below 'jobs'."),
+    ("like no key", step("    special_option: {on: 1}\n"), "jobs.train.special_option", "'special_option' is not a key of a step. The keys of a step are: "),
+    ("jobs and component", step("component: ./inner.yaml\n"), "component", "stands beside 'jobs', and Azure ML refuses a job with both. Take one of them out."),
+    ("older key of a service", step("    services: {s: {job_service_type: ssh, ssh_public_keys: k}}\n"), "jobs.train.services.s.job_service_type", "'job_service_type' is not a key of a service. Did you mean 'type'?"),
+    ("service of a command", "jobs:\n  a: {command: x, environment: 'azureml:e:1', services: {s: {type: ssh, key: k}}}\n", "jobs.a.services.s.key", "'key' is not a key of a service."),
     ("name", component().replace("mine", "My-Component"), "name", "'My-Component' is no component's name: lower-case letters, digits and underscores"),
     ("no name", TAIL, "name", "has no name. Write name: my_component."),
     # Declarations
@@ -182,6 +186,7 @@ MISTAKES = [
     ("goal", "jobs:\n  s: {type: sweep, trial: ./train.yaml, objective: {goal: maximise, primary_metric: m}}\n", "jobs.s.objective.goal", "'maximise' is neither minimize nor maximize. Did you mean 'maximize'?"),
     ("trials", "jobs:\n  s: {type: sweep, trial: ./train.yaml, limits: {max_trials: 3}}\n", "jobs.s.limits.max_trials", "'max_trials' is not a key of a sweep's limits. Did you mean 'max_total_trials'?"),
     ("choice", "jobs:\n  s: {type: sweep, trial: ./train.yaml, search_space: {epochs: {type: choice, values: [1, many]}}}\n", "jobs.s.search_space.epochs", "'many' is not an integer (0 to 10000)."),
+    ("binding as a choice", "jobs:\n  s: {type: sweep, trial: ./train.yaml, search_space: {schedule: {type: choice, values: ['${{parent.inputs.n}}']}}}\n", "jobs.s.search_space.schedule", "'${{parent.inputs.n}}' is a binding; Azure ML takes none here. Write the value."),
     ("kind of search", "jobs:\n  s: {type: sweep, trial: ./train.yaml, search_space: {epochs: {type: unifrom}}}\n", "jobs.s.search_space.epochs.type", "'unifrom' is no type of a search space. Did you mean 'uniform'?"),
 ]
 # fmt: on
@@ -245,6 +250,10 @@ def test_one_mistake_is_one_problem(problems_of):
     text = ONE + "    inputs: {data: {path: ./rows}, epochs: abc}\n"
     assert len(problems_of(text)) == 1
     assert len(problems_of(ONE.replace("component: ./train.yaml", "componnt: ./train.yaml") + DATA)) == 1
+    (bound,) = problems_of(wiring(DATA_BOUND + "\n      epochs: ${{parent.inputs.n}}", "inputs: {n: 2.5}"))
+    assert bound.message == "2.5 is not an integer (0 to 10000). It is the pipeline's input 'n'."
+    defaulted = component("{type: integer, optional: true, default: 3}", TAIL + "  --a ${{inputs.a}}")
+    assert [one.where for one in problems_of(defaulted)] == ["inputs"]
 
 
 def test_values_from_the_command_line_are_checked_by_the_same_rules(problems_of):
