@@ -213,7 +213,6 @@ WARNINGS = [
     ("yes", component("{type: string, default: yes}", TAIL + "  ${{inputs.a}}"), "inputs.a.default", "YAML does not read yes as a text, and Azure ML gets something else. Write 'yes' in quotes."),
     ("unused", component("{type: string}"), "inputs.a", "the command does not use this input. Add --a '${{inputs.a}}'."),
     ("optional default", component("{type: integer, optional: true, default: 3}", TAIL + "  $[[--a ${{inputs.a}}]]"), "inputs", "optional and with a default: a. The default always applies, so 'optional' has no effect."),
-    ("optional default outside", component("{type: integer, optional: true, default: 3}", TAIL + "  --a ${{inputs.a}}"), "command", "${{inputs.a}} is optional, and stands outside $[[ ]]; Azure ML may refuse this. Write $[[--a '${{inputs.a}}']]."),
     ("dropped by a component", component() + "environment_variables: {A: b}\n", "environment_variables", "'environment_variables' is ignored here by Azure ML: write it on the pipeline's step."),
     ("dropped by a step", step("    environment: azureml:e:2\n"), "jobs.train.environment", "'environment' is ignored here by Azure ML: the component's own counts."),
     ("processes of TensorFlow", component() + "distribution: {type: tensorflow, process_count_per_instance: 4}\n", "distribution.process_count_per_instance", "'process_count_per_instance' is ignored here by Azure ML: TensorFlow has worker_count"),
