@@ -14,6 +14,7 @@ from pathlib import Path
 
 from allranks import catalogue, library, pages, sizes, stubs
 from allranks.errors import StorageError
+from allranks.files import write_text
 from allranks.spec import read_component
 
 _BEGIN, _END = "<!-- sizes: made by `python -m allranks.renew` -->", "<!-- end of sizes -->"
@@ -65,7 +66,7 @@ def main() -> int:
             continue
         if path in files:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(files[path], encoding="utf-8")
+            write_text(path, files[path])
         else:
             path.unlink()
     return 1 if only_check and (stale or left_over(files)) else 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from allranks import catalogue
 from allranks.errors import StorageError, UsageError
+from allranks.files import write_text
 
 NAME = "export"
 HELP = "write a Python pipeline as YAML, for `az ml job create --file`"
@@ -43,7 +44,7 @@ def write(target: str, output: Path) -> list[Path]:
     try:
         for file, text in files.items():
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
+            write_text(file, text)
     except OSError as error:
         raise StorageError(f"Cannot write {error.filename}: {error.strerror}.") from error
     return list(files)

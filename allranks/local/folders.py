@@ -29,11 +29,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from allranks.errors import StorageError, UnknownNameError
+from allranks.files import write_text
 
 DEFAULT_HOME = ".allranks"
 
@@ -192,6 +195,19 @@ class Home:
                 f"the runs folder {self.path} is not writable.", "Choose another one with --runs-dir DIR."
             )
 
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Within the block what the system says of writing here, such as that the disk is full, is a StorageError."""
+        try:
+            yield
+        except BrokenPipeError:  # of what is printed: nobody reads it any more
+            raise
+        except OSError as error:
+            raise StorageError(
+                f"cannot go on in the runs folder {self.path}: {error}.",
+                "Once there is room, and the folder can be written to, the same command goes on from here.",
+            ) from error
+
     def all_runs(self) -> list[RunFolder]:
         """Every run, oldest first (ids start with the time)."""
         if not self.runs.is_dir():
@@ -218,9 +234,7 @@ class Home:
 
 def write_json(path: Path, document: Any) -> None:
     """Write a JSON file whole or not at all."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_text(json.dumps(document, indent=1) + "\n")
-    aside.replace(path)
+    write_text(path, json.dumps(document, indent=1) + "\n")
 
 
 def read_json(path: Path) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from allranks.files import write_text
 from allranks.local.folders import RunFolder, read_json
 from allranks.local.result import SUCCEEDED, last_lines
 
@@ -50,9 +51,7 @@ def write_report(run: RunFolder) -> None:
         box_height=HEIGHT,
         length=max([(step["started"] or 0.0) + step["seconds"] for step in state["steps"].values()] + [0.001]),
     )
-    aside = run.report.with_name(".report.html")
-    aside.write_text(page)
-    aside.replace(run.report)
+    write_text(run.report, page)
 
 
 def _step(run: RunFolder, name: str, step: dict[str, Any]) -> dict[str, Any]:
