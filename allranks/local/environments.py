@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from allranks import catalogue
 from allranks.errors import CannotRunHereError, UnknownNameError
+from allranks.files import write_text
+from allranks.local.guard import Guard
 
 INSTALL = "install.py"  # an environment that pip alone cannot build has one; its Dockerfile runs it as well
 OPTIONAL = "optional.txt"  # what only some uses of an environment need
@@ -40,21 +46,53 @@ def build(home: Path, name: str) -> Path:
 
     Raises:
         UnknownNameError: there is no such environment.
-        CannotRunHereError: a command failed; what it printed says why.
+        CannotRunHereError: a command failed; what it printed says why. Or somebody else is building the same one.
     """
     source, folder = source_of(name), place(home.absolute(), name)
-    shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    python = folder / "bin" / "python"
-    _run([sys.executable, "-m", "venv", str(folder)])
-    _run([str(python), "-m", "pip", "install", "--quiet", "--upgrade", "pip"])
-    if (source / INSTALL).is_file():
-        _run([str(python), str(source / INSTALL)])
-    else:
-        lists = [source / "requirements.txt", source / OPTIONAL]
-        _run([str(python), "-m", "pip", "install", *(f"--requirement={path}" for path in lists if path.is_file())])
-    (folder / STAMP).write_text(_digest(name), encoding="utf-8")
+    marker = f"ALLRANKS_BUILDING={folder}"
+    with _alone(folder), _guarded(marker):
+        shutil.rmtree(folder, ignore_errors=True)
+        python = folder / "bin" / "python"
+        _run([sys.executable, "-m", "venv", str(folder)], marker)
+        _run([str(python), "-m", "pip", "install", "--quiet", "--upgrade", "pip"], marker)
+        if (source / INSTALL).is_file():
+            _run([str(python), str(source / INSTALL)], marker)
+        else:
+            lists = [
+                f"--requirement={file}" for file in (source / "requirements.txt", source / OPTIONAL) if file.is_file()
+            ]
+            _run([str(python), "-m", "pip", "install", *lists], marker)
+        write_text(folder / STAMP, _digest(name))
     return python
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the lock on an environment's folder; the kernel frees it when we are killed."""
+    lock = os.open(folder.with_name(f".{folder.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise CannotRunHereError(
+            f"{folder} is being built already.", "Wait for the other `allranks env build`."
+        ) from error
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def _guarded(marker: str) -> Iterator[None]:
+    """Within the block a guard ends the commands that carry the marker when we are killed.
+
+    They would otherwise go on installing into a folder that the next build removes.
+    """
+    guard = Guard(marker)
+    try:
+        yield
+    finally:
+        guard.close()
 
 
 def source_of(name: str) -> Path:
@@ -80,9 +118,10 @@ def _digest(name: str) -> str:
     return total.hexdigest()
 
 
-def _run(command: list[str]) -> None:
+def _run(command: list[str], marker: str) -> None:
     """Run a command with its output going where ours goes: a build takes long enough to want to see it."""
+    name, _, value = marker.partition("=")
     # Standard output is for our own result.
-    done = subprocess.run(command, stdout=sys.stderr, check=False)
+    done = subprocess.run(command, stdout=sys.stderr, env={**os.environ, name: value}, check=False)
     if done.returncode != 0:
         raise CannotRunHereError(f"{' '.join(command)} failed with {done.returncode}.", "What it printed says why.")
