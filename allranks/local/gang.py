@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from allranks.local import processes
@@ -93,7 +94,7 @@ class Gang:
                 cwd=command.cwd,
                 env=dict(command.environ),
                 start_new_session=True,
-                preexec_fn=processes.die_with_parent,  # noqa: PLW1509 safe here: the engine has one thread
+                preexec_fn=partial(processes.die_with, os.getpid()),  # noqa: PLW1509 safe here: the engine has one thread
             )
         self._guard.add(process.pid)
         self._running[os.pidfd_open(process.pid)] = (process, command)

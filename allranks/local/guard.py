@@ -50,8 +50,7 @@ class Guard:
         self._start()
 
     def close(self) -> None:
-        """Send the guard home: nothing is left to guard."""
-        self._tell("done\n")
+        """End the guard: nothing is left to guard."""
         self._forget()
 
     def _tell(self, line: str) -> None:
@@ -59,6 +58,7 @@ class Guard:
             os.write(self._writer, line.encode())
 
     def _forget(self) -> None:
+        processes.kill([self.pid])  # before its pipe ends; one that was stopped (SIGSTOP) ends as well
         os.close(self._writer)
         os.close(self.pidfd)
         os.waitpid(self.pid, 0)
@@ -75,8 +75,6 @@ def _watch(reader: int, marker: bytes, sessions: set[int]) -> None:
     while block := os.read(0, 65536):
         *lines, rest = (rest + block).split(b"\n")
         for line in lines:
-            if line == b"done":
-                os._exit(0)
             (sessions.add if line[:1] == b"+" else sessions.discard)(int(line[1:]))
     processes.end_everything(marker, sessions)
     os._exit(0)

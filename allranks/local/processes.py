@@ -27,9 +27,11 @@ def become_subreaper() -> None:
     _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when the thread that started it ends; runs between fork and exec."""
+def die_with(parent: int) -> None:
+    """Ask the kernel to kill this process when the parent's thread that started it ends; runs between fork and exec."""
     _prctl(PR_SET_PDEATHSIG, _KILL, 0, 0, 0)
+    if os.getppid() != parent:  # it was killed before the kernel was asked, and nobody knows of this process yet
+        os._exit(1)
 
 
 def children() -> set[int]:

@@ -11,6 +11,7 @@ import os
 import select
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ class Advice:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 start_new_session=True,
-                preexec_fn=processes.die_with_parent,  # noqa: PLW1509 safe here: the engine has one thread
+                preexec_fn=partial(processes.die_with, os.getpid()),  # noqa: PLW1509 safe here: the engine has one thread
             )
         assert self._child.stdin is not None  # noqa: S101 a pipe was asked for
         self._waiting = True
