@@ -78,8 +78,12 @@ def run(args: argparse.Namespace) -> int:
 def state_of(folder: RunFolder) -> dict[str, Any]:
     """The run's document; a run whose engine is gone before its end is ``cancelled``, not ``running``."""
     state: dict[str, Any] = read_json(folder.state) or {"run_id": folder.id, "status": "unknown", "steps": {}}
-    if state["status"] == RUNNING and not folder.alive:
-        state["status"] = CANCELLED
+    if state["status"] == RUNNING:  # run.json is written when a run begins and when it ends, step.json in between
+        steps = {name: {**s, **(read_json(folder.step(name).state) or {})} for name, s in state["steps"].items()}
+        state["steps"] = steps
+        if not folder.alive:
+            state["status"] = CANCELLED
+            state["steps"] = {n: s if s["status"] in FINISHED else {**s, "status": CANCELLED} for n, s in steps.items()}
     return state
 
 
@@ -205,7 +209,7 @@ def remove(args: argparse.Namespace, home: Home) -> int:
             "--force removes it; a later run that names it is then refused.",
         )
     try:
-        forget_unfinished(home, folder, others)
+        forget_unfinished(home, others)
         aside = folder.path.rename(
             folder.path.with_name(f".{folder.id}.removed")
         )  # gone at once, even if the rest is slow
@@ -218,6 +222,8 @@ def remove(args: argparse.Namespace, home: Home) -> int:
 
 def _make_writable(function: Callable[[str], object], path: str, _error: object) -> None:
     """Outputs and snapshots may be read-only: allow writing to the folder, then try again."""
+    if not os.path.lexists(path):  # somebody else removes the same
+        return
     for place in (Path(path).parent, Path(path)):
         if not place.is_symlink():
             place.chmod(0o700)

@@ -6,10 +6,13 @@ earlier runs registered below the runs folder. Nothing is ever downloaded.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,7 +69,8 @@ class Stands:
         versions = {} if self.home is None else _versions(self.home, name)
         if not versions:
             return None
-        entry = versions.get(version) if version else versions[_latest(versions)]
+        # The latest is the one that was registered last, and not by its time: a clock may be set back.
+        entry = versions.get(version) if version else versions[list(versions)[-1]]
         path = Path(str(entry["path"])) if entry else None
         return path if path is not None and path.exists() else None
 
@@ -112,16 +116,32 @@ def _read_file(file: Path) -> dict[str, Path]:
 def register(home: Home, name: str, version: str | None, path: Path, kind: str | None) -> str:
     """Keep an output under a name, so that later runs can use ``azureml:NAME:VERSION``; return the version.
 
-    Without a version the next whole number is taken, as Azure ML does.
+    Without a version the next whole number is taken, as Azure ML does; an output that has one keeps it.
     """
-    versions = _versions(home, name)
-    numbers = [int(text) for text in versions if text.isdigit()]
-    chosen = version or str(max(numbers, default=0) + 1)
-    versions[chosen] = {"path": str(path), "type": kind, "registered": time.time()}
     file = _file(home, name)
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_json(file, {"name": name, "versions": versions})
+    with _locked(file.parent):
+        versions = _versions(home, name)
+        for known, entry in versions.items():
+            if entry["path"] == str(path) and version in (None, known):
+                return known
+        numbers = [int(text) for text in versions if text.isdigit()]
+        chosen = version or str(max(numbers, default=0) + 1)
+        versions.pop(chosen, None)  # the last one is the latest
+        versions[chosen] = {"path": str(path), "type": kind, "registered": time.time()}
+        write_json(file, {"name": name, "versions": versions})
     return chosen
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other engines from registering: each reads what there is before it writes."""
+    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def registered_below(home: Home, folder: Path) -> list[str]:
@@ -144,7 +164,3 @@ def _file(home: Home, name: str) -> Path:
     if not re.fullmatch(r"[\w.-]+", name) or name.startswith("."):
         raise UsageError(f"{name!r} is no name for an asset: letters, digits, '_', '-' and '.' are.")
     return home.path / "assets" / f"{name}.json"
-
-
-def _latest(versions: Mapping[str, dict[str, str | float | None]]) -> str:
-    return max(versions, key=lambda version: float(versions[version]["registered"] or 0.0))

@@ -82,14 +82,17 @@ class Workplace:
 
     def acquire(self) -> bool:
         """Take the lock; False while another engine runs the same step. The kernel frees it when the holder dies."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except (FileNotFoundError, FileExistsError):  # the folder was removed meanwhile by the one that finished
+            return False
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
             return False
-        if not _still_there(lock, self.path / "lock"):  # it was removed between the two calls by the one that finished
+        if not _still_there(lock, self.path / "lock"):  # the same, a moment later
             os.close(lock)
             return False
         self._lock = lock
@@ -107,7 +110,13 @@ class Workplace:
         if folder.outputs.exists():
             remove(folder.outputs)
         self.outputs.rename(folder.outputs)
-        remove(self.path)
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove it, and the lock with it; gone at once for other engines, which may make it anew meanwhile."""
+        aside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        self.path.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)  # the next start of a run removes what this could not
         self.release()
 
     def release(self) -> None:
@@ -117,22 +126,43 @@ class Workplace:
             self._lock = None
 
 
-def forget_unfinished(home: Home, run: RunFolder, others: Iterable[RunFolder]) -> None:
-    """Remove what the steps of a run wrote without finishing, before the run is removed.
+def forget_unfinished(home: Home, others: Iterable[RunFolder]) -> None:
+    """Remove what only the steps of a run that is about to be removed wrote without finishing.
 
-    Kept is what an engine is writing, and what another run would continue. A run whose engine was killed knows no
-    keys; what it left goes with the last run.
+    Kept is what an engine is writing, and what one of the other runs would continue.
     """
-    rest = [_keys(other) for other in others]
-    keys = _keys(run).difference(*rest) if rest else {path.name for path in (home.path / "work").glob("*")}
+    _discard(home, {path.name for path in (home.path / "work").glob("*")} - _keys(others))
+
+
+def clear_up(home: Home) -> None:
+    """Remove what killed processes left behind and nothing can go on from.
+
+    That is a workplace without outputs, one that no run knows of, what was about to be removed, and the rest of a run
+    that ``allranks runs remove`` did not come to the end of.
+    """
+    for path in (*home.runs.glob(".*.removed"), *(home.path / "work").glob(".*")):
+        shutil.rmtree(path, ignore_errors=True)
+    places = {path.name: path for path in (home.path / "work").iterdir()}
+    if places:
+        known = _keys(home.all_runs())
+        _discard(home, {key for key, path in places.items() if key not in known or not _begun(path)})
+
+
+def _begun(workplace: Path) -> bool:
+    """Whether it holds something to go on from: the outputs of a step, or the journal of a sweep."""
+    return (workplace / "outputs").exists() or (workplace / "trials.json").exists()
+
+
+def _discard(home: Home, keys: Iterable[str]) -> None:
     for place in (Workplace(home, key) for key in keys if home.work(key).is_dir()):
         if place.acquire():
-            remove(place.path)
-            place.release()
+            place.discard()
 
 
-def _keys(run: RunFolder) -> set[str]:
-    states = (read_json(path) for path in run.path.glob("steps/*/step.json"))
+def _keys(runs: Iterable[RunFolder]) -> set[str]:
+    """The keys of all steps and trials of the runs."""
+    patterns = ("steps/*/step.json", "steps/*/trials/*/step.json")
+    states = (read_json(path) for run in runs for pattern in patterns for path in run.path.glob(pattern))
     return {str(state["key"]) for state in states if state and state.get("key")}
 
 

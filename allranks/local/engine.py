@@ -15,8 +15,8 @@ from typing import Any
 
 from allranks.errors import StorageError
 from allranks.local import machine, processes
-from allranks.local.cache import Cache, Finished, Workplace
-from allranks.local.execution import Execution, Job
+from allranks.local.cache import Cache, Finished, Workplace, clear_up
+from allranks.local.execution import Execution, Job, take_snapshots
 from allranks.local.folders import write_json
 from allranks.local.gang import Gang
 from allranks.local.guard import Guard
@@ -52,7 +52,9 @@ def run(plan: Plan, options: Options, observer: Observer) -> RunResult:
         StorageError: the runs folder cannot be written.
     """
     options.home.prepare()
-    return Engine(plan, options, observer).run()
+    with options.home.explained():
+        clear_up(options.home)
+        return Engine(plan, options, observer).run()
 
 
 class Engine:
@@ -72,22 +74,25 @@ class Engine:
         job = Job(options.home, self._folder, plan.name, options.python, dict(os.environ), self._began)
         self._steps = {name: execution_of(step, job) for name, step in plan.steps.items()}
         self._executions = list(self._steps.values())  # and the trials of sweeps, as they are begun
-        self._header: dict[str, Any] = {
-            **options.about,
-            "run_id": self._folder.id,
-            "name": plan.name,
-            "pid": os.getpid(),
-            "started": time.time(),
-        }
+        about = {"run_id": self._folder.id, "name": plan.name, "pid": os.getpid(), "started": time.time()}
+        self._header: dict[str, Any] = {**options.about, **about}
 
     def run(self) -> RunResult:
         """Start what can start, wait, note what happened; again, until every step is over."""
         self._folder.path.mkdir(parents=True)
-        self._alive = self._folder.lock()
-        for execution in self._steps.values():
-            execution.take_snapshot()
-        self._write_state(RUNNING)
-        self._observer.started(self._folder, self._plan)
+        alive = self._folder.lock()
+        try:
+            self._write_state(RUNNING)  # before anything that takes time, so that it is listed if we are killed
+            take_snapshots(self._steps.values(), self._folder)
+            self._observer.started(self._folder, self._plan)
+            self._loop()
+            result = self._write_state(self._status())
+        finally:
+            os.close(alive)
+        write_report(self._folder)
+        return result
+
+    def _loop(self) -> None:
         processes.become_subreaper()
         self._guard = Guard(f"AZUREML_ROOT_RUN_ID={self._folder.id}")
         self._selector.register(self._guard.pidfd, selectors.EVENT_READ, "guard")
@@ -100,10 +105,6 @@ class Engine:
             self._end_all()
             self._guard.close()
             self._selector.close()
-        result = self._write_state(self._status())
-        os.close(self._alive)
-        write_report(self._folder)
-        return result
 
     # Starting
 
@@ -166,9 +167,10 @@ class Engine:
         workplace = Workplace(self._options.home, execution.key)
         if not workplace.acquire():
             return False
-        execution.workplace = workplace
         if self._reuse(execution):  # somebody finished it between our look and our lock
+            workplace.discard()
             return False
+        execution.workplace = workplace
         if not self._options.use_cache:
             workplace.prepare([])
         return True

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from allranks.local import cache, fingerprint, machine, snapshot
 from allranks.local.assets import register
 from allranks.local.cache import Cache, Finished, Workplace
-from allranks.local.folders import Home, RunFolder, write_json
+from allranks.local.folders import Home, RunFolder, StepFolder, write_json
 from allranks.local.gang import Gang, RankCommand
 from allranks.local.guard import Guard
 from allranks.local.launch import LAUNCHERS, LaunchContext, first_exit
@@ -134,6 +134,7 @@ class Execution:
         for mine, theirs in ((self.folder.outputs, source.outputs), (self.folder.logs, source.logs)):
             cache.link(mine, theirs)
         self.finished = finished
+        self.register_outputs(source)  # an engine may have been killed before it could
         self.end(SUCCEEDED)
 
     def start(self, data: Mapping[str, Path], ports: machine.Ports, guard: Guard) -> None:
@@ -151,11 +152,6 @@ class Execution:
         ranks = self.ranks({name: str(path) for name, path in data.items()}, self.places(), cluster)
         self.gang = Gang(ranks, guard, self.marker)
         self.due = None if self.step.timeout is None else time.monotonic() + self.step.timeout
-
-    def take_snapshot(self) -> None:
-        """Copy the step's files when the run begins: whoever edits them meanwhile edits the next run."""
-        self.folder.path.mkdir(parents=True)
-        snapshot.build(self.files, self.folder.snapshot)
 
     def _lay_out(self) -> None:
         """Give every node its own copy of the snapshot, and a temporary folder.
@@ -220,14 +216,14 @@ class Execution:
         if self.step.component.is_deterministic:
             records.remember(self.key, self.finished, self.workplace.outputs, self.step.outputs)
         self.workplace.publish(self.folder)
-        self.register_outputs()
+        self.register_outputs(self.folder)
         self.end(SUCCEEDED)
 
-    def register_outputs(self) -> None:
-        """Keep the outputs that have a name as assets."""
+    def register_outputs(self, source: StepFolder) -> None:
+        """Keep the outputs that have a name as assets; they lie in the folder of the step that wrote them."""
         for name, output in self.step.outputs.items():
             if output.asset_name:
-                place = self.folder.outputs / name
+                place = source.outputs / name
                 register(self.job.home, output.asset_name, output.asset_version, place, output.type)
 
     def broken_promise(self) -> str:
@@ -294,3 +290,17 @@ class Execution:
             component=self.step.component.name,
             after=self.step.after,
         )
+
+
+def take_snapshots(executions: Iterable[Execution], run: RunFolder) -> None:
+    """Copy the files of all steps when the run begins: whoever edits them meanwhile edits the next run.
+
+    When that fails nothing has begun yet, and nothing is left of the run.
+    """
+    try:
+        for execution in executions:
+            execution.folder.path.mkdir(parents=True)
+            snapshot.build(execution.files, execution.folder.snapshot)
+    except BaseException:
+        shutil.rmtree(run.path, ignore_errors=True)
+        raise

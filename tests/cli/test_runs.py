@@ -192,6 +192,17 @@ def test_remove_refuses_a_run_that_others_reuse(runs: Callable[..., Any], home: 
     assert runs("remove", "r1").code == 0
 
 
+def test_remove_refuses_a_run_that_a_running_one_reuses(runs: Callable[..., Any], home: Path) -> None:
+    """run.json is written when a run begins, before it has reused anything."""
+    make_run(home, "r1")
+    running = make_run(home, "r2", "running")
+    write_json(running.step("train").state, {"status": "succeeded", "reused": True, "reused_from": "r1"})
+    running.lock()
+    called = runs("remove", "r1")
+    assert called.code == 2
+    assert "r2" in called.err
+
+
 def test_remove_refuses_a_run_that_a_registered_asset_lies_in(runs: Callable[..., Any], home: Path) -> None:
     for run in ("r1", "r2"):
         register(Home(home), "digits", None, make_run(home, run).step("train").outputs / "data", "uri_folder")
@@ -208,7 +219,7 @@ def test_remove_takes_along_what_was_not_finished(runs: Callable[..., Any], home
     for key in ("mine", "both", "killed"):
         (Home(home).work(key) / "outputs").mkdir(parents=True)
         (Home(home).work(key) / "outputs" / "checkpoint").touch()
-    for run, left in (("r1", {"both", "killed"}), ("r2", {"both", "killed"}), ("r3", set())):
+    for run, left in (("r1", {"both"}), ("r2", {"both"}), ("r3", set())):
         assert runs("remove", run).code == 0
         assert {path.name for path in (home / "work").iterdir()} == left
 

@@ -174,10 +174,10 @@ class Sweep(Execution):
         cache.link(self.folder.logs, best.folder.logs)
         if self.step.component.is_deterministic:
             records.remember(self.key, self.finished, self.folder.outputs, self.step.outputs)
-        self.register_outputs()
+        self.register_outputs(self.folder)
         for trial in self.trials:
             trial.clear_up()
-        cache.remove(self.workplace.path)
+        self.workplace.discard()
         self.end(SUCCEEDED)
         return None
 

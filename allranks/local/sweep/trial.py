@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from allranks.local.cache import Workplace, remove
+from allranks.local.cache import Workplace
 from allranks.local.execution import Execution
 from allranks.local.folders import StepFolder
 from allranks.local.result import SUCCEEDED, Failure, StepResult, TrialResult
@@ -52,8 +52,7 @@ class Trial(Execution):
         """Remove what a trial that did not succeed has written; its sweep is over and nothing goes on from there."""
         workplace = Workplace(self.job.home, self.key)
         if self.status != SUCCEEDED and self.key and workplace.path.exists() and workplace.acquire():
-            remove(workplace.path)
-            workplace.release()
+            workplace.discard()
 
     def history(self) -> list[float]:
         """What it has logged of the primary metric, one value for each interval."""
