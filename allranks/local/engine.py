@@ -254,7 +254,7 @@ class Engine:
         timed_out = execution.step.name in self._timed_out
         self._timed_out.discard(execution.step.name)
         if gang.first_failure is None and not timed_out:
-            broken = execution.broken_promise()
+            broken = execution.broken_promise(gang)
             if not broken:
                 execution.publish(self._cache)
                 self._changed(execution)

@@ -14,7 +14,7 @@ from allranks.local.cache import Cache, Finished, Workplace
 from allranks.local.folders import Home, RunFolder, StepFolder, write_json
 from allranks.local.gang import Gang, RankCommand
 from allranks.local.guard import Guard
-from allranks.local.launch import LAUNCHERS, LaunchContext, first_exit
+from allranks.local.launch import LAUNCHERS, LaunchContext, first_exit, lost_ranks
 from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
 from allranks.local.result import (
     CANCELLED,
@@ -226,9 +226,11 @@ class Execution:
                 place = source.outputs / name
                 register(self.job.home, output.asset_name, output.asset_version, place, output.type)
 
-    def broken_promise(self) -> str:
-        """What a step that ended well did all the same: an output that is not there, an input that is not as it was."""
+    def broken_promise(self, gang: Gang) -> str:
+        """What a step that ended well did all the same: a rank or an output is missing, an input is not as it was."""
         assert self.workplace is not None  # noqa: S101
+        if lost := lost_ranks(self.folder, gang):
+            return lost
         missing = [name for name in self.step.outputs if not (self.workplace.outputs / name).exists()]
         if missing:
             return f"succeeded but did not write its output {', '.join(missing)}"

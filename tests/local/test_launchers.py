@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from allranks.local.launch.mpi import find_mpirun
-from tests.local.support import allranks, carrying, pipeline, run_json, step
+from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step, wait_for
 
 DUMP = "python dump.py ${{outputs.out}}"
 DUMP_PY = """
@@ -112,6 +114,29 @@ def test_a_rank_that_exits_with_3_is_named_and_nothing_is_left(tmp_path, kind, w
     assert failure["message"] == "rank 3 on node 1 ended with exit code 3"
     assert failure["last_lines"] == ["rank three gives up"]
     assert not carrying(marker)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_node_whose_daemon_is_killed_fails_the_step(tmp_path, number):
+    """mpirun 5.0.11 then ends with 0, and the step would be taken for one that succeeded, now and in every later run."""
+    marker = f"MARK{tmp_path.name}{os.getpid()}"
+    more = f"distribution: {{type: mpi}}, resources: {{instance_count: 2}}, environment_variables: {{MARK: {marker}}}"
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step('sleep 300', more=more)}}}\n")
+    engine = subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE)
+    wait_for(lambda: sum(name_of(pid) == "sleep" for pid in carrying(marker)) == 2, 60)
+    daemon = next(pid for pid in carrying(str(tmp_path / ".allranks")) if name_of(pid) in {"prted", "orted"})
+    os.kill(daemon, number)
+    document = json.loads(engine.communicate(timeout=60)[0])
+    assert engine.returncode == 1
+    assert document["steps"]["one"]["status"] == "failed", document
+    assert not carrying(marker)
+
+
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def test_a_machine_without_mpirun_is_told_how_to_get_it(tmp_path):

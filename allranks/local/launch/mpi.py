@@ -2,8 +2,8 @@
 
 mpirun believes in the nodes because the agent that it would use to reach another host runs the command right here; so
 OMPI_COMM_WORLD_LOCAL_RANK and _LOCAL_SIZE come out as on a cluster. RANK, WORLD_SIZE and MASTER_ADDR are absent, as on
-Azure ML. Each rank writes to a log of its own, and leaves a note when it fails, since mpirun ends all the others at
-once and talks about itself.
+Azure ML. Each rank writes to a log of its own, and leaves a note of how it ended: mpirun ends all the others at once
+and talks about itself, and it may end with 0 though its ranks were killed.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ export AZUREML_PROCESS_NAME=rank_$rank
 exec >> {logs}/std_log_process_$rank.txt 2>&1
 /bin/bash -c {command}
 code=$?
-[ $code = 0 ] && exit
 echo "$code $(date +%s.%N)" > {exits}/$rank
+[ $code = 0 ] && exit
 kill -KILL "$(cat {mpirun})"
 exit $code
 """
@@ -139,20 +139,41 @@ def launch_folder(folder: StepFolder) -> Path:
     return folder.path / "nodes" / "launch"
 
 
-def first_exit(folder: StepFolder, gang: Gang) -> RankExit | None:
-    """The note of the rank that failed first; None if this was not MPI, or no rank came so far."""
+def failed_exits(folder: StepFolder, gang: Gang) -> list[RankExit]:
+    """How the ranks that failed ended, the first one first; empty if this was not MPI, or no rank came so far."""
+    mpirun = gang.commands[0]
+    exits = []
+    for moment, rank, status in sorted(_notes(folder)):
+        if status != 0:
+            node = rank // _processes(folder)
+            command = RankCommand(rank, node, mpirun.argv, mpirun.environ, folder.work(node), folder.log(rank))
+            exits.append(RankExit(command, status, moment))
+    return exits
+
+
+def lost_ranks(folder: StepFolder, gang: Gang) -> str:
+    """What is wrong with an mpirun that ended well before all of its ranks had; empty otherwise, and if it was not MPI.
+
+    5.0.11 ends with 0 when the daemon of a node is killed: "we cannot recover from this failure".
+    """
+    if not launch_folder(folder).is_dir():
+        return ""
+    expected = len(list(launch_folder(folder).glob("nodes/*.sh"))) * _processes(folder)
+    lost = sorted(set(range(expected)) - {rank for _, rank, _ in _notes(folder)})
+    if not lost:
+        return ""
+    ranks = ", ".join(map(str, lost))
+    return f"mpirun ended with exit code 0 before rank {ranks} had ended; it says why in {gang.commands[0].log}"
+
+
+def _notes(folder: StepFolder) -> list[tuple[float, int, int]]:
+    """Of each rank that has ended: when, which, and its exit code."""
     found = []
     for note in launch_folder(folder).glob("exits/*"):
         code, _, when = note.read_text().strip().partition(" ")
         if code and when:
             found.append((float(when), int(note.name), int(code)))
-    if not found:
-        return None
-    moment, rank, status = min(found)
-    mpirun = gang.commands[0]
-    node = rank // _processes(folder)
-    command = RankCommand(rank, node, mpirun.argv, mpirun.environ, folder.work(node), folder.log(rank))
-    return RankExit(command, status, moment)
+    return found
 
 
 def _processes(folder: StepFolder) -> int:

@@ -7,10 +7,11 @@ Its report, at the end of the log that its ranks share, names the rank that fail
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from allranks.local.gang import Gang, RankExit
+from allranks.local.gang import RankExit
 
 REPORT_BYTES = 16384
 
@@ -23,13 +24,14 @@ _CAUSE = re.compile(
 )
 
 
-def first_exit(gang: Gang) -> RankExit | None:
-    """How the rank that failed first ended, as the torchruns of the gang tell; None if none of them tells."""
-    failure = gang.first_failure
-    if failure is None:
-        return None
+def first_exit(exits: Sequence[RankExit]) -> RankExit | None:
+    """How the rank that failed first ended, as those of the exits that are torchruns tell; None if none of them tells.
+
+    Args:
+        exits: of the processes that started ranks, the one that failed first before the others.
+    """
     found = []
-    for exit_ in [failure, *(other for other in gang.exits if other is not failure)]:
+    for exit_ in exits:
         cause = _CAUSE.search(_end_of(exit_.command.log))
         if cause is not None:
             command = replace(exit_.command, rank=int(cause["rank"]))
