@@ -89,10 +89,16 @@ class Problem:
 
 
 class SpecError(AllranksError):
-    """A pipeline or component is not valid; carries all of its problems at once."""
+    """A pipeline or component is not valid; carries all of its problems at once.
+
+    Args:
+        problems: what stops a run, and makes the message.
+        warnings: what ``lint`` tells besides.
+    """
 
     kind = "invalid"
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Problem], warnings: Sequence[Problem] = ()) -> None:
         self.problems = tuple(problems)
+        self.warnings = tuple(warnings)
         super().__init__("\n".join(map(str, self.problems)))

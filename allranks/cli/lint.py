@@ -120,7 +120,7 @@ def problems_of(target: str, mapped: Sequence[str] = (), *, designer: bool = Fal
     try:
         document = _read(target, mapped)
     except SpecError as error:
-        return list(error.problems)
+        return [*error.problems, *error.warnings]
     problems = [*check(document), *check_machines(document)]
     if designer and (isinstance(document, Component) or document.source.file is None):
         problems += check_designer(document)

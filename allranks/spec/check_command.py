@@ -9,7 +9,7 @@ from pathlib import Path
 
 from allranks.errors import Problem
 from allranks.spec import schema
-from allranks.spec.expressions import Reference, declared_name, faults, references, single
+from allranks.spec.expressions import Reference, almost, declared_name, faults, references, single
 from allranks.spec.model import Component, Distribution, Input, Output, Resources, Source
 from allranks.spec.section import noun, shown
 from allranks.spec.suggest import did_you_mean
@@ -132,6 +132,11 @@ def _check_text(component: Component) -> Iterator[Problem]:
         return
     for fault in faults(command):
         yield source.problem("command", fault)
+    for written, meant in almost(command):
+        if meant.name in _declared(component, meant.scope):
+            yield source.problem(
+                "command", f"'{written}' is no reference; the shell gets it as it stands.", f"Write {meant}.", "warning"
+            )
     used: dict[str, set[str]] = {"inputs": set(), "outputs": set()}
     for reference in references(command):
         yield from _check_reference(component, reference)

@@ -18,13 +18,14 @@ from allranks.spec.suggest import did_you_mean
 from allranks.spec.values import check_command_values, check_value
 
 _FOLDERS = frozenset({"uri_folder", "mltable", "mlflow_model", "triton_model"})
+_SAME = "Make both optional, or neither."
 
 
 def fits(given: str, wanted: str) -> bool:
     """Whether data of one type can go where another is wanted.
 
-    Azure ML publishes no table of this; what is refused here is a file for a folder and the reverse. A
-    ``custom_model`` and the older ``path`` may be either.
+    Azure ML publishes no table of this; what is told here is a file for a folder and the reverse. A ``custom_model``
+    and the older ``path`` may be either.
     """
     return not ((given == "uri_file" and wanted in _FOLDERS) or (given in _FOLDERS and wanted == "uri_file"))
 
@@ -71,7 +72,7 @@ class StepCheck:
     def problems_without_component(self) -> Iterator[Problem]:
         """Yield what is wrong with the step of a component that is not known here: its bindings and its settings."""
         for name, value in self._step.inputs.items():
-            yield from self._check_expressions(value.path if isinstance(value, Data) else value, f"inputs.{name}")
+            yield from self._check_bindings(value, f"inputs.{name}")
         for name, output in self._step.outputs.items():
             yield from self._check_output(name, output, None)
         yield from self._check_settings()
@@ -93,22 +94,18 @@ class StepCheck:
 
     def _check_input(self, declared: Input, value: Literal | Data) -> Iterator[Problem]:
         where = f"inputs.{declared.name}"
-        text = value.path if isinstance(value, Data) else value
-        problems = list(self._check_expressions(text, where))
+        text = _text(value)
+        problems = list(self._check_bindings(value, where))
         yield from problems
-        if not isinstance(text, str) or not references(text):
+        if not references(text):
             yield from self._check_given(declared, value, where)
-            return
-        reference = single(text)
-        if reference is not None and not problems:
+        elif (reference := single(text)) is not None and not problems:
             yield from self._check_bound(declared, reference, where)
 
-    def _check_expressions(self, text: Literal, where: str) -> Iterator[Problem]:
-        if not isinstance(text, str):
-            return
-        for fault in faults(text):
+    def _check_bindings(self, value: Literal | Data, where: str) -> Iterator[Problem]:
+        for fault in faults(_text(value)):
             yield self._wrong(where, fault)
-        for reference in references(text):
+        for reference in references(_text(value)):
             yield from self.check_reference(reference, where)
 
     def _check_given(self, declared: Input, value: Literal | Data, where: str, origin: str = "") -> Iterator[Problem]:
@@ -170,9 +167,11 @@ class StepCheck:
         type_ = output_type(self._pipeline, reference)
         if type_ is None:
             return
-        given = Input(reference.name, type_)
-        if given.is_data != declared.is_data or (declared.is_data and not fits(type_, declared.type)):
-            yield self._wrong(where, f"takes {noun(declared.type)}, and {reference} is {noun(type_)}.")
+        message = f"takes {noun(declared.type)}, and {reference} is {noun(type_)}"
+        if Input(reference.name, type_).is_data != declared.is_data:
+            yield self._wrong(where, f"{message}.")
+        elif declared.is_data and not fits(type_, declared.type):
+            yield self._other_type(where, message)
 
     def _check_parent(self, declared: Input, given: Input, where: str) -> Iterator[Problem]:
         """Check a binding to one of the pipeline's inputs: its type, and its value if that is known."""
@@ -183,12 +182,15 @@ class StepCheck:
         elif declared.is_data and not fits(given.type, declared.type):
             yield self._other_type(where, message)
         elif given.optional and not declared.optional and declared.default is None:
-            message = f"must have a value, and the pipeline's input '{given.name}' is optional."
-            yield self._wrong(where, message, "Make both optional, or neither.")
+            missing = f"must have a value, and the pipeline's input '{given.name}' is optional."
+            yield self._wrong(where, missing, _SAME)
         elif given.name in self._known:
             yield from self._check_given(declared, self._known[given.name], where, origin)
         elif not declared.is_data and not _literal_fits(given.type, declared.type):
             yield self._wrong(where, f"{message}.")
+        if given.optional and not declared.optional and declared.default is not None:
+            refused = f"is not optional, and the pipeline's input '{given.name}' is; Azure ML refuses this."
+            yield self._wrong(where, refused, _SAME, "warning")
 
     def _check_missing(self) -> Iterator[Problem]:
         step = self._step
@@ -247,7 +249,8 @@ class StepCheck:
         if isinstance(step.component, Component):
             distribution = distribution or step.component.distribution
             nodes = step.component.resources.nodes if nodes is None else nodes
-            yield from check_workers(source, distribution, self._count(nodes))
+            if step.component.name:
+                yield from check_workers(source, distribution, self._count(nodes))
         counts = distribution or Distribution("")
         yield from self._check_count("resources.instance_count", nodes)
         yield from self._check_count("distribution.process_count_per_instance", counts.processes_per_node)
@@ -304,6 +307,12 @@ class StepCheck:
                 known = self._known.get(reference.name) if reference.scope == "parent.inputs" else None
                 if where == "resources.shm_size" and not problems and isinstance(known, str):
                     yield from check_shm_size(source, where, known)
+
+
+def _text(value: Literal | Data) -> str:
+    """Return the text of a value that may hold bindings; numbers and booleans have none."""
+    text = value.path if isinstance(value, Data) else value
+    return text if isinstance(text, str) else ""
 
 
 def _literal_fits(given: str, wanted: str) -> bool:

@@ -10,6 +10,7 @@ from allranks.errors import UsageError
 from allranks.spec.model import Literal
 
 _EXPRESSION = re.compile(r"\$\{\{([^{}]*)\}\}")
+_ALMOST = re.compile(r"(?:(?<!\$)\{\{\s*|(?<!\$)\$\{\s*)((?:inputs|outputs)\.[A-Za-z_][\w.]*)\s*\}\}?", re.ASCII)
 _OPTIONAL = re.compile(r"\$\[\[(.*?)\]\]", re.DOTALL)
 _NAME = r"[A-Za-z_]\w*(?:\.\w+)*"
 _WORD = re.compile(
@@ -84,14 +85,21 @@ def single(value: object) -> Reference | None:
 def faults(text: str) -> list[str]:
     """Describe brackets that are opened and not closed, which Azure ML would pass on to the shell."""
     found = []
-    rest = "".join(_EXPRESSION.sub("", part) for part, _ in _parts(text))
+    closed = "".join(part for part, _ in _parts(text))
+    rest = _EXPRESSION.sub("", closed)
     if "${{" in rest:
         broken = rest[rest.index("${{") :][:40].splitlines()[0]
         found.append(f"'{broken}' opens an expression that is not closed by '}}}}'.")
-    if "$[[" in rest:
-        broken = rest[rest.index("$[[") :][:40].splitlines()[0]
+    if "$[[" in closed:
+        broken = closed[closed.index("$[[") :][:40].splitlines()[0]
         found.append(f"'{broken}' opens an optional part that is not closed by ']]'.")
     return found
+
+
+def almost(text: str) -> Iterator[tuple[str, Reference]]:
+    """Yield what is one character short of a reference, as written and as meant: ``{{inputs.x}}``, ``${inputs.x}``."""
+    for match in _ALMOST.finditer(text):
+        yield match[0], _reference(match[1])
 
 
 def substitute(text: str, value: Callable[[Reference], str]) -> str:

@@ -74,5 +74,7 @@ def _read(
     wrong = [problem for problem in reader.problems() if problem.severity != "warning"]
     if found is None or (wrong and (to_run or any(problem.severity == "error" for problem in wrong))):
         later = check(found) if found is not None else []
-        raise SpecError(list(dict.fromkeys([*wrong, *(problem for problem in later if problem.severity == "error")])))
+        problems = list(dict.fromkeys([*reader.problems(), *later]))
+        warnings = [problem for problem in problems if problem.severity == "warning"]
+        raise SpecError([problem for problem in problems if problem.severity != "warning"], warnings)
     return replace(found, source=replace(found.source, problems=(*wrong, *found.source.problems)))

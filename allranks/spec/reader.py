@@ -12,7 +12,7 @@ from allranks.errors import Problem, SpecError
 from allranks.spec import ports, schema, settings
 from allranks.spec.document import kind_of, read_document
 from allranks.spec.inline import settle
-from allranks.spec.model import Component, Input, Pipeline, Resources, Settings, Step
+from allranks.spec.model import Component, Data, Input, Literal, Output, Pipeline, Resources, Settings, Step
 from allranks.spec.section import Section, is_address
 from allranks.spec.suggest import did_you_mean, nearest
 from allranks.spec.sweep import sweep as read_sweep
@@ -68,8 +68,8 @@ class Reader:
             message = f"cannot run here: a component of type '{type_}'; commands and pipelines can."
             top.wrong("type", message, severity="elsewhere")
         else:
-            hint = did_you_mean(type_, ("command", "pipeline"), "types that run here")
-            top.wrong("type", f"'{type_}' is the type of no component or pipeline.", hint)
+            message = f"'{type_}' is the type of no component or pipeline."
+            top.wrong("type", message, _did_you_mean_type(type_, ("command", "pipeline"), "types that run here"))
         return None
 
     def _component(self, top: Section, name: str) -> Component:
@@ -141,11 +141,11 @@ class Reader:
         if type_ == "command" and _is_inline(section):
             return _inline_step(section, name)
         unread = Component("", replace(section.source, prefix=section.where, problems=()))
-        inputs = _frozen(ports.step_inputs(section.mapping("inputs")))
-        outputs = _frozen(ports.step_outputs(section.mapping("outputs")))
+        inputs, outputs = _wiring(section)
         if type_ not in schema.STEP_TYPES:
             _refuse_type(section, type_, name)
-            return Step(name, unread, inputs, outputs)
+            resources = settings.resources(section, strict=False)
+            return Step(name, unread, inputs, outputs, resources=resources, compute=settings.compute(section))
         component = self._component_of_step(section, name, type_)
         sweep = read_sweep(section) if type_ == "sweep" and component is not None else None
         return Step(
@@ -260,6 +260,12 @@ def _command(section: Section, name: str) -> Component:
     )
 
 
+def _wiring(section: Section) -> tuple[Mapping[str, Literal | Data], Mapping[str, Output | str]]:
+    """Read what every type of step has alike: what it gives to its inputs, and where its outputs go."""
+    inputs = ports.step_inputs(section.mapping("inputs"))
+    return _frozen(inputs), _frozen(ports.step_outputs(section.mapping("outputs")))
+
+
 def _is_inline(section: Section) -> bool:
     """Whether a command step has its command in place; a misspelt 'component' or 'command' is seen first."""
     if not section.data.keys() & {"component", "command"}:
@@ -271,11 +277,12 @@ def _inline_step(section: Section, name: str) -> Step:
     """Read a step with its command in place; ``settle`` gives its component the inputs and outputs."""
     section.known(schema.INLINE_STEP, "a step with a command")
     settings.check_services(section)
+    inputs, outputs = _wiring(section)
     return Step(
         name=name,
         component=_command(section, name),
-        inputs=_frozen(ports.step_inputs(section.mapping("inputs"))),
-        outputs=_frozen(ports.step_outputs(section.mapping("outputs"))),
+        inputs=inputs,
+        outputs=outputs,
         resources=Resources(),
         environment_variables=_frozen(settings.environment_variables(section)),
         timeout=settings.timeout(section),
@@ -300,7 +307,13 @@ def _refuse_type(section: Section, type_: str, name: str) -> None:
     elif type_ == "component":
         section.wrong("type", "'component' is a type of the preview of Azure ML v2.", "Write type: command.")
     else:
-        section.wrong("type", f"'{type_}' is no type of a step.", did_you_mean(type_, schema.STEP_TYPES, "types"))
+        section.wrong("type", f"'{type_}' is no type of a step.", _did_you_mean_type(type_, schema.STEP_TYPES, "types"))
+
+
+def _did_you_mean_type(type_: str, choices: tuple[str, ...], plural: str) -> str:
+    """Write the hint for an unknown type: the nearest of all that Azure ML has, else those that run here."""
+    near = nearest(type_, (*choices, *sorted(schema.ELSEWHERE)))
+    return f"Did you mean '{near}'?" if near else did_you_mean(type_, choices, plural)
 
 
 def _settings(top: Section) -> Settings:

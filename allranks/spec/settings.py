@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from types import MappingProxyType
 
@@ -11,6 +12,9 @@ from allranks.spec.document import kind_of
 from allranks.spec.model import Distribution, Environment, Resources
 from allranks.spec.section import Section, is_address, noun
 from allranks.spec.suggest import did_you_mean, nearest
+
+# As get_asset_arm_id of azure-ai-ml reads it; the short name of a curated environment is left to the service.
+_VERSIONLESS = re.compile(r"azureml:(?!AzureML-)[^:@/]+|azureml://registries/[^/]+/environments/[^/]+")
 
 
 def code(section: Section) -> Path | None:
@@ -69,6 +73,9 @@ def environment(section: Section) -> Environment:
     if not is_address(text):
         hint = f"Write azureml:{text}." if ":" in text or "@" in text else f"Write azureml:{text}:VERSION."
         section.wrong("environment", f"'{text}' is neither a registered environment nor an environment file.", hint)
+    elif _VERSIONLESS.fullmatch(text):
+        versioned = f"{text}/versions/VERSION" if "//" in text else f"{text}:VERSION"
+        section.wrong("environment", f"'{text}' states no version, and Azure ML refuses this.", f"Write {versioned}.")
     return Environment(reference=text)
 
 
@@ -103,10 +110,11 @@ def distribution(section: Section) -> Distribution | None:
     )
 
 
-def resources(section: Section) -> Resources:
-    """Read ``resources``."""
+def resources(section: Section, *, strict: bool = True) -> Resources:
+    """Read ``resources``; ``strict`` refuses keys that a command's resources do not have."""
     inner = section.mapping("resources")
-    inner.known(schema.RESOURCES, "resources")
+    if strict:
+        inner.known(schema.RESOURCES, "resources")
     return Resources(
         inner.whole("instance_count"),
         inner.text("instance_type") or None,

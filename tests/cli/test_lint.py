@@ -132,6 +132,13 @@ def test_what_only_azure_ml_runs_is_a_note_and_no_mistake(cli: Callable[..., Any
     assert "cannot run here" in notes[0]
 
 
+def test_warnings_are_told_beside_notes(cli: Callable[..., Any], tree: Path) -> None:
+    (tree / "greet.yaml").write_text("version: 1.10\n" + ELSEWHERE["a Spark step"])
+    *problems, summary = cli("lint", "greet.yaml").out.splitlines()
+    assert summary == "1 document checked, 0 errors, 1 warning"
+    assert [problem.split(" greet.yaml")[0] for problem in problems] == ["note:", "warning:"]
+
+
 def test_an_output_that_steers_a_branch_is_no_mistake(cli: Callable[..., Any], tree: Path) -> None:
     outputs = "outputs:\n  good: {type: boolean, is_control: true}\n"
     (tree / "greet.yaml").write_text(
