@@ -18,6 +18,7 @@ from pathlib import Path
 
 from allranks import catalogue, library
 from allranks.cli import text
+from allranks.cli.show import example
 from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.spec import Component, Pipeline, read
 
@@ -168,4 +169,5 @@ def _next_command(name: str, target: Path) -> str:
     path = catalogue.resolve(name)
     if path is None:
         return ""
-    return f"allranks run {os.path.normpath(target / path.relative_to(library.root()))}"
+    copied = os.path.normpath(target / path.relative_to(library.root()))
+    return example(read(path, resolve=catalogue.resolve), copied)

@@ -7,8 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+
 from allranks import catalogue
 from allranks.cli import text
+from allranks.errors import UnknownNameError
 from allranks.local import environments
 from allranks.local.folders import DEFAULT_HOME, Home
 from allranks.local.requirements import unmet
@@ -44,7 +47,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         _print(json.dumps({"environments": states}, indent=1))
     else:
-        _print(text.rows([[state["name"], _sentence(state)] for state in states]))
+        _print(text.rows([[state["name"], _sentence(state, briefly=True)] for state in states]))
+        if not all(state["usable"] for state in states):
+            _print("\n`allranks env build NAME` builds one here, `allranks env check NAME` says what it lacks.")
     return 0
 
 
@@ -63,16 +68,24 @@ def state_of(name: str, home: Path) -> dict[str, Any]:
 
 
 def _name(name: str) -> str:
-    environments.source_of(name)  # refuses an unknown one
-    return name.removeprefix("allranks-")
+    short = name.removeprefix("allranks-")
+    if short not in catalogue.environments():
+        known = ", ".join(catalogue.environments())
+        raise UnknownNameError(
+            f"{name!r} is no environment{text.nearest(short, catalogue.environments())}.", f"Environments: {known}."
+        )
+    return short
 
 
-def _sentence(state: dict[str, Any]) -> str:
+def _sentence(state: dict[str, Any], *, briefly: bool = False) -> str:
+    """What is there and what lacks; ``briefly`` without versions and without the next command."""
     if state["built"] and state["usable"]:
         return f"built: {state['python']}"
     if state["usable"]:
         return "not built; the current Python has all it asks for"
     what = "built, and lacks" if state["built"] else "not built, and the current Python lacks"
+    if briefly:
+        return f"{what} {', '.join(Requirement(each.partition(' (')[0]).name for each in state['lacking'])}"
     return f"{what} {', '.join(state['lacking'])}: allranks env build {state['name']}"
 
 

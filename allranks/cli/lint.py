@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks import catalogue, library
+from allranks.cli import text
 from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
 from allranks.local.assets import Stands, read_mapping
 from allranks.spec import Component, Pipeline, check, check_designer, check_machines, read
@@ -29,6 +30,7 @@ _OURS = re.compile(
 )
 _PREFIX = {"error": "", "warning": "warning: ", "elsewhere": "note: "}
 _SKIPPED = {"node_modules", "__pycache__", "build", "dist"}
+_LIBRARY = ("components", "pipelines")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "paths",
         metavar="PATH",
         nargs="*",
-        help="a YAML file, a folder, a name from `allranks list` or FILE.py:FUNCTION; without one, the components and"
-        " pipelines of the current folder, or else those of the library",
+        help="a YAML file, a folder, a name from `allranks list` or FILE.py:FUNCTION; without one, those of the current"
+        " folder and of components/ and pipelines/ in it, or else the library's",
     )
     parser.add_argument(
         "--map",
@@ -55,7 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print every problem as ``file:line: where: message``; 2 when one of them is an error, 0 otherwise."""
-    targets = [target for name in args.paths for target in find(name)] if args.paths else _default_targets()
+    targets = [target for name in args.paths for target in find(name)] if args.paths else _here()
+    of_library = not targets and not args.paths  # said in the summary: nothing of the user's own was checked
+    targets = targets or _of_library()
     found = [problem for target in targets for problem in problems_of(target, args.map, designer=args.designer)]
     problems = _without_repeats(found)
     errors, warnings = (sum(one.severity == severity for one in problems) for severity in ("error", "warning"))
@@ -66,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         for problem in problems:
             print(f"{_PREFIX[problem.severity]}{_relative(problem)}")
-        print(_summary(len(targets), errors, warnings))
+        print(_summary(len(targets), errors, warnings, " of the library" if of_library else ""))
     return 2 if errors else 0
 
 
@@ -89,9 +93,12 @@ def find(name: str) -> list[str]:
         return [name]
     known = catalogue.resolve(name)
     if known is None:
+        why = text.no_yaml(name) or (
+            f"{name!r} is no file, no folder and no name of the library"
+            + text.nearest(name, (*catalogue.COMPONENTS, *catalogue.PIPELINES))
+        )
         raise UnknownNameError(
-            f"{name!r} is no file, no folder and no name of the library.",
-            "Give a YAML file, a folder or FILE.py:FUNCTION.",
+            f"{why}.", "Give a YAML file, a folder, a name from `allranks list` or FILE.py:FUNCTION."
         )
     return [str(known)]
 
@@ -105,7 +112,7 @@ def documents_in(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
         for file in sorted(files):
             path = Path(here, file)
-            if path.suffix in (".yaml", ".yml") and path.is_file() and _is_ours(path):
+            if path.suffix in text.YAML and path.is_file() and _is_ours(path):
                 yield path
 
 
@@ -143,18 +150,22 @@ def _is_ours(path: Path) -> bool:
         return True  # reading it will say what is wrong
 
 
-def _default_targets() -> list[str]:
-    """What is in the current folder's components/ and pipelines/, or else in the library's."""
-    names = ("components", "pipelines")
-    here = [str(path) for name in names for path in documents_in(Path(name))]
-    return here or [str(path) for name in names for path in documents_in(library.root() / name)]
+def _here() -> list[str]:
+    """What lies in the current folder itself, in components/ and in pipelines/: other folders may hold anything."""
+    own = (path for path in sorted(Path().iterdir()) if path.suffix in text.YAML and path.is_file() and _is_ours(path))
+    below = (path for name in _LIBRARY for path in documents_in(Path(name)))
+    return [str(path) for path in (*own, *below)]
+
+
+def _of_library() -> list[str]:
+    return [str(path) for name in _LIBRARY for path in documents_in(library.root() / name)]
 
 
 def _yaml_file(name: str) -> str:
-    if Path(name).suffix in (".yaml", ".yml"):
+    if Path(name).suffix in text.YAML:
         return name
     hint = f"A Python pipeline is named with its function: {name}:FUNCTION." if name.endswith(".py") else ""
-    raise UsageError(f"{name!r} is not a YAML file (.yaml or .yml).", hint)
+    raise UsageError(f"{text.no_yaml(name)}.", hint)
 
 
 def _is_python(target: str) -> bool:
@@ -187,8 +198,8 @@ def _document(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _summary(documents: int, errors: int, warnings: int) -> str:
-    checked = f"{documents} document{'' if documents == 1 else 's'} checked"
+def _summary(documents: int, errors: int, warnings: int, whose: str) -> str:
+    checked = f"{documents} document{'' if documents == 1 else 's'}{whose} checked"
     if not errors and not warnings:
         return f"{checked}, nothing wrong"
     return f"{checked}, {errors} error{'' if errors == 1 else 's'}, {warnings} warning{'' if warnings == 1 else 's'}"

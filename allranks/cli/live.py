@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from allranks.cli.text import seconds
+from allranks.cli.text import NARROW, columns, counted, seconds
 from allranks.local.folders import StepFolder
 from allranks.local.result import (
     CANCELLED,
@@ -25,6 +25,7 @@ from allranks.local.result import (
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
+    from rich.text import Text
 
     from allranks.local.execution import Execution
     from allranks.local.folders import RunFolder
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 SHOWN_METRICS = ("accuracy", "validation_accuracy", "loss", "samples_per_second")
 STYLES = {SUCCEEDED: "green", FAILED: "bold red", RUNNING: "cyan", RETRYING: "yellow", WAITING: "dim"}
 REFRESH = 0.25  # seconds
+COLUMNS = ("step", "status", "nodes x ranks", "time", "progress", "metrics")
+IN_NARROW = ("step", "status", "time", "progress")  # all that fits into a terminal of fewer than NARROW columns
 
 
 class Silent:
@@ -53,7 +56,7 @@ class Lines(Silent):
 
     def started(self, run: RunFolder, plan: Plan) -> None:
         """Name the run and its folder."""
-        print(f"run {run.id}: {len(plan.steps)} step{'s' if len(plan.steps) > 1 else ''}, in {run.path}", flush=True)
+        print(f"run {run.id}: {counted(len(plan.steps), 'step')}, in {run.path}", flush=True)
 
     def changed(self, step: StepResult) -> None:
         """Print what became of the step."""
@@ -101,11 +104,12 @@ def _table(steps: list[StepResult]) -> Table:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    for title in ("step", "status", "nodes x ranks", "time", "progress", "metrics"):
+    for title in COLUMNS if (columns() or NARROW) >= NARROW else IN_NARROW:
         table.add_column(title, no_wrap=True)
     for step in steps:
         progress = read_progress(step.folder / "nodes" / "0" / "work" / "outputs" / "metrics.jsonl", tail=True)
-        table.add_row(
+        _add_row(
+            table,
             step.name,
             Text(step.status + (" (reused)" if step.reused_from else ""), style=STYLES.get(step.status, "")),
             f"{step.nodes} x {step.processes}",
@@ -118,16 +122,22 @@ def _table(steps: list[StepResult]) -> Table:
     return table
 
 
+def _add_row(table: Table, *cells: str | Text) -> None:
+    """A row of all COLUMNS, of which the table takes those that it has."""
+    had = {column.header for column in table.columns}
+    table.add_row(*(cell for title, cell in zip(COLUMNS, cells, strict=True) if title in had))
+
+
 def _add_trials(table: Table, name: str, sweep: SweepResult) -> None:
     """A row for each running trial, below one that counts them."""
     over = sum(trial.status in {SUCCEEDED, FAILED, CANCELLED} for trial in sweep.trials)
-    table.add_row("", f"{over} of {sweep.most} trials", "", "", "", best_trial(sweep))
+    _add_row(table, "", f"{over} of {sweep.most} trials", "", "", "", best_trial(sweep))
     for trial in sweep.trials:
         if trial.status == RUNNING:
             progress = read_progress(StepFolder(trial.folder).metrics(), tail=True)
             known = "" if trial.metric is None else f"  {sweep.metric} {trial.metric:.4g}"
             shown = shown_parameters(trial.parameters) + known
-            table.add_row(f"  {name}.{trial.number}", trial.status, "", seconds(trial.seconds), _bar(progress), shown)
+            _add_row(table, f"  {name}.{trial.number}", trial.status, "", seconds(trial.seconds), _bar(progress), shown)
 
 
 def _bar(progress: Progress, width: int = 16) -> str:

@@ -7,11 +7,15 @@ verb that was asked for is imported, so that a verb pays for nothing that it doe
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
+import os
+import re
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
-from allranks.errors import AllranksError, UnknownNameError, UsageError
+from allranks.errors import AllranksError, StorageError, UnknownNameError, UsageError
 
 VERBS = {
     "list": "allranks.cli.list",
@@ -32,27 +36,51 @@ VERBS = {
 EXIT_INTERRUPTED = 128 + 2  # what a shell reports for SIGINT
 EXIT_PIPE_CLOSED = 128 + 13  # and for SIGPIPE
 
+_REFUSED = {
+    getattr(errno, name)
+    for name in ("ENOSPC", "EDQUOT", "EROFS", "EIO", "EACCES", "EPERM", "ENAMETOOLONG", "EMFILE", "ENFILE")
+}
+"""What a machine refuses to any program: no fault of ours, so no traceback. Any other OSError is one."""
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that reports through our errors and takes no abbreviated options."""
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(allow_abbrev=False, **keywords)
-        self.has_commands = False
+        self.commands: dict[str, Parser] = {}
 
     def add_subparsers(self, **keywords: Any) -> Any:
         """Remember that there are commands below: argparse cannot intermix their arguments with options."""
-        self.has_commands = True
-        return super().add_subparsers(**keywords)
+        added = super().add_subparsers(**keywords)
+        self.commands = added.choices
+        return added
 
     def error(self, message: str) -> NoReturn:
-        """Report an argument that is missing, unknown or malformed."""
-        raise UsageError(f"{message}.", f"See `{self.prog} --help`.")
+        """Report an argument that is missing, unknown or malformed; for an unknown one the nearest is offered."""
+        from allranks.cli.text import nearest
+
+        hint = f"See `{self.prog} --help`."
+        if unknown := re.match(r"unrecognized arguments: (-\S+)", message):
+            raise UsageError(f"{message}{nearest(unknown[1].partition('=')[0], self._options())}.", hint)
+        if self.commands and (unknown := re.match(r"argument .*: invalid choice: '(\S+)'", message)):
+            raise UsageError(
+                f"{unknown[1]!r} is no command of `{self.prog}`{nearest(unknown[1], self.commands)}.",
+                f"{hint} Commands: {', '.join(self.commands)}.",
+            )
+        raise UsageError(f"{message}.", hint)
+
+    def _options(self) -> list[str]:
+        """The options of this parser and of the commands below it."""
+        below = (option for command in self.commands.values() for option in command._options())  # noqa: SLF001 our own
+        return [*self._option_string_actions, *below]
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 success, 1 a step failed, 2 what was asked for is wrong."""
     arguments = sys.argv[1:] if argv is None else argv
+    if getattr(sys, "stdout", None) is None:  # started with its output closed, as some daemons do
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 for as long as this process lives
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()  # a closed pipe shows here, where it can be handled, rather than at the interpreter's end
@@ -65,6 +93,14 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         _close_output()
         return EXIT_PIPE_CLOSED
+    except OSError as error:
+        if error.errno not in _REFUSED:
+            raise
+        if not error.filename:  # a write: if that to the output failed, the interpreter's end would try it once more
+            _close_output()
+        refused = StorageError(f"{error.filename or 'a file or the standard output'}: {error.strerror}.")
+        _report(refused, as_json="--json" in arguments and bool(error.filename))
+        return refused.exit_code
     return code
 
 
@@ -85,7 +121,7 @@ def _dispatch(arguments: list[str]) -> int:
     module.add_arguments(parser)
     try:
         # Intermixed: `run NAME --scale train=2x2 epochs=3` has an option between its positional arguments.
-        args = parser.parse_args(rest) if parser.has_commands else parser.parse_intermixed_args(rest)
+        args = parser.parse_args(rest) if parser.commands else parser.parse_intermixed_args(rest)
     except SystemExit as end:  # --help has been printed
         return int(end.code or 0)
     return int(module.run(args))
@@ -122,6 +158,4 @@ def _report(error: AllranksError, *, as_json: bool) -> None:
 
 def _close_output() -> None:
     """Send the rest of the output nowhere: the reader (``head``, ``less``) has gone, which is no error."""
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,13 +6,14 @@ import argparse
 import json
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
 from allranks import catalogue
 from allranks.cli import live, target
-from allranks.cli.text import rows, seconds
+from allranks.cli.text import counted, rows, seconds
 from allranks.errors import UsageError
 from allranks.local import engine
 from allranks.local.assets import Stands, read_mapping
@@ -21,7 +22,7 @@ from allranks.local.folders import DEFAULT_HOME, Home, read_json
 from allranks.local.options import Options
 from allranks.local.plan import Plan
 from allranks.local.prepare import prepare
-from allranks.local.result import FAILED, RunResult, StepResult
+from allranks.local.result import FAILED, SUCCEEDED, RunResult, StepResult
 
 NAME = "run"
 HELP = "run a pipeline or a component on this machine, as Azure ML would"
@@ -189,9 +190,11 @@ def _summarise(result: RunResult) -> None:
     for step in result.steps.values():
         if step.nodes * step.processes > 1:
             ranks = step.nodes * step.processes
-            lines.append((f"{step.name} ran on", f"{ranks} ranks, {step.nodes} nodes x {step.processes}"))
+            lines.append((f"{step.name} ran on", f"{ranks} ranks, {counted(step.nodes, 'node')} x {step.processes}"))
     lines += [(name, str(_page(path))) for name, path in result.outputs.items()]
     lines += [("logs", f"{result.run_dir}/steps/*/user_logs"), ("page of the run", str(result.run_dir / "report.html"))]
+    if result.status != SUCCEEDED:
+        lines.append(("to go on", f"allranks run --resume {result.run_id}{_elsewhere(result)}"))
     print(rows(lines, keep_whole=True))
 
 
@@ -212,6 +215,16 @@ def _explain(result: RunResult, step: StepResult) -> None:
     print(f"error: step {step.name}: {failure.message}", file=sys.stderr)
     for line in failure.last_lines:
         print(f"  | {line}", file=sys.stderr)
+    if "SIGKILL" in failure.message:
+        print(
+            "  SIGKILL that nobody sent comes from the system, when memory runs out: `dmesg` says so", file=sys.stderr
+        )
     if failure.log is not None:
         print(f"  log: {failure.log}", file=sys.stderr)
-        print(f"  all logs: allranks runs logs {result.run_id} {step.name}", file=sys.stderr)
+        print(f"  all logs: allranks runs logs {result.run_id} {step.name}{_elsewhere(result)}", file=sys.stderr)
+
+
+def _elsewhere(result: RunResult) -> str:
+    """The option that finds a run which is not in this folder's .allranks."""
+    home = result.run_dir.parents[1]
+    return "" if home == Path(DEFAULT_HOME).resolve() else f" --runs-dir {shlex.quote(str(home))}"

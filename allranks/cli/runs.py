@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.cli import azure_runs, text
+from allranks.cli.live import SHOWN_METRICS
 from allranks.cli.workspace import add_workspace_arguments
 from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.local.assets import registered_below
@@ -96,7 +97,7 @@ def list_runs(args: argparse.Namespace, home: Home) -> int:
         print(json.dumps(document | ({"jobs": [job.document() for job in jobs]} if args.azure else {}), indent=1))
     elif states or jobs:
         lines = [_run_cells(state) for state in states] + [azure_runs.cells(job) for job in jobs]
-        print(text.rows(lines, indent=""))
+        print(text.rows(lines, indent="", keep_whole=True))
     else:
         print(f"no runs in {home.runs}; `allranks run` starts one")
     return 0
@@ -109,9 +110,8 @@ def show(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         print(json.dumps(state, indent=1))
         return 0
-    print(text.rows([_run_cells(state)], indent=""))
-    values = " ".join(f"{name}={value}" for name, value in (state.get("values") or {}).items())
-    print(f"  values  {values}" if values else "", f"  folder  {folder.path}", sep="\n" if values else "")
+    print(text.rows([_run_cells(state)], indent="", keep_whole=True))
+    print(f"  folder  {folder.path}")
     if folder.report.is_file():
         print(f"  page    {folder.report}")
     steps = state["steps"].items()
@@ -283,8 +283,25 @@ def _run_cells(state: Mapping[str, Any]) -> list[str]:
         f"{done}/{len(steps)} steps",
         _when(started),
         "" if started is None or ended is None else text.seconds(ended - started),
-        str(state.get("target") or ""),
+        _asked(state),
+        _measured(state["steps"]),
     ]
+
+
+def _asked(state: Mapping[str, Any]) -> str:
+    """The target with the values and the scale that were given: what tells one run from another."""
+    values = [f"{name}={value}" for name, value in (state.get("values") or {}).items()]
+    scale = [f"--scale {step}={nodes}x{each}" for step, (nodes, each) in (state.get("scale") or {}).items()]
+    return " ".join([str(state.get("target") or ""), *values, *scale])
+
+
+def _measured(steps: Mapping[str, Any]) -> str:
+    """The first of accuracy, validation accuracy and loss that a step has, for each step that has it."""
+    for metric in SHOWN_METRICS:
+        found = {name: step["metrics"][metric] for name, step in steps.items() if metric in (step.get("metrics") or {})}
+        if found:
+            return "  ".join(f"{name}.{metric}={value:.4g}" for name, value in found.items())
+    return ""
 
 
 def _step_cells(name: str, step: Mapping[str, Any]) -> list[str]:

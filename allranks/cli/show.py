@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ HELP = "show the inputs, outputs, distribution and an example of a component or 
 _BINDING = re.compile(r"\$\{\{\s*parent\.inputs\.([\w.]+)\s*\}\}")
 
 WIDTH = 100
-"""Descriptions are broken at this column."""
+"""Descriptions are broken at this column, or at the edge of a terminal that is narrower."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,16 +55,16 @@ def find(name: str) -> Path:
     Raises:
         UnknownNameError: it is neither; the nearest name is offered.
     """
-    path = catalogue.resolve(name) or Path(name)
-    if path.is_file():
-        return path
+    known = catalogue.resolve(name)
+    if known is not None or (Path(name).suffix in text.YAML and Path(name).is_file()):
+        return known or Path(name)
     if name in catalogue.ENVIRONMENTS:
         raise UnknownNameError(
             f"{name!r} is an environment, neither a component nor a pipeline.",
             f"Its files are in {catalogue.environments()[name].parent}.",
         )
-    if name.endswith((".yaml", ".yml")) or "/" in name:
-        raise UnknownNameError(f"there is no file {name!r}.", "Give the YAML of a component or pipeline, or a name.")
+    if why := text.no_yaml(name):
+        raise UnknownNameError(f"{why}.", "Give the YAML of a component or pipeline, or a name from `allranks list`.")
     close = text.nearest(name, (*catalogue.COMPONENTS, *catalogue.PIPELINES))
     raise UnknownNameError(f"{name!r} is no component or pipeline of the library{close}.", "Try `allranks list`.")
 
@@ -96,11 +97,13 @@ def page(shown: Component | Pipeline, target: str) -> str:
         parts.append(f"  {launch(shown.distribution, shown.resources)}\n  environment {_environment(shown)}")
     parts[-1] += f"\n  {shown.source.file}"
     if shown.description:
-        parts.append(textwrap.fill(" ".join(shown.description.split()), width=WIDTH))
+        parts.append(_filled(shown.description))
     parts.append("inputs\n" + _ports([_input_cells(port) for port in shown.inputs.values()]))
     parts.append("outputs\n" + _ports([_output_cells(port) for port in shown.outputs.values()]))
     if isinstance(shown, Pipeline):
-        parts.append("steps\n" + text.rows([_step_cells(name, step) for name, step in shown.steps.items()]))
+        parts.append(
+            "steps\n" + text.rows([_step_cells(name, step) for name, step in shown.steps.items()], keep_whole=True)
+        )
     parts.append(f"example\n  {example(shown, target)}")
     return "\n\n".join(parts)
 
@@ -113,7 +116,7 @@ def _name(shown: Component | Pipeline) -> str:
 def example(shown: Component | Pipeline, target: str) -> str:
     """A command that runs it here: every required input stands for itself in capitals."""
     required = [f"{name}={name.upper()}" for name, port in shown.inputs.items() if port.required]
-    return " ".join(["allranks run", target, *required])
+    return " ".join(["allranks run", shlex.quote(target), *required])
 
 
 def launch(distribution: Distribution | None, resources: Resources) -> str:
@@ -238,6 +241,12 @@ def searched(sweep: Sweep) -> str:
 
 def _ports(lines: list[list[str]]) -> str:
     """Ports as aligned rows; the last cell, the description, goes below its row."""
-    heads = text.rows([cells[:-1] for cells in lines]).splitlines() if lines else ["  none"]
-    below = [textwrap.indent(textwrap.fill(cells[-1], width=WIDTH - 6), " " * 6) for cells in lines] or [""]
+    heads = text.rows([cells[:-1] for cells in lines], keep_whole=True).splitlines() if lines else ["  none"]
+    below = [_filled(cells[-1], indent=6) for cells in lines] or [""]
     return "\n".join(f"{head}\n{description}".rstrip() for head, description in zip(heads, below, strict=True))
+
+
+def _filled(description: str, *, indent: int = 0) -> str:
+    width = min(WIDTH, max(text.columns() or WIDTH, indent + 20))
+    margin = " " * indent
+    return textwrap.fill(" ".join(description.split()), width, initial_indent=margin, subsequent_indent=margin)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from allranks import catalogue
 from allranks.azure.python_target import is_python_target, read_python_pipeline
-from allranks.cli.text import nearest
+from allranks.cli.text import YAML, nearest, no_yaml
 from allranks.errors import UnknownNameError
 from allranks.spec import Component, Pipeline, Step, read
 
@@ -36,7 +36,7 @@ def load(target: str, resolve: Resolve = catalogue.resolve) -> Pipeline:
 def folder_of(target: str) -> Path:
     """The folder that a target's files lie in; the working folder for a name of the library."""
     path = Path(target.partition(".py:")[0] if is_python_target(target) else target)
-    return path.absolute().parent if path.suffix in {".yaml", ".yml", ""} and path.parent.is_dir() else Path.cwd()
+    return path.absolute().parent if path.suffix in {*YAML, ""} and path.parent.is_dir() else Path.cwd()
 
 
 def _read(target: str, resolve: Resolve) -> Component | Pipeline:
@@ -50,14 +50,18 @@ def find_file(target: str) -> Path:
         UnknownNameError: no file and no name of the library.
     """
     path = Path(target)
-    if path.suffix in {".yaml", ".yml"} and path.is_file():
+    if path.suffix in YAML and path.is_file():
         return path
     known = catalogue.resolve(target)
     if known is not None:
         return known
+    why = no_yaml(target)
+    if why:
+        raise UnknownNameError(f"{why}.", f"Give {CHOICES}.")
     close = nearest(target, [*catalogue.pipelines(), *catalogue.components()])
     raise UnknownNameError(
-        f"{target!r} is no target{close}.", f"Give {CHOICES}. Pipelines: {', '.join(catalogue.pipelines())}."
+        f"{target!r} is no file and no name of the library{close}.",
+        f"Give {CHOICES}. Pipelines: {', '.join(catalogue.pipelines())}.",
     )
 
 

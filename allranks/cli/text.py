@@ -5,6 +5,12 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+NARROW = 60
+"""A terminal of fewer columns has its lines broken rather than cut: too little would be left of them."""
+
+YAML = (".yaml", ".yml")
 
 
 def rows(lines: Sequence[Sequence[str]], *, indent: str = "  ", keep_whole: bool = False) -> str:
@@ -13,7 +19,8 @@ def rows(lines: Sequence[Sequence[str]], *, indent: str = "  ", keep_whole: bool
     On a terminal a line is cut at the right edge, with an ellipsis, unless ``keep_whole``; into a pipe it never is.
     """
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    edge = shutil.get_terminal_size().columns if sys.stdout.isatty() and not keep_whole else 0
+    edge = 0 if keep_whole else columns() or 0
+    edge = edge if edge >= NARROW else 0
     return "\n".join(_row(cells, widths, indent, edge) for cells in lines)
 
 
@@ -23,13 +30,38 @@ def _row(cells: Sequence[str], widths: Sequence[int], indent: str, edge: int) ->
     return line[: edge - 1] + "…" if edge and len(line) > edge else line
 
 
-def nearest(word: str, choices: Iterable[str]) -> str:
+def columns() -> int | None:
+    """The width of the terminal; None where the output goes somewhere else."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def nearest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str:
     """`` (did you mean 'list'?)`` when one of the choices is like the word, otherwise nothing."""
     import difflib
 
-    known = {choice.casefold(): choice for choice in choices}
-    match = difflib.get_close_matches(word.casefold().replace("-", "_"), known, n=1, cutoff=0.6)
+    known = {choice.casefold().replace("-", "_"): choice for choice in choices}
+    match = difflib.get_close_matches(word.casefold().replace("-", "_"), known, n=1, cutoff=cutoff)
     return f" (did you mean {known[match[0]]!r}?)" if match else ""
+
+
+def no_yaml(name: str) -> str:
+    """Why a path is no YAML file that could be read; empty where the text does not look like a path."""
+    path = Path(name)
+    if path.is_dir():
+        return f"{name!r} is a folder, not a YAML file"
+    if path.is_file():
+        return f"{name!r} is not a YAML file (.yaml or .yml)"
+    if path.is_symlink():
+        return f"{name!r} is a link that leads to no file"
+    if path.suffix not in (*YAML, ".py") and "/" not in name:
+        return ""
+    beside = [each.name for each in path.parent.iterdir() if each.suffix in YAML] if path.parent.is_dir() else []
+    return f"there is no file {name!r}{nearest(path.name, beside, cutoff=0.8)}"  # much alike by the ending alone
+
+
+def counted(number: int, what: str) -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def seconds(duration: float) -> str:

@@ -44,7 +44,7 @@ def _apply_value(pipeline: Pipeline, name: str, text: str) -> Pipeline:
     if not places:
         known = [*pipeline.inputs, *(f"{step}.{inner}" for step, inner, _ in _step_inputs(pipeline))]
         raise UnknownNameError(
-            f"{name!r} is no input of {pipeline.name}{_nearest(name, known)}.", _inputs_hint(pipeline)
+            f"{name!r} is no input of {_called(pipeline)}{_nearest(name, known)}.", _inputs_hint(pipeline)
         )
     step_name, inner = places[0]
 
@@ -61,7 +61,12 @@ def _inputs_hint(pipeline: Pipeline) -> str:
 
 def _nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, list(known), n=3)
-    return f"; did you mean {', '.join(map(repr, close))}?" if close else ""
+    return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
+
+
+def _called(pipeline: Pipeline) -> str:
+    """The pipeline's name; that of a job is optional, and then its file's is what a user knows."""
+    return pipeline.name or (pipeline.source.file.name if pipeline.source.file else "the pipeline")
 
 
 def _step_inputs(pipeline: Pipeline, prefix: str = "") -> list[tuple[str, str, Input]]:
@@ -91,7 +96,7 @@ def change_step(pipeline: Pipeline, name: str, change: Callable[[Step], Step]) -
     if head not in pipeline.steps:
         known = [step for step, *_ in all_steps(pipeline)]
         raise UnknownNameError(
-            f"{name!r} is no step of {pipeline.name}{_nearest(name, known)}.", f"Steps: {', '.join(known)}."
+            f"{name!r} is no step of {_called(pipeline)}{_nearest(name, known)}.", f"Steps: {', '.join(known)}."
         )
     step = pipeline.steps[head]
     if rest:

@@ -26,7 +26,7 @@ def test_a_component_comes_with_shared_and_its_environment(cli: Callable[..., An
     assert (mine / "components/train_ddp/.amlignore").is_file()
     assert (mine / "shared/distributed/__init__.py").is_file()
     assert not list(mine.rglob("__pycache__"))
-    assert f"next: allranks run {mine}/components/train_ddp/component.yaml" in called.out
+    assert f"next: allranks run {mine}/components/train_ddp/component.yaml data=DATA" in called.out
     assert f"wrote {mine}/shared (" in called.out
 
 

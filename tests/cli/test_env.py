@@ -34,7 +34,17 @@ def test_list_names_every_environment(capsys: pytest.CaptureFixture[str], tmp_pa
 
 def test_an_unknown_environment_is_refused_with_the_choices(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["env", "check", "horovd"]) == 2
-    assert "horovod" in capsys.readouterr().err
+    assert "'horovd' is no environment (did you mean 'horovod'?)" in capsys.readouterr().err
+
+
+def test_list_names_what_lacks_without_its_versions(
+    nothing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "ENVIRONMENTS", ("compare",))
+    assert main(["env", "list", "--runs-dir", str(tmp_path)]) == 0
+    line, *rest = capsys.readouterr().out.splitlines()
+    assert line.split(maxsplit=1) == ["compare", "not built, and the current Python lacks no-such-package"]
+    assert "allranks env build NAME" in rest[-1]
 
 
 def test_check_says_what_is_lacking_and_the_next_command(

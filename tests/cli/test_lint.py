@@ -32,14 +32,14 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_library_itself_is_clean(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     called = cli("lint")
-    assert called.out.endswith("nothing wrong\n"), called.out
+    assert called.out.endswith("documents of the library checked, nothing wrong\n"), called.out
     assert called.code == 0
 
 
 def test_without_a_path_the_current_folder_s_components_are_checked(cli: Callable[..., Any], tree: Path) -> None:
     shutil.copytree(library.root() / "components" / "train_ddp", tree / "components" / "train_ddp")
     called = cli("lint", "--json")
-    assert called.json["checked"] == ["components/train_ddp/component.yaml"]
+    assert called.json["checked"] == ["greet.yaml", "components/train_ddp/component.yaml"]
     assert called.code == 2, "its shared/ is not here"
 
 
@@ -95,7 +95,10 @@ def test_a_component_of_a_workspace_is_checked_by_its_stand_in(cli: Callable[...
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("nothing.yaml", "is no file, no folder and no name"),
+        ("nothing.yaml", "there is no file 'nothing.yaml'.\n"),
+        ("gret.yaml", "there is no file 'gret.yaml' (did you mean 'greet.yaml'?)"),
+        ("loop.yaml", "'loop.yaml' is a link that leads to no file"),
+        ("train_dpp", "is no file, no folder and no name of the library (did you mean 'train_ddp'?)"),
         ("empty", "no component or pipeline YAML in"),
         ("notes.txt", "is not a YAML file"),
         ("pipeline.py", "pipeline.py:FUNCTION"),
@@ -104,6 +107,7 @@ def test_a_component_of_a_workspace_is_checked_by_its_stand_in(cli: Callable[...
 def test_wrong_paths(cli: Callable[..., Any], tree: Path, path: str, message: str) -> None:
     (tree / "empty").mkdir()
     (tree / "notes.txt").touch()
+    (tree / "loop.yaml").symlink_to("loop.yaml")
     (tree / "pipeline.py").touch()
     called = cli("lint", path)
     assert called.code == 2

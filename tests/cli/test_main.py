@@ -71,7 +71,14 @@ def test_with_json_an_error_is_one_document(cli: Callable[..., Any], arguments: 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(("list", "--jsn"), "unrecognized arguments: --jsn"), (("show",), "NAME"), (("runs", "lost"), "'lost'")],
+    [
+        (("list", "--jsn"), "unrecognized arguments: --jsn (did you mean '--json'?)"),
+        (("runs", "logs", "latest", "a", "--folow=1"), "(did you mean '--follow'?)"),
+        (("show",), "NAME"),
+        (("runs", "lost"), "'lost' is no command of `allranks runs` (did you mean 'logs'?)"),
+        (("env", "biuld"), "(did you mean 'build'?)"),
+        (("cluster", "zzz"), "Commands: create, sizes."),
+    ],
 )
 def test_a_wrong_argument_exits_with_2_and_one_message(
     cli: Callable[..., Any], arguments: tuple[str, ...], message: str

@@ -29,6 +29,7 @@ def make_run(home: Path, run_id: str, status: str = "succeeded", **steps: dict[s
         "status": status,
         "target": "image_classification",
         "values": {"epochs": 3},
+        "scale": {"train": [2, 2]},
         "started": 1_700_000_000.0,
         "ended": None if status == "running" else 1_700_000_004.0,
         "steps": steps or default,
@@ -60,7 +61,7 @@ def test_list_is_the_default_and_shows_the_newest_first(
     make_run(home, "20260102-b", "failed")
     lines = runs("list").out.splitlines()
     assert [line.split()[:2] for line in lines] == [["20260102-b", "failed"], ["20260101-a", "succeeded"]]
-    assert "image_classification" in lines[0]
+    assert "image_classification epochs=3 --scale train=2x2  train.accuracy=0.97" in lines[0]
     assert cli("runs", "--runs-dir", str(home)).out.splitlines() == lines
     assert cli("runs", "--runs-dir", str(home), "list").out.splitlines() == lines
     assert [run["run_id"] for run in runs("list", "--json").json["runs"]] == ["20260102-b", "20260101-a"]

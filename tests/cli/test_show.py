@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,14 @@ def test_show_takes_what_stands_for_a_registered_component(
     assert document["example"] == " ".join(["allranks run", str(pipeline), *options])
 
 
+def test_an_example_can_be_pasted_whatever_the_folder_s_name(cli: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "it's mine" / "echo.yaml"
+    path.parent.mkdir()
+    path.write_text("type: pipeline\njobs: {a: {command: echo hello, environment: {image: x}}}\n")
+    example = cli("show", str(path), "--json").json["example"]
+    assert shlex.split(example) == ["allranks", "run", str(path)]
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -106,6 +115,9 @@ def test_show_takes_what_stands_for_a_registered_component(
         ("zzz", "Try `allranks list`."),
         ("pytorch", "is an environment"),
         ("./nothing.yaml", "there is no file './nothing.yaml'"),
+        ("/", "'/' is a folder, not a YAML file"),
+        ("/dev/null", "there is no file '/dev/null'"),
+        (__file__, "is not a YAML file (.yaml or .yml)"),
     ],
 )
 def test_an_unknown_name_says_where_to_look(cli: Callable[..., Any], name: str, message: str) -> None:

@@ -44,7 +44,10 @@ def wrong(folder: Path, *arguments: str | Path) -> str:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["image_clasification"], ["'image_clasification' is no target", "did you mean 'image_classification'?"]),
+        (
+            ["image_clasification"],
+            ["'image_clasification' is no file and no name of the library", "did you mean 'image_classification'?"],
+        ),
         (["nowhere.yaml"], ["nowhere.yaml"]),
         (["image_classification", "epoch=3"], ["'epoch' is no input", "'epochs'"]),
         (["image_classification", "train.epoch=3"], ["'train.epoch' is no input", "'train.epochs'"]),
