@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks import catalogue
+from allranks.azure.python_target import is_python_target, read_python_pipeline
 from allranks.cli import text
 from allranks.errors import UnknownNameError
 from allranks.local.assets import Stands, read_mapping
@@ -27,7 +28,9 @@ WIDTH = 100
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("name", metavar="NAME", help="a name from `allranks list`, or a component's or pipeline's YAML")
+    parser.add_argument(
+        "name", metavar="NAME", help="a name from `allranks list`, a component or pipeline YAML, or FILE.py:FUNCTION"
+    )
     parser.add_argument(
         "--map",
         metavar="REFERENCE=PATH",
@@ -40,10 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print one component or pipeline."""
-    path = find(args.name)
-    stands = Stands(read_mapping(args.map, path.absolute().parent))
-    shown = read(path, resolve=lambda name: catalogue.resolve(name) or stands.find(name))
-    name = args.name if catalogue.resolve(args.name) == path else str(path)
+    shown: Component | Pipeline
+    if is_python_target(args.name):
+        shown, name = read_python_pipeline(args.name), args.name
+    else:
+        path = find(args.name)
+        stands = Stands(read_mapping(args.map, path.absolute().parent))
+        shown = read(path, resolve=lambda name: catalogue.resolve(name) or stands.find(name))
+        name = args.name if catalogue.resolve(args.name) == path else str(path)
     target = " ".join([name, *(f"--map {one}" for one in args.map)])
     print(json.dumps(document(shown, target), indent=1) if args.json else page(shown, target))
     return 0
@@ -77,7 +84,7 @@ def document(shown: Component | Pipeline, target: str) -> dict[str, Any]:
         "version": shown.version,
         "display_name": shown.display_name,
         "description": shown.description,
-        "path": str(shown.source.file),
+        "path": str(shown.source.file or target.partition(":")[0]),
         "inputs": {name: _input_document(port) for name, port in shown.inputs.items()},
         "outputs": {
             n: {"type": o.type, "mode": o.mode, "description": o.description} for n, o in shown.outputs.items()
@@ -95,7 +102,7 @@ def page(shown: Component | Pipeline, target: str) -> str:
     parts = [title + (f": {shown.display_name}" if shown.display_name else "")]
     if isinstance(shown, Component):
         parts.append(f"  {launch(shown.distribution, shown.resources)}\n  environment {_environment(shown)}")
-    parts[-1] += f"\n  {shown.source.file}"
+    parts[-1] += f"\n  {shown.source.file or target.partition(':')[0]}"
     if shown.description:
         parts.append(_filled(shown.description))
     parts.append("inputs\n" + _ports([_input_cells(port) for port in shown.inputs.values()]))

@@ -45,6 +45,7 @@ def choose_interpreters(
     """
     steps: dict[str, list[str]] = {}
     pythons = dict(chosen or {})
+    lacking: dict[str, str] = {}
     for name, component in components.items():
         if name not in pythons:
             steps.setdefault(_name(component), []).append(name)
@@ -56,21 +57,25 @@ def choose_interpreters(
             if python is not None:
                 pythons |= dict.fromkeys(names, python)
             else:
-                _check_current(folder, names)
+                lacking |= _lacking_here(folder, names)
         elif reference:
             message = f"environment {reference} is not emulated; the current Python runs it"
             notes.append(f"{', '.join(names)}: {message} (--python {names[0]}=PATH chooses another).")
+    if lacking:
+        raise CannotRunHereError(
+            "\n".join(lacking.values()),
+            f"Build: {' && '.join(f'allranks env build {folder}' for folder in lacking)}. What the library's own first"
+            ' pipelines need, this brings too: pip install "allranks[local]".',
+        )
     return Interpreters(pythons, tuple(notes))
 
 
-def _check_current(folder: str, names: list[str]) -> None:
+def _lacking_here(folder: str, names: list[str]) -> dict[str, str]:
+    """The environment, with what the current interpreter has not of it and for which steps; empty if it has all."""
     lacking = unmet(catalogue.environments()[folder].parent / "requirements.txt")
-    if lacking:
-        raise CannotRunHereError(
-            f"{', '.join(names)}: the environment {folder!r} asks for {', '.join(lacking)}.",
-            f"Build it: allranks env build {folder}. What the library's own first pipelines need, this brings too: "
-            'pip install "allranks[local]".',
-        )
+    if not lacking:
+        return {}
+    return {folder: f"{', '.join(names)}: the environment {folder!r} asks for {', '.join(lacking)}."}
 
 
 def _name(component: Component) -> str:

@@ -65,6 +65,26 @@ def test_a_step_whose_environment_is_neither_built_nor_satisfied_is_refused(noth
     assert "allranks env build compare" in caught.value.hint
 
 
+def test_all_environments_that_lack_something_are_named_at_once(
+    nothing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from allranks.spec import read_component
+
+    places = {"compare": nothing / "environment.yaml", "pytorch": nothing / "environment.yaml"}
+    monkeypatch.setattr(catalogue, "environments", lambda: places)
+    steps = {
+        name: read_component(Path(__file__).parents[2] / "components" / name / "component.yaml")
+        for name in ("compare_models", "train_ddp", "prepare_data")
+    }
+    with pytest.raises(CannotRunHereError) as caught:
+        requirements.choose_interpreters(steps, tmp_path)
+    assert [line.split(" asks")[0] for line in caught.value.message.splitlines()] == [
+        "compare_models: the environment 'compare'",
+        "train_ddp, prepare_data: the environment 'pytorch'",
+    ]
+    assert "allranks env build compare && allranks env build pytorch" in caught.value.hint
+
+
 @pytest.mark.slow
 def test_a_step_runs_in_the_environment_that_is_built(nothing: Path, tmp_path: Path) -> None:
     from allranks.spec import read_component

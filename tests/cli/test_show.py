@@ -100,6 +100,14 @@ def test_show_takes_what_stands_for_a_registered_component(
     assert document["example"] == " ".join(["allranks run", str(pipeline), *options])
 
 
+def test_show_takes_a_python_pipeline(cli: Callable[..., Any]) -> None:
+    file = catalogue.pipelines()["image_classification"].with_suffix(".py")
+    document = cli("show", f"{file}:image_classification", "--json").json
+    assert (document["kind"], document["path"]) == ("pipeline", str(file))
+    assert list(document["steps"]) == list(cli("show", "image_classification", "--json").json["steps"])
+    assert f"  {file}\n" in cli("show", f"{file}:image_classification").out
+
+
 def test_an_example_can_be_pasted_whatever_the_folder_s_name(cli: Callable[..., Any], tmp_path: Path) -> None:
     path = tmp_path / "it's mine" / "echo.yaml"
     path.parent.mkdir()
@@ -117,7 +125,6 @@ def test_an_example_can_be_pasted_whatever_the_folder_s_name(cli: Callable[..., 
         ("./nothing.yaml", "there is no file './nothing.yaml'"),
         ("/", "'/' is a folder, not a YAML file"),
         ("/dev/null", "there is no file '/dev/null'"),
-        (__file__, "is not a YAML file (.yaml or .yml)"),
     ],
 )
 def test_an_unknown_name_says_where_to_look(cli: Callable[..., Any], name: str, message: str) -> None:
