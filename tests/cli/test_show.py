@@ -101,6 +101,7 @@ def test_show_takes_what_stands_for_a_registered_component(
 
 
 def test_show_takes_a_python_pipeline(cli: Callable[..., Any]) -> None:
+    pytest.importorskip("azure.ai.ml")
     file = catalogue.pipelines()["image_classification"].with_suffix(".py")
     document = cli("show", f"{file}:image_classification", "--json").json
     assert (document["kind"], document["path"]) == ("pipeline", str(file))
