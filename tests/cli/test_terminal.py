@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 ECHO = """\
 type: pipeline
 jobs:
-  prepare_data:
+  prepare:
     command: echo hello
     environment: {image: x}
 """
@@ -69,7 +69,7 @@ def test_a_narrow_table_leaves_out_columns_rather_than_names(tmp_path: Path, col
     (tmp_path / "echo.yaml").write_text(ECHO)
     printed = on_a_terminal(columns, tmp_path, "run", "echo.yaml")
     assert ("nodes x ranks" in printed) == shown
-    assert re.search(r"^prepare_data +(running|succeeded)", printed, re.MULTILINE)
+    assert re.search(r"^prepare +(running|succeeded)", printed, re.MULTILINE)
 
 
 @pytest.mark.parametrize("arguments", [["list"], ["runs", "--json"]])
