@@ -20,7 +20,7 @@ ECHO = """\
 type: pipeline
 jobs:
   prepare:
-    command: echo hello
+    command: sleep 1
     environment: {image: x}
 """
 
