@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from allranks.cli.text import NARROW, columns, counted, seconds
+from allranks.cli.text import NARROW, counted, seconds
 from allranks.local.folders import StepFolder
 from allranks.local.result import (
     CANCELLED,
@@ -88,7 +88,8 @@ class LiveTable(Silent):
         """Draw the table, unless it was drawn a moment ago."""
         if self._live is not None and time.monotonic() - self._drawn >= REFRESH:
             self._drawn = time.monotonic()
-            self._live.update(_table([execution.result() for execution in steps.values()]), refresh=True)
+            results = [execution.result() for execution in steps.values()]
+            self._live.update(_table(results, self._live.console.width), refresh=True)
 
     def close(self) -> None:
         """Take the table away, and leave one line for each step in its place."""
@@ -99,12 +100,12 @@ class LiveTable(Silent):
             print(f"  {step.name}: {describe(step)}")
 
 
-def _table(steps: list[StepResult]) -> Table:
+def _table(steps: list[StepResult], width: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    for title in COLUMNS if (columns() or NARROW) >= NARROW else IN_NARROW:
+    for title in COLUMNS if width >= NARROW else IN_NARROW:
         table.add_column(title, no_wrap=True)
     for step in steps:
         progress = read_progress(step.folder / "nodes" / "0" / "work" / "outputs" / "metrics.jsonl", tail=True)
