@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +46,13 @@ def run(args: argparse.Namespace) -> int:
     """Print one component or pipeline."""
     shown: Component | Pipeline
     if is_python_target(args.name):
-        shown, name = read_python_pipeline(args.name), args.name
+        shown, target = read_python_pipeline(args.name), args.name
     else:
         path = find(args.name)
         stands = Stands(read_mapping(args.map, path.absolute().parent))
         shown = read(path, resolve=lambda name: catalogue.resolve(name) or stands.find(name))
-        name = args.name if catalogue.resolve(args.name) == path else str(path)
-    target = " ".join([name, *(f"--map {one}" for one in args.map)])
-    print(json.dumps(document(shown, target), indent=1) if args.json else page(shown, target))
+        target = args.name if catalogue.resolve(args.name) == path else str(path)
+    print(json.dumps(document(shown, target, args.map), indent=1) if args.json else page(shown, target, args.map))
     return 0
 
 
@@ -76,7 +76,7 @@ def find(name: str) -> Path:
     raise UnknownNameError(f"{name!r} is no component or pipeline of the library{close}.", "Try `allranks list`.")
 
 
-def document(shown: Component | Pipeline, target: str) -> dict[str, Any]:
+def document(shown: Component | Pipeline, target: str, mapped: Sequence[str] = ()) -> dict[str, Any]:
     """What ``--json`` prints: the same as the page, with the defaults, enums and ranges typed."""
     common: dict[str, Any] = {
         "kind": "component" if isinstance(shown, Component) else "pipeline",
@@ -89,14 +89,14 @@ def document(shown: Component | Pipeline, target: str) -> dict[str, Any]:
         "outputs": {
             n: {"type": o.type, "mode": o.mode, "description": o.description} for n, o in shown.outputs.items()
         },
-        "example": example(shown, target),
+        "example": example(shown, target, mapped),
     }
     if isinstance(shown, Component):
         return common | {"environment": _environment(shown), **_launch_document(shown.distribution, shown.resources)}
     return common | {"steps": {name: _step_document(step) for name, step in shown.steps.items()}}
 
 
-def page(shown: Component | Pipeline, target: str) -> str:
+def page(shown: Component | Pipeline, target: str, mapped: Sequence[str] = ()) -> str:
     """What is printed for people."""
     title = " ".join(filter(None, (_name(shown), shown.version)))
     parts = [title + (f": {shown.display_name}" if shown.display_name else "")]
@@ -111,7 +111,7 @@ def page(shown: Component | Pipeline, target: str) -> str:
         parts.append(
             "steps\n" + text.rows([_step_cells(name, step) for name, step in shown.steps.items()], keep_whole=True)
         )
-    parts.append(f"example\n  {example(shown, target)}")
+    parts.append(f"example\n  {example(shown, target, mapped)}")
     return "\n\n".join(parts)
 
 
@@ -120,10 +120,11 @@ def _name(shown: Component | Pipeline) -> str:
     return shown.name or (shown.source.file.stem if shown.source.file else "")
 
 
-def example(shown: Component | Pipeline, target: str) -> str:
+def example(shown: Component | Pipeline, target: str, mapped: Sequence[str] = ()) -> str:
     """A command that runs it here: every required input stands for itself in capitals."""
     required = [f"{name}={name.upper()}" for name, port in shown.inputs.items() if port.required]
-    return " ".join(["allranks run", shlex.quote(target), *required])
+    maps = [word for one in mapped for word in ("--map", one)]
+    return shlex.join(["allranks", "run", target, *required, *maps])
 
 
 def launch(distribution: Distribution | None, resources: Resources) -> str:
