@@ -23,6 +23,11 @@ HINT = (
     " download into this folder."
 )
 
+CONNECTION_TIMEOUT = 20.0
+READ_TIMEOUT = 90.0
+"""Seconds without an answer after which the SDK asks again; its own 300 would be twenty minutes for one request. The
+Resource Manager itself gives up after 60."""
+
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
@@ -127,9 +132,10 @@ def _client(**place: str) -> Any:
     except ImportError as error:
         raise CannotRunHereError(f"Azure needs the Azure ML SDK, azure-ai-ml ({error}).", INSTALL) from None
     with quiet():
+        timeouts = {"connection_timeout": CONNECTION_TIMEOUT, "read_timeout": READ_TIMEOUT}
         # Progress stays on, and callers send its bars elsewhere: without them the SDK loses the errors of an upload and
         # waits for ever (azure-ai-ml 1.35, _asset_utils.upload_directory).
-        return MLClient(DefaultAzureCredential(), enable_telemetry=False, **place)
+        return MLClient(DefaultAzureCredential(), enable_telemetry=False, **timeouts, **place)
 
 
 @contextmanager

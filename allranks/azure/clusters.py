@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from allranks.azure.client import quiet
+from allranks.azure.register_retry import patiently
 from allranks.errors import UsageError
 from allranks.sizes import find, misfits, with_infiniband
 from allranks.sizes.fit import NODES, Use
@@ -100,12 +102,13 @@ def notes(cluster: Cluster) -> list[str]:
     return found
 
 
-def create(client: Any, cluster: Cluster) -> bool:
+def create(client: Any, cluster: Cluster, told: Callable[[str], None]) -> bool:
     """Make the cluster, or change the limits of one that is there; wait until Azure has done it.
 
     Args:
         client: an MLClient of a workspace.
         cluster: what it should be.
+        told: hears when the service is busy.
 
     Returns:
         Whether it is new.
@@ -116,7 +119,7 @@ def create(client: Any, cluster: Cluster) -> bool:
     with quiet():
         from azure.ai.ml.entities import AmlCompute
 
-        there = _existing(client, cluster.name)
+        there = patiently(lambda: _existing(client, cluster.name), told)
         if there is not None:
             _compare(there, cluster)
         wanted = AmlCompute(
@@ -127,7 +130,7 @@ def create(client: Any, cluster: Cluster) -> bool:
             max_instances=cluster.nodes,
             idle_time_before_scale_down=cluster.idle_seconds,
         )
-        client.compute.begin_create_or_update(wanted).result()
+        patiently(lambda: client.compute.begin_create_or_update(wanted).result(), told)
     return there is None
 
 

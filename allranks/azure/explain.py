@@ -9,6 +9,7 @@ from typing import Any
 
 from allranks.azure.client import quiet
 from allranks.errors import AllranksError, AzureError, AzureUnavailableError
+from allranks.redaction import redact
 
 SIGN_IN = (
     "Sign in with `az login`, or set AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET; a machine of Azure uses"
@@ -17,11 +18,9 @@ SIGN_IN = (
 REPEAT = "Give the same command again: what has arrived is not sent twice."
 TRANSIENT = (408, 429, 500, 502, 503, 504)
 """Answers that time may mend."""
-_SECRETS = (
-    (re.compile(r"(?i)\b(sig|client_secret|password|accountkey|access_token|sharedaccesskey)=[^&\s\"';,]+"), r"\1=***"),
-    (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"), "***"),
-    (re.compile(r"(?i)\bBearer\s+\S+"), "Bearer ***"),
-)
+_CREDENTIAL = re.compile(r"\w+Credential: ")
+_ABSENT = re.compile(r"(?i)unavailable|not (?:found|installed|be found)|requires the|no accounts|please run 'az")
+_REFUSED = re.compile(r"(?i)AADSTS|error:|expired|denied")
 _CODES = re.compile(r"^\((\w+)\)\s*")
 _COLORS = re.compile(r"\x1b\[[\d;]*m")
 
@@ -63,7 +62,7 @@ def explain(error: BaseException, doing: str, place: object) -> AllranksError | 
     for cause in causes(error):
         status = getattr(cause, "status_code", None)
         if isinstance(cause, ClientAuthenticationError) and status is None:
-            return AzureError(f"{doing}: no credentials for Azure were found.", SIGN_IN)
+            return AzureError(f"{doing}: {_why_no_token(str(cause))}", SIGN_IN)
         if isinstance(cause, HttpResponseError) and status is not None:
             return _refusal(status, message_of(cause), doing, place)
         if isinstance(cause, ServiceRequestError | ServiceResponseError):
@@ -71,6 +70,13 @@ def explain(error: BaseException, doing: str, place: object) -> AllranksError | 
     if isinstance(error, MlException) or type(error).__module__.startswith(("azure.", "marshmallow.")):
         return AzureError(f"{doing}: {message_of(error)}")
     return None
+
+
+def _why_no_token(message: str) -> str:
+    """What those credentials say that are there and were refused; the others say only that they are not there."""
+    refused = [line for line in map(str.strip, message.splitlines()) if _CREDENTIAL.match(line)]
+    refused = [redact(line) for line in refused if _REFUSED.search(line) or not _ABSENT.search(line)]
+    return f"Azure gave no token: {'; '.join(refused)}" if refused else "no credentials for Azure were found."
 
 
 def _refusal(status: int, message: str, doing: str, place: object) -> AllranksError:
@@ -95,13 +101,6 @@ def message_of(error: BaseException) -> str:
     text = getattr(inner, "message", None) or getattr(error, "message", None) or str(error) or type(error).__name__
     text = _CODES.sub("", _COLORS.sub("", str(text)).strip()).partition("\nCode:")[0]
     return redact(" ".join(text.split()))
-
-
-def redact(text: str) -> str:
-    """The text with signatures, tokens and passwords blotted out."""
-    for pattern, replacement in _SECRETS:
-        text = pattern.sub(replacement, text)
-    return text
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -16,8 +16,8 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from allranks.azure.explain import redact
 from allranks.errors import UnknownNameError
+from allranks.redaction import redact
 
 SUCCEEDED, FAILED, CANCELLED, RUNNING, WAITING = "succeeded", "failed", "cancelled", "running", "waiting"
 OVER = (SUCCEEDED, FAILED, CANCELLED)
@@ -34,6 +34,8 @@ _WORDS = {
     "Paused": "paused",
 }
 """The service's words for states in those of a local run; the others are stages of preparation."""
+_NO_SUCH_PLACE = ("SubscriptionNotFound", "InvalidSubscriptionId", "ResourceGroupNotFound", "ResourceNotFound")
+"""Why the Resource Manager does not find a workspace, in its codes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +99,21 @@ def job_state(client: Any, name: str) -> JobState:
     from azure.core.exceptions import ResourceNotFoundError
 
     try:
-        return _job_state(client.jobs.get(name))
-    except ResourceNotFoundError:
+        return state_of(client.jobs.get(name))
+    except ResourceNotFoundError as error:
+        if name not in str(error) and getattr(error.error, "code", None) in _NO_SUCH_PLACE:
+            raise
         hint = "See: allranks runs --azure."
         raise UnknownNameError(f"the workspace {client.workspace_name} has no job {name!r}.", hint) from None
 
 
 def list_jobs(client: Any, count: int) -> list[JobState]:
     """The newest jobs of the workspace."""
-    return [_job_state(job) for job in islice(client.jobs.list(), count) if job is not None]
+    return [state_of(job) for job in islice(client.jobs.list(), count) if job is not None]
 
 
-def _job_state(job: Any) -> JobState:
+def state_of(job: Any) -> JobState:
+    """What a job of the SDK says, as the service has answered it."""
     context = job.creation_context
     return JobState(
         name=job.name,

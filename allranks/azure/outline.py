@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from allranks.local import snapshot
+from allranks.redaction import redact
 from allranks.spec import Component, Data, Pipeline, Resources, Step, single
 
 _Known = Mapping[str, Any]
@@ -66,7 +67,7 @@ def _step(step: Step, component: Component, known: _Known, registered: str | Non
 
 
 def _plain(value: Any) -> Any:
-    return value.path if isinstance(value, Data) else value
+    return redact(value.path) if isinstance(value, Data) else value
 
 
 def _resolved(value: Any, known: _Known) -> Any:

@@ -15,9 +15,9 @@ from allranks import catalogue, library
 from allranks.azure.assemble import SERVERLESS, Assembled
 from allranks.azure.client import Workspace, connect_registry
 from allranks.azure.explain import service_errors
-from allranks.azure.jobs import JobState, job_state
+from allranks.azure.jobs import JobState, state_of
 from allranks.azure.register_retry import patiently
-from allranks.errors import AzureError, Problem, SpecError
+from allranks.errors import AzureError, AzureUnavailableError, Problem, SpecError
 from allranks.local.settings import all_steps
 from allranks.spec import Component, Compute, Pipeline, check_machines
 
@@ -84,32 +84,43 @@ def submit(
     Raises:
         SpecError: the machines do not fit the steps.
         AzureError: refused; something that the job needs is not there.
-        AzureUnavailableError: Azure is not reached or too busy; nothing runs.
+        AzureUnavailableError: Azure is not reached or too busy; the hint says how to see whether the job has arrived.
     """
     pipeline, job = assembled.pipeline, assembled.job
-    doing = f"submitting {assembled.title}"
+    name, doing = name_of(assembled), f"submitting {assembled.title}"
     with service_errors(doing, workspace):
         ids = {} if registered is None else refer(assembled, registered)
         _check_computes(patiently(lambda: list(client.compute.list()), told), pipeline, workspace, told)
         _require_assets(client, workspace, pipeline, ids, registered, told)
-        job.name = job.name or new_name(assembled.title)
-        patiently(lambda: _send(client, job), told)
-        return patiently(lambda: job_state(client, job.name), told)
+    try:
+        with service_errors(doing, workspace):
+            return patiently(lambda: _send(client, job), told)
+    except AzureUnavailableError as error:
+        look = (
+            f"Whether {name} has arrived says: allranks runs show --azure {name}. If not, give the same command again."
+        )
+        raise AzureUnavailableError(error.message, look) from None
 
 
-def _send(client: Any, job: Any) -> None:
+def name_of(assembled: Assembled) -> str:
+    """The name under which the job is sent, the same at each call: whoever knows it can look for the job."""
+    assembled.job.name = assembled.job.name or new_name(assembled.title)
+    return str(assembled.job.name)
+
+
+def _send(client: Any, job: Any) -> JobState:
     """Create the job; a conflict with itself means that it had arrived and only the answer was lost."""
     from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
     try:
         # The SDK draws progress bars on standard error; see client._client for why they cannot be turned off.
         with contextlib.redirect_stderr(io.StringIO()):
-            client.jobs.create_or_update(job)
+            return state_of(client.jobs.create_or_update(job))
     except HttpResponseError as error:
         if error.status_code not in (400, 409):
             raise
         try:
-            client.jobs.get(job.name)
+            return state_of(client.jobs.get(job.name))
         except ResourceNotFoundError:
             raise error from None
 

@@ -71,7 +71,7 @@ def _send(args: argparse.Namespace, cluster: Any) -> int:
 
     place = workspace_of(args)
     with service_errors(f"making the cluster {cluster.name}", place):
-        new = clusters.create(connect(place), cluster)
+        new = clusters.create(connect(place), cluster, lambda line: print(f"note: {line}", file=sys.stderr))
     status = "created" if new else "updated"
     if args.json:
         print(

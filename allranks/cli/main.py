@@ -145,15 +145,21 @@ def _unknown_verb(verb: str) -> AllranksError:
 
 
 def _report(error: AllranksError, *, as_json: bool) -> None:
-    """Print an error for people on standard error, or as the one JSON document on standard output."""
+    """Print an error for people on standard error, or as the one JSON document on standard output.
+
+    A message repeats the value that is wrong, and that may be an address with a signature.
+    """
+    from allranks.redaction import redact
+
+    message, hint = redact(error.message), redact(error.hint)
     if as_json:
         import json
 
-        print(json.dumps({"error": {"kind": error.kind, "message": error.message, "hint": error.hint}}, indent=1))
+        print(json.dumps({"error": {"kind": error.kind, "message": message, "hint": hint}}, indent=1))
         return
-    print(f"error: {error.message}", file=sys.stderr)
-    if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
+    print(f"error: {message}", file=sys.stderr)
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr)
 
 
 def _close_output() -> None:

@@ -67,14 +67,14 @@ def _submit(args: argparse.Namespace, assembled: Assembled, registered: Register
     from allranks.azure.client import connect
     from allranks.azure.explain import service_errors
     from allranks.azure.jobs import SUCCEEDED
-    from allranks.azure.submit import submit
+    from allranks.azure.submit import name_of, submit
     from allranks.cli.watching import document, follow, summary
 
     workspace = workspace_of(args)
     with service_errors("connecting", workspace):
         client = connect(workspace)
     if not args.json:
-        print(f"sending {assembled.title} to the {workspace}", flush=True)
+        print(f"sending {assembled.title} to the {workspace}, as {name_of(assembled)}", flush=True)
     job = submit(client, workspace, assembled, registered, _note)
     if not args.json:
         print(f"job {job.name} in the {workspace}\n  Studio  {job.studio}", flush=True)

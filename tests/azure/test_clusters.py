@@ -13,6 +13,7 @@ import yaml
 from azure.ai.ml import load_compute
 
 from allranks import library
+from allranks.azure import register_retry
 from allranks.azure.clusters import Cluster
 from allranks.cli.main import main
 from allranks.errors import UsageError
@@ -56,6 +57,12 @@ def test_the_yaml_of_a_cluster_loads_as_what_it_is(name: str, tmp_path: Path) ->
 
 def cluster(*arguments: str) -> int:
     return main(["cluster", *arguments])
+
+
+def test_a_busy_service_is_waited_out(stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    stand_in.fault("/computes/busy", 429, times=5, retry_after=0.05)
+    assert cluster("create", "busy", "--size", H100, "--nodes", "1") == 0
+    assert "note: the service asks for patience (429)" in capsys.readouterr().err
 
 
 def test_create_sends_the_cluster_and_a_second_time_changes_its_limits(
@@ -115,8 +122,13 @@ def test_a_dry_run_prints_the_yaml_and_asks_nobody(stand_in: StandIn, capsys: py
     ("status", "code"), [(401, 2), (403, 2), (429, 1), (503, 1)], ids=["token", "rights", "throttled", "down"]
 )
 def test_what_the_service_refuses_is_one_message(
-    stand_in: StandIn, capsys: pytest.CaptureFixture[str], status: int, code: int
+    stand_in: StandIn,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    code: int,
 ) -> None:
+    monkeypatch.setattr(register_retry, "PATIENCE", 0.5)
     stand_in.fault("PUT .*/computes/", status, retry_after=0.01 if code == 1 else None)
     assert cluster("create", "gpu", "--size", A100, "--nodes", "1") == code
     said = capsys.readouterr().err

@@ -18,7 +18,10 @@ def test_to_success(ready: StandIn, cli: Cli) -> None:
     done = cli("submit", "image_classification", "--watch")
     assert done.code == 0, done.err
     lines = done.out.splitlines()
-    assert lines[0] == "sending image_classification to the workspace lab of resource group research"
+    assert (
+        lines[0]
+        == f"sending image_classification to the workspace lab of resource group research, as {lines[1].split()[1]}"
+    )
     assert lines[1].startswith("job image_classification_")
     assert "https://ml.stand-in.test/runs/image_classification_" in lines[2]
     assert [line.split(",")[0] for line in lines if line.startswith("  train: ")][-3:] == [
@@ -73,6 +76,7 @@ def test_more_steps_than_one_page(ready: StandIn, cli: Cli, small: str) -> None:
 def test_cancelled_on_request(ready: StandIn, cli: Cli, small: str) -> None:
     ready.script("hangs")
     job = cli("submit", small, "--json").json["job"]
+    assert cli("runs", "show", "--azure", job).code == 0
     assert cli("runs", "show", "--azure", "latest", "--json").json["status"] == "running"
     done = cli("runs", "cancel", job)
     assert (done.code, done.out) == (0, f"{job}: cancelled\n")
@@ -121,5 +125,8 @@ def test_no_such_job(ready: StandIn, cli: Cli) -> None:
     done = cli("runs", "show", "--azure", "nothing_like_it")
     assert (done.code, done.err.splitlines()[0]) == (2, "error: the workspace lab has no job 'nothing_like_it'.")
     assert cli("runs", "show", "--azure", "latest").code == 2
+    for option, what in (("--workspace", "workspaces/other'"), ("--subscription", "subscription 'other'")):
+        elsewhere = cli("runs", "cancel", "nothing_like_it", option, "other")
+        assert (elsewhere.code, what in elsewhere.err) == (2, True), elsewhere.err
     refused = cli("runs", "remove", "--azure", "nothing_like_it")
     assert (refused.code, "Archive it in Studio" in refused.err) == (2, True)

@@ -26,6 +26,7 @@ class Fault:
         match: regular expression that is looked for in ``METHOD /path?query``. One that begins with ``answer of`` lets
             the request through, and hangs up instead of answering.
         status: the answer's status; 0 hangs up, after half of the body has been read.
+        slow: seconds before it hangs up.
         times: for so many matching requests; -1 for all.
         after: so many matching requests are let through first.
         retry_after: seconds in the answer's Retry-After; None for no such header.
@@ -38,6 +39,7 @@ class Fault:
     after: int = 0
     retry_after: float | None = None
     message: str = ""
+    slow: float = 0.0
 
     def answer(self) -> Answer:
         code, text = CODES.get(self.status, ("Fault", "The stand-in was asked to fail."))

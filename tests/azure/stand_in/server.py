@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
@@ -53,7 +54,7 @@ class Handler(BaseHTTPRequestHandler):
         watched = not url.path.startswith("/control")
         fault = next_fault(state, f"{self.command} {self.path}") if watched else None
         if fault is not None and fault.status == 0:
-            self._hang_up(state, length)
+            self._hang_up(state, length, fault.slow)
             return
         body = self.rfile.read(length)
         query = dict(parse_qsl(url.query, keep_blank_values=True))
@@ -69,8 +70,9 @@ class Handler(BaseHTTPRequestHandler):
 
     do_PUT = do_POST = do_HEAD = do_DELETE = do_PATCH = do_GET  # noqa: N815 - as above
 
-    def _hang_up(self, state: State, length: int) -> None:
+    def _hang_up(self, state: State, length: int, slow: float) -> None:
         self.rfile.read(length // 2)
+        time.sleep(slow)
         state.remember(self.command, unquote(urlsplit(self.path).path), {}, b"", 0)
         self._close()
 
