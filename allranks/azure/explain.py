@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import Any
 
 from allranks.azure.client import quiet
-from allranks.errors import AllranksError, AzureError, AzureUnavailableError
+from allranks.errors import AllranksError, AzureError, AzureUnavailableError, CannotRunHereError
 from allranks.redaction import redact
 
 SIGN_IN = (
     "Sign in with `az login`, or set AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET; a machine of Azure uses"
     " its managed identity."
 )
+TRIED = 'Take one with which this was tried: pip install "azure-ai-ml>=1.35,<1.36".'
 REPEAT = "Give the same command again: what has arrived is not sent twice."
 TRANSIENT = (408, 429, 500, 502, 503, 504)
 """Answers that time may mend."""
@@ -59,6 +61,9 @@ def explain(error: BaseException, doing: str, place: object) -> AllranksError | 
         ServiceResponseError,
     )
 
+    lacking = getattr(error, "name", None) or ""
+    if isinstance(error, AttributeError | ImportError) and lacking.startswith(("_", "azure.")):
+        return CannotRunHereError(f"{doing}: azure-ai-ml {version('azure-ai-ml')} is not as expected: {error}.", TRIED)
     for cause in causes(error):
         status = getattr(cause, "status_code", None)
         if isinstance(cause, ClientAuthenticationError) and status is None:

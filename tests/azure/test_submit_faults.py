@@ -184,6 +184,18 @@ def test_credentials_that_are_refused_are_told_in_azures_words(ready: StandIn, c
     assert "AzureCliCredential" not in said
 
 
+def test_an_sdk_that_has_changed_inside_is_named(
+    ready: StandIn, cli: Cli, small: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from azure.ai.ml.entities import PipelineJob
+
+    monkeypatch.delattr(PipelineJob, "_build_inputs")
+    said = refused(cli, ready, small)
+    assert "azure-ai-ml 1." in said
+    assert "has no attribute '_build_inputs'" in said
+    assert 'pip install "azure-ai-ml>=1.35,<1.36"' in said
+
+
 def test_an_answer_that_is_lost_submits_nothing_twice(ready: StandIn, cli: Cli, small: str) -> None:
     ready.fault("answer of " + JOBS, 0, times=1)
     done = cli("submit", small, "--json")

@@ -177,3 +177,17 @@ def test_a_large_batch_takes_no_more_than_itself() -> None:
     batch = {b"data": images.reshape(-1, 3072), b"labels": np.tile(labels[:100], 20).tolist()}
     read = read_pickle(pickle.dumps(batch, 2))
     np.testing.assert_array_equal(read[b"data"], batch[b"data"])
+
+
+def test_lists_in_lists_cannot_be_spelled_out() -> None:
+    """Sixty lists, each twice in the next: written as text they would fill any memory."""
+    lists = b"]\x94" + b"".join(b"](" + b"h" + bytes([level]) + b"h" + bytes([level]) + b"e\x94" for level in range(60))
+    end = b"h" + bytes([60])
+    name = b"\x8c\x05numpy\x8c\x05dtype\x93"
+    for hostile in (
+        end + end + b"\x93.",
+        name + end + b"\x85R.",
+        b"\x8c\x07_codecs\x8c\x06encode\x93" + end * 2 + b"\x86R.",
+    ):
+        with pytest.raises(DamagedError, match="a list in the place of a text"):
+            read_pickle(b"\x80\x04" + lists + hostile)

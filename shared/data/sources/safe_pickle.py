@@ -111,7 +111,7 @@ class _Machine:
 
     def name_from_stack(self) -> None:
         function, module = self.pop(), self.pop()
-        self.name(f"{module}.{function}")
+        self.name(f"{_text(module)}.{_text(function)}")
 
     def reduce(self) -> None:
         """Make what NumPy's few functions would make."""
@@ -169,7 +169,7 @@ def _from_buffer(content: Any, dtype: Any, shape: Any, order: Any) -> _Array:
 def _encode(text: Any, encoding: Any) -> bytes:
     """Bytes, as Python 3 writes them for Python 2."""
     if encoding != "latin1" or not isinstance(text, str):
-        raise ForeignObjectError(f"a text in the encoding {encoding!r}")
+        raise ForeignObjectError(f"a text in the encoding {_text(encoding)!r}")
     return text.encode("latin1")
 
 
@@ -210,12 +210,15 @@ def _array(content: Any, dtype: Any, shape: Any, order: str) -> npt.NDArray[Any]
     if min(shape, default=0) < 0 or prod(shape) * number.itemsize != len(content):
         raise ValueError(f"an array of shape {shape} and type {number} in {len(content)} bytes")
     if order not in ("C", "F"):
-        raise ValueError(f"an array in the order {order!r}")
+        raise ValueError(f"an array in the order {_text(order)!r}")
     return np.frombuffer(content, number).reshape(shape, order="C" if order == "C" else "F")
 
 
 def _text(value: Any) -> str:
-    return value.decode("ascii") if isinstance(value, bytes) else str(value)
+    """A text or bytes as text; never str() of anything else, for of lists in lists that takes as long as they like."""
+    if not isinstance(value, str | bytes):
+        raise TypeError(f"a {type(value).__name__} in the place of a text")
+    return value.decode("ascii") if isinstance(value, bytes) else value
 
 
 def _plain(value: Any) -> Any:
