@@ -121,8 +121,11 @@ def _classes(
         found = _read(there).get(META[there.name])
     except DamagedError as error:
         raise Refusal(f"{there} cannot be read: {error}. Remove it, and the classes are called by number.") from error
-    named = isinstance(found, list) and all(isinstance(name, str | bytes) for name in found)
-    if not named or len(found) <= values.max():
+    if (
+        not isinstance(found, list)
+        or len(found) <= values.max()
+        or not all(isinstance(name, str | bytes) for name in found)
+    ):
         raise Refusal(f"{there} does not name the {values.max() + 1} classes that {request.folder} has.")
     return values, tuple(map(_text, found))
 
