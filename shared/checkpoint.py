@@ -149,12 +149,18 @@ def damage(path: Path, form: str = FORMAT, share: slice = slice(None)) -> str | 
     return None
 
 
-def check_same(saved: Mapping[str, Any], now: Mapping[str, Any], source: str | Path) -> None:
-    """Compare the settings a checkpoint was made with to those of this run.
+def check_same(state: Mapping[str, Any], now: Mapping[str, Any], source: str | Path) -> None:
+    """Compare the settings in a checkpoint's state to those of this run.
 
     Raises:
-        Refusal: naming each setting that differs, with both values.
+        Refusal: naming each setting that differs, with both values; or if there are none, as in one of Lightning's.
     """
+    saved = state.get("settings")
+    if not isinstance(saved, Mapping):
+        raise Refusal(
+            f"The checkpoint {source} was written by another component. Give one of this component, or an empty "
+            "checkpoints folder and no resume_from."
+        )
     differing = [name for name in now if saved.get(name) != now[name]]
     if differing:
         pairs = "; ".join(f"{name} was {saved.get(name)!r} and is now {now[name]!r}" for name in differing)

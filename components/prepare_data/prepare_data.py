@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shared.arguments import Parser
 from shared.data import Array, Index, Target, remove_leftovers, write_index, write_skipped
+from shared.data.arguments import add_arguments, left_out, problems_of
 from shared.data.index import SPLITS
 from shared.data.moments import Moments
 from shared.data.progress import Progress
@@ -23,8 +25,6 @@ from shared.data.shards import Written, arrays_of, make_plan, write_shards
 from shared.data.sources import SOURCES, BadFiles, Request, Source
 from shared.data.sources.source import names
 from shared.distributed import Refusal, World, init
-
-SHOWN = 10  # files left out, above which only skipped.csv names them
 
 
 def main() -> None:
@@ -44,7 +44,7 @@ def main() -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The arguments, as `component.yaml` gives them."""
-    result = argparse.ArgumentParser(description=__doc__)
+    result = Parser(description=__doc__)
     add = result.add_argument
     add("--data", type=Path, help="folder with the user's files")
     add("--dataset", choices=tuple(SOURCES), default="digits")
@@ -55,29 +55,14 @@ def parser() -> argparse.ArgumentParser:
     add("--image-size", type=int, help="side in pixels; needed when images differ in size")
     add("--color", choices=("auto", "grayscale", "rgb"), default="auto")
     add("--max-megapixels", type=int, default=64, help="images of more million pixels are bad files")
-    add("--on-bad-file", choices=("fail", "skip"), default="fail")
-    add("--validation-fraction", type=float, default=0.1)
-    add("--test-fraction", type=float, default=0.2)
-    add("--seed", type=int, default=0)
-    add("--rows-per-shard", type=int, help="without it, files of about 16 MiB")
-    add("--init-timeout", type=float, default=10.0, help="minutes")
-    add("--step-timeout", type=float, default=240.0, help="minutes")
-    add("--output-data", type=Path, required=True)
+    add_arguments(result, test_fraction=0.2)
     return result
 
 
 def check(arguments: argparse.Namespace) -> None:
     """Refuse values that make no sense, all of them at once."""
-    validation, test = arguments.validation_fraction, arguments.test_fraction
-    problems = []
-    if not (0 <= validation < 1 and 0 <= test < 1 and validation + test < 1):
-        problems.append(
-            f"validation_fraction {validation} + test_fraction {test} = {validation + test:g}: "
-            "each lies between 0 and 1, and together they leave a part below 1 for train."
-        )
-    if arguments.seed < 0:
-        problems.append(f"seed {arguments.seed}: 0 or more is needed.")
-    for name in ("rows_per_shard", "image_size", "max_megapixels"):
+    problems = problems_of(arguments)
+    for name in ("image_size", "max_megapixels"):
         value = getattr(arguments, name)
         if value is not None and value < 1:
             problems.append(f"{name} {value}: 1 or more is needed.")
@@ -155,7 +140,7 @@ def conclude(output: Path, parts: list[dict[str, Any]], arguments: argparse.Name
     if skipped:
         write_skipped(output, skipped)
     write_index(output, index)
-    return "\n".join([*left_out(skipped), summary(index, arguments.dataset)])
+    return "\n".join([*left_out(skipped, "files"), summary(index, arguments.dataset)])
 
 
 def refuse_lost_classes(parts: list[dict[str, Any]]) -> None:
@@ -187,14 +172,6 @@ def make_index(source: dict[str, Any], arrays: dict[str, Array], written: list[W
         columns=tuple(source["columns"]),
         target=Target(target, statistics.mean[0], statistics.std[0]) if statistics else None,
     )
-
-
-def left_out(skipped: list[tuple[str, str]]) -> list[str]:
-    """Lines about files that were left out: the first ones, and how many."""
-    if not skipped:
-        return []
-    lines = [f"left out: {path} {reason}" for path, reason in skipped[:SHOWN]]
-    return [*lines, f"{len(skipped)} bad files were left out; skipped.csv in the output names all of them"]
 
 
 def summary(index: Index, dataset: str) -> str:

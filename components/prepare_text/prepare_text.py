@@ -12,7 +12,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from shared.arguments import Parser
 from shared.data import Index, remove_leftovers, write_index, write_skipped, write_tokenizer
+from shared.data.arguments import add_arguments, left_out, problems_of
 from shared.data.index import BYTES, SPLITS, shard_from_json, shard_to_json
 from shared.data.progress import Progress
 from shared.data.sources import BadFiles
@@ -23,8 +25,6 @@ from shared.data.text.shards import Node, Writer, arrays_of, make_plan
 from shared.data.text.sources import SOURCES, texts_to_learn_from
 from shared.data.text.tokens import SMALLEST, Bytes, Subwords, Tokens, train_subwords
 from shared.distributed import Refusal, World, init
-
-SHOWN = 10  # documents left out, above which only skipped.csv names them
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def main() -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The arguments, as `component.yaml` gives them."""
-    result = argparse.ArgumentParser(description=__doc__)
+    result = Parser(description=__doc__)
     add = result.add_argument
     add("--data", type=Path, help="the user's files")
     add("--dataset", choices=tuple(SOURCES), default="stdlib")
@@ -60,32 +60,15 @@ def parser() -> argparse.ArgumentParser:
     add("--vocabulary", type=int, help="learn so many tokens from the train split")
     add("--sequence-length", type=int, default=256, help="tokens")
     add("--max-megabytes", type=float, default=16.0, help="larger documents are bad ones")
-    add("--on-bad-file", choices=("fail", "skip"), default="fail")
-    add("--validation-fraction", type=float, default=0.1)
-    add("--test-fraction", type=float, default=0.1)
-    add("--seed", type=int, default=0)
-    add("--rows-per-shard", type=int, help="without it, files of about 16 MiB")
-    add("--init-timeout", type=float, default=10.0, help="minutes")
-    add("--step-timeout", type=float, default=240.0, help="minutes")
-    add("--output-data", type=Path, required=True)
+    add_arguments(result, test_fraction=0.1)
     return result
 
 
 def check(arguments: argparse.Namespace) -> None:
     """Refuse values that make no sense, all of them at once."""
-    validation, test = arguments.validation_fraction, arguments.test_fraction
-    problems = []
-    if not (0 <= validation < 1 and 0 <= test < 1 and validation + test < 1):
-        problems.append(
-            f"validation_fraction {validation} + test_fraction {test} = {validation + test:g}: "
-            "each lies between 0 and 1, and together they leave a part below 1 for train."
-        )
-    if arguments.seed < 0:
-        problems.append(f"seed {arguments.seed}: 0 or more is needed.")
+    problems = problems_of(arguments)
     if arguments.sequence_length < 2:
         problems.append(f"sequence_length {arguments.sequence_length}: 2 or more is needed.")
-    if arguments.rows_per_shard is not None and arguments.rows_per_shard < 1:
-        problems.append(f"rows_per_shard {arguments.rows_per_shard}: 1 or more is needed.")
     if not 0 < arguments.max_megabytes <= 1024:
         problems.append(f"max_megabytes {arguments.max_megabytes:g}: above 0 and up to 1024 is possible.")
     if arguments.vocabulary is not None and not SMALLEST <= arguments.vocabulary <= 2**20:
@@ -155,7 +138,9 @@ class Preparation:
         if files := self._settings.tokens.files():
             write_tokenizer(output, files)
         write_index(output, index)
-        return "\n".join([*left_out(found.skipped), summary(index, found.documents, self._arguments.dataset)])
+        return "\n".join(
+            [*left_out(found.skipped, "documents"), summary(index, found.documents, self._arguments.dataset)]
+        )
 
     def _open(self, bad: BadFiles) -> Documents:
         arguments = self._arguments
@@ -176,14 +161,6 @@ class Preparation:
         if learnt:
             return Subwords({name: text.encode() for name, text in learnt.items()}, "the learnt tokenizer")
         return Bytes() if self._arguments.tokenizer is None else Subwords.open(self._arguments.tokenizer)
-
-
-def left_out(skipped: list[tuple[str, str]]) -> list[str]:
-    """Lines about documents that were left out: the first ones, and how many."""
-    if not skipped:
-        return []
-    lines = [f"left out: {path} {reason}" for path, reason in skipped[:SHOWN]]
-    return [*lines, f"{len(skipped)} bad documents were left out; skipped.csv in the output names all of them"]
 
 
 def summary(index: Index, documents: dict[str, int], dataset: str) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from shared.arguments import Parser, waits
 from shared.distributed import World, init
-from shared.training import BatchPlan, add_arguments, add_decoder_arguments
+from shared.training import STOPPED, BatchPlan, add_arguments, add_decoder_arguments
 from shared.training.deepspeed import File, add_deepspeed_arguments, plan_batches, read_file
 
 if TYPE_CHECKING:
@@ -21,13 +21,10 @@ if TYPE_CHECKING:
     from shared.training.objective import Objective
     from shared.training.progress import Meter
 
-STOPPED = 143
-"""Exit code after SIGTERM: 128 + 15, as a shell would report it."""
-
 
 def parser() -> argparse.ArgumentParser:
     """Arguments of this script; component.yaml says what they mean."""
-    made = argparse.ArgumentParser(description=__doc__)
+    made = Parser(description=__doc__)
     add_arguments(made, without=("precision",))
     add_decoder_arguments(made)
     add_deepspeed_arguments(made)
@@ -39,7 +36,7 @@ def main() -> None:
     args = parser().parse_args()
     file = read_file(args.config)
     plan = plan_batches(args, file)  # refuses a batch that does not divide over the ranks, before torch is imported
-    with init("deepspeed", timeout=timedelta(minutes=args.init_timeout)) as world:
+    with init("deepspeed", **waits(args)) as world:
         finished = train(args, file, plan, world)
     sys.exit(0 if finished else STOPPED)
 
@@ -52,19 +49,21 @@ def train(args: argparse.Namespace, file: File, plan: BatchPlan, world: World) -
     from shared.training.dataset import open_data
     from shared.training.deepspeed.configuration import configure
     from shared.training.deepspeed.engine import save_whole_model, start_engine
-    from shared.training.deepspeed.evaluation import EvenEvaluation
     from shared.training.deepspeed.schedule import schedule_over
     from shared.training.deepspeed.state import Saver
     from shared.training.deepspeed.tuning import tuned
+    from shared.training.even_evaluation import EvenEvaluation
     from shared.training.objective import objective_of
     from shared.training.optimization import Precision, set_learning_rate
     from shared.training.progress import Meter
     from shared.training.run import Run
     from shared.training.start import make_model, set_up
     from shared.training.throughput import Throughput
+    from shared.training.unused import note_unused
 
     set_up(world, args.step_timeout)
     data = open_data(args, plan, tasks=("classification", "regression", "language_modeling"))
+    note_unused(args, data, world)
     config = configure(args, file, plan, world)  # from here on config.args: the file has a say in them
     reader = Reader(data.split("train"), world.device, args)
     if args.autotune == "true":

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from shared.arguments import Parser, integer, number, waits
 from shared.distributed import World, init
-from shared.training import BatchPlan, add_arguments, add_decoder_arguments, plan_batches
-from shared.training.arguments import integer, number
+from shared.training import STOPPED, BatchPlan, add_arguments, add_decoder_arguments, plan_batches
+from shared.training.arguments import BETA
 from shared.training.sharded import Layout, offloads, plan_layout
 
 if TYPE_CHECKING:
@@ -27,18 +27,15 @@ if TYPE_CHECKING:
     from shared.training.progress import Meter
     from shared.training.sharded.mesh import Mesh
 
-STOPPED = 143
-"""Exit code after SIGTERM: 128 + 15, as a shell would report it."""
-
 
 def parser() -> argparse.ArgumentParser:
     """Arguments of this script; component.yaml says what they mean."""
-    made = argparse.ArgumentParser(description=__doc__)
+    made = Parser(description=__doc__)
     add_arguments(made, without=("architecture", "model_code", "precision"))
     add_decoder_arguments(made)
     made.set_defaults(epochs=1, learning_rate=0.003, weight_decay=0.1, label_smoothing=0.0)
     made.add_argument("--max-steps", type=integer(0), default=0, help="end after so many steps; 0: after the epochs")
-    made.add_argument("--beta2", type=number(0, 1), default=0.95, help="second beta of adam and adamw")
+    made.add_argument("--beta2", type=number(0, BETA), default=0.95, help="second beta of adam and adamw")
     made.add_argument("--precision", choices=("fp32", "bf16", "fp64"), default="fp32")
     made.add_argument("--reshard-after-forward", choices=("true", "false"), default="true")
     made.add_argument("--cpu-offload", choices=("true", "false"), default="false")
@@ -55,7 +52,7 @@ def main() -> None:
     args = parser().parse_args()
     layout = plan_layout(args)  # refuses degrees that do not divide the ranks, before torch is imported
     plan = plan_batches(args, layout.data_parallel)
-    with init("torch", timeout=timedelta(minutes=args.init_timeout)) as world:
+    with init("torch", **waits(args)) as world:
         finished = train(args, layout, plan, world)
     sys.exit(0 if finished else STOPPED)
 
@@ -75,22 +72,25 @@ def train(args: argparse.Namespace, layout: Layout, plan: BatchPlan, world: Worl
     from shared.training.sharded.model import make_stage, materialise
     from shared.training.sharded.optimization import clip_gradients
     from shared.training.sharded.pipeline import Pipeline
-    from shared.training.sharded.state import ShardedSaver
-    from shared.training.start import set_up, tokenizer_of
+    from shared.training.sharded.state import Saver
+    from shared.training.start import limit_waits, set_up, tokenizer_of
     from shared.training.throughput import Throughput
+    from shared.training.unused import note_unused
 
     set_up(world, args.step_timeout)
     data = open_data(args, plan, tasks=("language_modeling",))
+    note_unused(args, data, world)
     precision, mesh = Precision(args.precision, world.device), make_mesh(layout, world)
+    limit_waits(args.step_timeout)  # in the groups of the mesh too
     module, card = make_stage(args, data, mesh, precision.dtype)  # takes no memory before it is divided
     compute = parallel(module, mesh, precision, args)
     materialise(module, args, world)
     optimizer = make_optimizer(module, args)
-    saver = ShardedSaver(args, data, world, module, optimizer)
+    saver = Saver(args, data, world, module, optimizer)
     at = saver.restore(args.resume_from)
 
     feed = Feed(Reader(data.split("train"), world.device, args), plan, mesh.data_rank, args)
-    validation = ShardedEvaluation(data, "validation", world, mesh, compute, plan, args)
+    validation = ShardedEvaluation(data, "validation", world, precision, plan, args, mesh, compute)
     schedule = Schedule.over(feed.steps, args)
     objective = objective_of(data.index, args.label_smoothing)
     pipeline = Pipeline(module, mesh, compute, plan, objective, card, args) if layout.pipeline_parallel > 1 else None

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from shared.arguments import Parser, waits
 from shared.distributed import World, init
-from shared.training import BatchPlan, add_arguments, plan_batches
+from shared.training import STOPPED, BatchPlan, add_arguments, plan_batches
 
 if TYPE_CHECKING:
     import torch
@@ -24,13 +24,10 @@ if TYPE_CHECKING:
     from shared.training.optimization import Precision
     from shared.training.progress import Meter
 
-STOPPED = 143
-"""Exit code after SIGTERM: 128 + 15, as a shell would report it."""
-
 
 def parser() -> argparse.ArgumentParser:
     """Arguments of this script; component.yaml says what they mean."""
-    made = argparse.ArgumentParser(description=__doc__)
+    made = Parser(description=__doc__)
     add_arguments(made)
     return made
 
@@ -39,7 +36,7 @@ def main() -> None:
     """Train, or go on training; exit with 143 if SIGTERM came before the end."""
     args = parser().parse_args()
     plan = plan_batches(args)  # refuses a batch that does not divide over the ranks, before torch is imported
-    with init("horovod", timeout=timedelta(minutes=args.init_timeout)) as world:
+    with init("horovod", **waits(args)) as world:
         finished = train(args, plan, world)
     sys.exit(0 if finished else STOPPED)
 
@@ -58,9 +55,11 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     from shared.training.schedule import Schedule
     from shared.training.start import make_model, set_up
     from shared.training.state import Saver
+    from shared.training.unused import note_unused
 
     set_up(world, args.step_timeout)
     data = open_data(args, plan, tasks=("classification", "regression"))
+    note_unused(args, data, world)
     precision = Precision(args.precision, world.device)
     module, card = make_model(args, data, world, precision.dtype)
     optimizer = parallel(module, make_optimizer(module, args), plan)

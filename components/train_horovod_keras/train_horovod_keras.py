@@ -10,11 +10,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from shared.arguments import Parser, waits
 from shared.distributed import World, init
-from shared.training import BatchPlan, plan_batches
+from shared.training import STOPPED, BatchPlan, plan_batches
 from shared.training.keras.arguments import add_keras_arguments
 
 if TYPE_CHECKING:
@@ -22,13 +22,10 @@ if TYPE_CHECKING:
 
     from shared.training.keras.objective import Objective
 
-STOPPED = 143
-"""Exit code after SIGTERM: 128 + 15, as a shell would report it."""
-
 
 def parser() -> argparse.ArgumentParser:
     """Arguments of this script; component.yaml says what they mean."""
-    made = argparse.ArgumentParser(description=__doc__)
+    made = Parser(description=__doc__)
     add_keras_arguments(made)
     return made
 
@@ -37,7 +34,7 @@ def main() -> None:
     """Train, or go on training; exit with 143 if SIGTERM came before the end."""
     args = parser().parse_args()
     plan = plan_batches(args)  # refuses a batch that does not divide over the ranks, before TensorFlow is imported
-    with init("horovod", backend="tensorflow", timeout=timedelta(minutes=args.init_timeout)) as world:
+    with init("horovod", backend="tensorflow", **waits(args)) as world:
         finished = train(args, plan, world)
     sys.exit(0 if finished else STOPPED)
 
@@ -58,9 +55,11 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     from shared.training.keras.state import Saver
     from shared.training.run import Run
     from shared.training.schedule import Schedule
+    from shared.training.unused import note_unused
 
     set_up()
     data = open_data(args, plan, tasks=("classification", "regression"))
+    note_unused(args, data, world)
     feed = Feed(data.split("train"), plan, world.rank, args)
     schedule = Schedule.over(args.epochs * feed.steps_per_epoch, args)
     model, card = make_model(args, data)

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from shared.arguments import Parser, waits
 from shared.distributed import World, init
-from shared.training import BatchPlan, add_arguments, plan_batches
+from shared.training import STOPPED, BatchPlan, add_arguments, plan_batches
 
 if TYPE_CHECKING:
     from lightning.pytorch.strategies import DDPStrategy
-
-STOPPED = 143
-"""Exit code after SIGTERM: 128 + 15, as a shell would report it."""
 
 PRECISION = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed", "fp64": "64-true"}
 """Lightning's names for ours."""
@@ -27,7 +24,7 @@ PRECISION = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed", "fp64"
 
 def parser() -> argparse.ArgumentParser:
     """Arguments of this script; component.yaml says what they mean."""
-    made = argparse.ArgumentParser(description=__doc__)
+    made = Parser(description=__doc__)
     add_arguments(made)
     made.add_argument("--module", help="FILE.py:CLASS in --model-code, a LightningModule; without it --architecture")
     made.add_argument("--module-arguments", help="JSON object with the arguments of the class")
@@ -38,7 +35,7 @@ def main() -> None:
     """Train, or go on training; exit with 143 if SIGTERM came before the end."""
     args = parser().parse_args()
     plan = plan_batches(args)  # refuses a batch that does not divide over the ranks, before torch is imported
-    with init("torch", timeout=timedelta(minutes=args.init_timeout)) as world:
+    with init("torch", **waits(args)) as world:
         finished = train(args, plan, world)
     sys.exit(0 if finished else STOPPED)
 
@@ -59,14 +56,16 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     from shared.training.run import Run
     from shared.training.schedule import Schedule
     from shared.training.start import set_up
+    from shared.training.unused import note_unused
 
     set_up(world, args.step_timeout)
     data = open_data(args, plan, tasks=("classification", "regression"))
+    note_unused(args, data, world)
     precision = Precision(args.precision, world.device)
     feed = Feed(Reader(data.split("train"), world.device, args), plan, world.rank, args)
     schedule = Schedule.over(args.epochs * feed.steps_per_epoch, args)
     task = (
-        users_task(args, data, world, plan)
+        users_task(args, data, world, plan, schedule)
         if args.module
         else zoo_task(args, data, world, precision, plan, feed, schedule)
     )
@@ -74,7 +73,7 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     at, path = saver.restore(args.resume_from)
 
     meter = Meter(world)
-    with Run(args, world, saver, at, schedule, meter) as run:
+    with Run(args, world, saver, at, task.rate, meter) as run:
         bookkeeping = Bookkeeping(run, saver, meter, plan, task.validate)
         trainer = Trainer(
             num_nodes=world.num_nodes,

@@ -10,11 +10,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from shared.arguments import Parser, waits
 from shared.distributed import World, init
-from shared.training import BatchPlan, plan_batches
+from shared.training import STOPPED, BatchPlan, plan_batches
 from shared.training.keras.arguments import add_keras_arguments
 
 if TYPE_CHECKING:
@@ -22,13 +22,10 @@ if TYPE_CHECKING:
 
     from shared.training.keras.objective import Objective
 
-STOPPED = 143
-"""Exit code after SIGTERM: 128 + 15, as a shell would report it."""
-
 
 def parser() -> argparse.ArgumentParser:
     """Arguments of this script; component.yaml says what they mean."""
-    made = argparse.ArgumentParser(description=__doc__)
+    made = Parser(description=__doc__)
     add_keras_arguments(made, without=("compile",))  # XLA reads no variables of other processes
     return made
 
@@ -37,8 +34,8 @@ def main() -> None:
     """Train, or compute for worker 0 until it is done; exit with 143 if SIGTERM came before the end."""
     args = parser().parse_args()
     plan = plan_batches(args, world_size=1)  # a batch is not split: each worker computes whole ones
-    timeout, finished = timedelta(minutes=args.init_timeout), True
-    with init("tensorflow", backend="parameter_server", timeout=timeout) as world:
+    finished = True
+    with init("tensorflow", backend="parameter_server", **waits(args)) as world:
         if world.coordinator is not None:
             finished = train(args, plan, world)
     sys.exit(0 if finished else STOPPED)
@@ -57,9 +54,11 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     from shared.training.keras.state import Saver
     from shared.training.run import Run
     from shared.training.schedule import Schedule
+    from shared.training.unused import note_unused
 
     set_up()
     data = open_data(args, plan, tasks=("classification", "regression"))
+    note_unused(args, data, world)
     feed = Feed(data.split("train"), plan, 0, args)
     schedule = Schedule.over(args.epochs * feed.steps_per_epoch, args)
     with world.strategy.scope():  # variables made here lie on the servers
@@ -72,7 +71,7 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     objective = objective_of(data.index, args.label_smoothing)
     step = training_step(model, optimizer, objective, world.strategy, plan, args)
 
-    meter = Meter(world, alone=True)
+    meter = Meter(world, waits(args)["step_timeout"])
     with Run(args, world, saver, at, schedule, meter) as run:
         for epoch in range(at.epoch, args.epochs):
             for batch in feed.epoch(epoch, at.batch):

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from shared.arguments import Parser, waits
 from shared.distributed import World, init
-from shared.training import BatchPlan, add_arguments, plan_batches
+from shared.training import STOPPED, BatchPlan, add_arguments, plan_batches
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainingArguments
@@ -21,16 +21,13 @@ if TYPE_CHECKING:
     from shared.data import Dataset
     from shared.training.transformers.checkpoints import Saver
 
-STOPPED = 143
-"""Exit code after SIGTERM: 128 + 15, as a shell would report it."""
-
 WITHOUT = ("architecture", "model_code", "precision", "compile")
 """Common arguments that mean something else here, or nothing."""
 
 
 def parser() -> argparse.ArgumentParser:
     """Arguments of this script; component.yaml says what they mean."""
-    made = argparse.ArgumentParser(description=__doc__)
+    made = Parser(description=__doc__)
     add_arguments(made, without=WITHOUT)
     made.add_argument("--base-model", help="folder with config.json, model.safetensors and the tokenizer")
     made.add_argument("--base-config", help="config.json of a model that begins with random weights")
@@ -45,7 +42,7 @@ def main() -> None:
     args = parser().parse_args()
     plan = plan_batches(args)  # refuses a batch that does not divide over the ranks, before torch is imported
     framework = "deepspeed" if args.sharding == "deepspeed" else "torch"
-    with init(framework, timeout=timedelta(minutes=args.init_timeout)) as world:
+    with init(framework, **waits(args)) as world:
         finished = train(args, plan, world)
     sys.exit(0 if finished else STOPPED)
 
@@ -56,20 +53,22 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     from shared.training.buckets import settle_buckets
     from shared.training.data import Feed, Reader
     from shared.training.dataset import open_data
-    from shared.training.deepspeed.evaluation import EvenEvaluation
     from shared.training.evaluation import Evaluation
+    from shared.training.even_evaluation import EvenEvaluation
     from shared.training.objective import objective_of
     from shared.training.optimization import Precision
     from shared.training.progress import Meter
     from shared.training.run import Run
     from shared.training.schedule import Schedule
-    from shared.training.start import seed_all, set_up
+    from shared.training.start import limit_waits, seed_all, set_up
     from shared.training.transformers.base import leaves_out, make_net, padding_of
     from shared.training.transformers.checkpoints import make_saver
     from shared.training.transformers.trainer import Bookkeeping, FineTuner, Inputs
+    from shared.training.unused import note_unused
 
     set_up(world, args.step_timeout)
     data = open_data(args, plan, tasks=("text_classification", "language_modeling"))
+    note_unused(args, data, world)
     padding = padding_of(data)
     precision = Precision(args.precision, world.device)
     net = make_net(args, data)
@@ -90,6 +89,7 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
                 settle_buckets(TokenModel(trainer.model_wrapped, padding), module, feed.one_pass(), precision)
             seed_all(args.seed, world.rank)  # the Trainer has seeded all ranks alike, and each has other rows
             saver.load()
+            limit_waits(args.step_timeout)  # in the groups that the Trainer has made too
 
         bookkeeping = Bookkeeping(run, saver, lambda: validation.of(module), begin)
         trainer = FineTuner(

@@ -191,6 +191,7 @@ def init(
     *,
     backend: str | None = None,
     timeout: timedelta = timedelta(minutes=10),
+    step_timeout: timedelta | None = None,
 ) -> Iterator[World]:
     """Join the world: find out who this is, meet all other ranks, and start the framework's group.
 
@@ -204,13 +205,14 @@ def init(
         backend: the framework's. ``torch`` and ``deepspeed``: ``nccl`` (None means that on GPUs) or ``gloo``;
             ``horovod``: whose tensors it exchanges, ``torch`` (None) or ``tensorflow``; ``tensorflow``:
             ``multi_worker`` (None) or ``parameter_server``.
-        timeout: for the start, for each wait that names none, and for the framework's collectives.
+        timeout: for the start.
+        step_timeout: for each wait that names none, and for the framework's collectives; None: `timeout` too.
 
     Raises:
         LaunchError: the environment contradicts itself, or says half; see ``detect``.
         ControlError: the ranks did not find each other or do not agree.
     """
-    seconds = _seconds(timeout, 0.0)
+    seconds, step_timeout = _seconds(timeout, 0.0), step_timeout or timeout
     start = starter(framework) if framework is not None else None
     launch = detect()
     _dump_stacks_on_signal()
@@ -219,11 +221,11 @@ def init(
     try:
         control = connect(launch, os.environ, seconds)
         with _variables(launch):
-            group = start(launch, control, backend, timeout) if start is not None else None
+            group = start(launch, control, backend, step_timeout) if start is not None else None
             if launch.local_rank == 0:
                 print(introduction(launch, group), file=sys.stderr, flush=True)
             try:
-                yield World(launch, control, group, seconds)
+                yield World(launch, control, group, _seconds(step_timeout, 0.0))
             except SystemExit as request:
                 if request.code:
                     raise

@@ -152,6 +152,8 @@ def _state(module: nn.Module) -> dict[str, torch.Tensor]:
     state = module.state_dict()
     owners: dict[int, str] = {}
     for name, tensor in state.items():
+        if nn.parameter.is_lazy(tensor):
+            raise refusal(f"{name} of the model has no size yet, as in LazyLinear: give each layer its sizes.")
         if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided or tensor.dtype not in SAVEABLE:
             what = f"{tensor.layout} of {tensor.dtype}" if isinstance(tensor, torch.Tensor) else type(tensor).__name__
             raise refusal(f"The model cannot be saved: {name} in its state is a {what}, not a plain tensor.")

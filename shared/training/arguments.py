@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from shared.distributed import Refusal, detect, init
+from shared.arguments import integer, number, one_voice
+from shared.distributed import Refusal, detect
 
-Number = TypeVar("Number", int, float)
+STOPPED = 143
+"""Exit code after SIGTERM: 128 + 15, as a shell would report it."""
+
+BETA = 0.99999
+"""Largest momentum and beta: from 1 on, an average would never forget, and the optimizers refuse it."""
+
+SEED = 2**32 - 1
+"""Largest seed that NumPy, and so Keras and transformers, take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +59,8 @@ def plan_batches(args: argparse.Namespace, world_size: int | None = None) -> Bat
     Raises:
         Refusal: inside the control plane, so that one rank speaks and all leave; if the parts are not whole.
     """
-    try:
+    with one_voice():
         return BatchPlan(args.batch_size, world_size or detect().world_size, args.accumulation_steps)
-    except Refusal as refusal:
-        with init():
-            raise refusal from None
 
 
 def add_arguments(parser: argparse.ArgumentParser, without: Collection[str] = ()) -> None:
@@ -80,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser, without: Collection[str] = ()
     add("--accumulation-steps", type=integer(1), default=1)
     add("--optimizer", choices=("sgd", "adam", "adamw"), default="adamw")
     add("--learning-rate", type=number(0), default=0.006)
-    add("--momentum", type=number(0, 1), default=0.9, help="of sgd; the first beta of adam and adamw")
+    add("--momentum", type=number(0, BETA), default=0.9, help="of sgd; the first beta of adam and adamw")
     add("--weight-decay", type=number(0), help="without it, one that suits the optimizer")
     add("--label-smoothing", type=number(0, 1), default=0.1, help="of classification; 0 turns it off")
     add("--clip-norm", type=number(0), default=1.0, help="0 turns clipping off")
@@ -89,15 +93,15 @@ def add_arguments(parser: argparse.ArgumentParser, without: Collection[str] = ()
     add("--precision", choices=("fp32", "bf16", "fp16", "fp64"), default="fp32")
     add("--gradient-checkpointing", choices=booleans, default="false")
     add("--compile", choices=booleans, default="false")
-    add("--seed", type=integer(0), default=0)
+    add("--seed", type=integer(0, SEED), default=0)
     add("--log-every", type=integer(1), default=10, help="steps")
     add("--checkpoint-every", type=integer(0), default=0, help="steps; 0: at the end of each epoch")
     add("--resume-from", help="folder of checkpoints of another run")
     add("--loader-workers", type=integer(0, 64), default=1, help="threads that read ahead")
     add("--pin-memory", choices=booleans, default="true")
     add("--prefetch", type=integer(1, 1024), default=4, help="batches to be ahead")
-    add("--init-timeout", type=number(0.05), default=10.0, help="minutes")
-    add("--step-timeout", type=number(0.05), default=10.0, help="minutes")
+    add("--init-timeout", type=number(0.05, 1440), default=10.0, help="minutes")
+    add("--step-timeout", type=number(0.05, 43200), default=10.0, help="minutes")
     add("--model", required=True, help="folder to write the model to")
     add("--checkpoints", required=True, help="folder of checkpoints, continued from if there are any")
     add("--metrics", required=True, help="folder to write metrics.json to")
@@ -128,30 +132,3 @@ def weight_decay(args: argparse.Namespace) -> float:
     """Give the weight decay, which for sgd and adam is a penalty that the loss would drown in if it were adamw's."""
     suited: dict[str, float] = {"sgd": 0.0005, "adam": 0.0, "adamw": 0.3}
     return suited[args.optimizer] if args.weight_decay is None else float(args.weight_decay)
-
-
-def integer(least: int, most: int | None = None) -> Callable[[str], int]:
-    """Make the type of an argument: a whole number in a range, both ends included."""
-
-    def parse(text: str) -> int:
-        return _within(int(text), least, most)
-
-    parse.__name__ = "whole number"  # argparse names the type by it: invalid whole number value: 'abc'
-    return parse
-
-
-def number(least: float, most: float | None = None) -> Callable[[str], float]:
-    """Make the type of an argument: a number in a range, both ends included."""
-
-    def parse(text: str) -> float:
-        return _within(float(text), least, most)
-
-    parse.__name__ = "number"
-    return parse
-
-
-def _within(value: Number, least: float, most: float | None) -> Number:
-    if not least <= value <= (sys.float_info.max if most is None else most):
-        allowed = f"{least} or more" if most is None else f"{least} to {most}"
-        raise argparse.ArgumentTypeError(f"{value} is out of range: {allowed}")
-    return value

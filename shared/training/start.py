@@ -29,9 +29,15 @@ def set_up(world: World, step_timeout: float) -> None:
     if world.device.type == "cuda":
         torch.set_float32_matmul_precision("high")  # TF32; on a CPU the default is exact and as fast
         torch.backends.cudnn.deterministic = True  # a resumed run ends with the same weights
+    limit_waits(step_timeout)
+
+
+def limit_waits(step_timeout: float) -> None:
+    """Let a collective wait for `step_timeout` minutes; to be called again when a framework has made its own groups."""
     if dist.is_initialized():
-        # Public as dist.set_timeout from torch 2.14 on.
-        dist.distributed_c10d._set_pg_timeout(timedelta(minutes=step_timeout))  # noqa: SLF001
+        for group in list(dist.distributed_c10d._world.pg_map):  # noqa: SLF001
+            # Public as dist.set_timeout from torch 2.14 on.
+            dist.distributed_c10d._set_pg_timeout(timedelta(minutes=step_timeout), group)  # noqa: SLF001
 
 
 def seed_all(seed: int, rank: int | None = None) -> None:

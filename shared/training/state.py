@@ -91,7 +91,7 @@ class Saver:
         if path is None:
             return Position()
         tensors, state = checkpoint.load(path)
-        checkpoint.check_same(state["settings"], self.settings, path)
+        checkpoint.check_same(state, self.settings, path)
         try:
             self.module.load_state_dict(_below("model.", tensors))
         except RuntimeError as error:

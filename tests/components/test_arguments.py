@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.components.support import run_component
+
 ROOT = Path(__file__).parents[2]
 FLAG = re.compile(r"--([a-z0-9-]+) '\$\{\{(inputs|outputs)\.(\w+)\}\}'")
 WRONG = {"integer": ("abc", "1.5"), "number": ("abc",)}
@@ -114,3 +116,30 @@ def test_designer_users_are_told_about_everything(component: Compared) -> None:
             assert given.get("description", "").strip().endswith("."), name
             if side == "inputs" and given["type"] in ("integer", "number"):
                 assert "min" in given, name
+
+
+def test_a_trainers_ranges_are_those_of_its_script(component: Compared) -> None:
+    if not component.document["name"].startswith("train_"):
+        return  # the others check their ranges when the ranks have met, all at once
+    for flag, _, port in component.flags:
+        given, parse = component.document["inputs"].get(port, {}), component.actions.get(flag)
+        for bound, beyond in (("min", -1), ("max", 1)):
+            if bound in given and parse is not None:
+                assert parse.type(str(given[bound])) == given[bound], flag
+                with pytest.raises(argparse.ArgumentTypeError):
+                    parse.type(str(given[bound] + beyond))
+
+
+def test_a_port_has_one_type_and_one_range_in_all_trainers() -> None:
+    seen: dict[str, dict[str, Any]] = {}
+    for path in sorted(ROOT.glob("components/train_*/component.yaml")):
+        for port, given in yaml.safe_load(path.read_text(encoding="utf-8"))["inputs"].items():
+            kind = {name: given.get(name) for name in ("type", "min", "max")}
+            assert seen.setdefault(port, kind) == kind, f"{path.parent.name}: {port}"
+
+
+def test_a_wrong_argument_is_said_by_one_rank(tmp_path: Path) -> None:
+    done = run_component("train_ddp", "--batch-size", 0, folder=tmp_path, processes=2)
+    assert done.codes == (2, 2)
+    assert done.output.count("error:") == done.output.count("--batch-size") == 1
+    assert "argument --batch-size: 0 is out of range: 1 or more" in done.output

@@ -180,6 +180,7 @@ def test_what_a_module_lacks_is_said_once(few: Path, code: Path) -> None:
     from shared.distributed import Refusal, init
     from shared.training import BatchPlan
     from shared.training.lightning.task import users_task
+    from shared.training.schedule import Schedule
 
     with init("torch") as world:
         for options, message in REFUSED:
@@ -187,7 +188,7 @@ def test_what_a_module_lacks_is_said_once(few: Path, code: Path) -> None:
             common = {"model_code": code, "accumulation_steps": 1, "compile": "false", "pin_memory": "false"}
             args = argparse.Namespace(**given | common | options)
             with pytest.raises(Refusal) as raised:
-                users_task(args, Dataset.open(few), world, BatchPlan(24, 1, 1))
+                users_task(args, Dataset.open(few), world, BatchPlan(24, 1, 1), Schedule("constant", 0.1, 1, 0))
             assert message in str(raised.value)
 
 

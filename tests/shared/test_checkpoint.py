@@ -158,7 +158,9 @@ def test_killed_at_any_moment_of_saving_something_whole_is_left(tmp_path: Path) 
 
 
 def test_settings_that_differ_are_named_with_both_values() -> None:
-    saved = {"seed": 1, "batch_size": 64, "architecture": "mlp"}
+    saved = {"settings": {"seed": 1, "batch_size": 64, "architecture": "mlp"}}
     checkpoint.check_same(saved, {"seed": 1, "batch_size": 64}, "here")
     with pytest.raises(Refusal, match=r"here belongs to another training: seed was 1 and is now 2; batch_size was 64"):
         checkpoint.check_same(saved, {"seed": 2, "batch_size": 32, "architecture": "mlp"}, "here")
+    with pytest.raises(Refusal, match="written by another component"):
+        checkpoint.check_same({"epoch": 1}, {"seed": 1}, "here")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from shared.distributed import Refusal, detect, init
+from shared.arguments import one_voice
+from shared.distributed import Refusal, detect
 from shared.training.arguments import BatchPlan
 from shared.training.deepspeed.file import File, given
 
@@ -21,11 +22,8 @@ def plan_batches(args: argparse.Namespace, file: File) -> BatchPlan:
         Refusal: inside the control plane, so that one rank speaks and all leave; if the numbers contradict each other
             or do not divide.
     """
-    try:
+    with one_voice():
         return _plan(args, file, detect().world_size)
-    except Refusal as refusal:
-        with init():
-            raise refusal from None
 
 
 def _plan(args: argparse.Namespace, file: File, ranks: int) -> BatchPlan:

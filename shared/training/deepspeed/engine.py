@@ -18,7 +18,7 @@ from shared.models import Card, Normalised, save_model
 from shared.models.package import from_card
 from shared.training.deepspeed.configuration import Configuration
 from shared.training.optimization import parameter_groups
-from shared.training.start import tokenizer_of
+from shared.training.start import limit_waits, tokenizer_of
 
 Engine = Any
 """``deepspeed.DeepSpeedEngine``."""
@@ -44,6 +44,7 @@ def start_engine(module: nn.Module, config: Configuration, device: torch.device)
         engine.optimizer.optimizer.state.clear()
     if config.args.compile == "true":
         engine.compile()
+    limit_waits(config.args.step_timeout)  # in DeepSpeed's own groups too
     return engine
 
 

@@ -8,7 +8,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from shared.distributed import Refusal, init
+from shared.arguments import one_voice
+from shared.distributed import Refusal
 
 AUTO = "auto"
 """A value that the component fills in, as with the Hugging Face Trainer."""
@@ -28,11 +29,8 @@ def read_file(path: str | None) -> File:
     """
     if path is None:
         return {}
-    try:
+    with one_voice():
         return _read(Path(path))
-    except Refusal as refusal:
-        with init():
-            raise refusal from None
 
 
 def _read(path: Path) -> File:

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import asdict
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from shared import checkpoint, sharded_checkpoint
+from shared import sharded_checkpoint
 from shared.data import Dataset
-from shared.distributed import Refusal, World
+from shared.distributed import World
 from shared.sharded_checkpoint import Part
 from shared.training.deepspeed.engine import Engine
 from shared.training.deepspeed.fragments import fragments_of, spread, states_of
-from shared.training.position import Position, settings_of
-from shared.training.state import random_state, set_random_state
+from shared.training.parts import PartsSaver
 
 
-class Saver:
+class Saver(PartsSaver):
     """Saves and restores one training.
 
     What does not train is not kept: it follows from the seed and the model's code. Nor are buffers of ranks above 0.
@@ -37,48 +33,11 @@ class Saver:
         engine: the model and its optimizer, whose settings come from the arguments.
     """
 
+    division = "DeepSpeed"
+
     def __init__(self, args: argparse.Namespace, data: Dataset, world: World, engine: Engine) -> None:
-        self.folder = Path(args.checkpoints)
-        self.settings = settings_of(args, data)
-        self._timeout = timedelta(minutes=args.step_timeout)
-        self.world, self.engine = world, engine
-
-    def save(self, position: Position) -> None:
-        """Write a checkpoint; every rank calls this at the same step.
-
-        Raises:
-            Refusal: if a weight is not finite: such a checkpoint would only hide the whole one before it.
-        """
-        self._check_finite(position)
-        generators = self.world.gather(random_state(), f"random numbers at step {position.step}", self._timeout)
-        state = {
-            "position": asdict(position),
-            "settings": self.settings,
-            "counters": self._counters(),
-            "scaler": _numbers(self._scaler()),
-            "generators": generators,
-            "world_size": self.world.world_size,
-        }
-        sharded_checkpoint.save(self.folder, position.step, self._parts(), state, self.world, self._timeout)
-
-    def restore(self, resume_from: str | None) -> Position:
-        """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
-
-        Raises:
-            Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
-        """
-        path = sharded_checkpoint.choose(self.world, self.folder, resume_from)
-        if path is None:
-            return Position()
-        saved = sharded_checkpoint.Reader(path)
-        checkpoint.check_same(saved.state["settings"], self.settings, path)
-        self._read(saved)
-        vars(self._scaler()).update(saved.state["scaler"])
-        if saved.state["world_size"] == self.world.world_size:  # other ranks start other, freshly seeded sequences
-            set_random_state(saved.state["generators"][self.world.rank])
-        position = Position(**saved.state["position"])
-        self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
-        return position
+        super().__init__(args, data, world)
+        self.engine = engine
 
     def _parts(self) -> Iterator[Part]:
         """What this rank answers for: its fragments, or without ZeRO, where all have the same, rank 0 everything."""
@@ -106,6 +65,7 @@ class Saver:
         spread(self.engine)
         for name, buffer in self.engine.module.named_buffers():
             saved.read(f"buffer.{name}", buffer, (0,) * buffer.ndim)
+        vars(self._scaler()).update(saved.state["scaler"])
 
     def _counters(self) -> dict[str, Any]:
         """What the optimizer keeps besides tensors of the parameters' size: its steps, as torch or Python has them."""
@@ -123,14 +83,11 @@ class Saver:
         optimizer = self.engine.optimizer
         return getattr(optimizer, "loss_scaler", None) or getattr(optimizer, "loss_scale_config", argparse.Namespace())
 
-    def _check_finite(self, position: Position) -> None:
-        sums = [fragment.of(fragment.flat).sum(dtype=torch.float64).cpu() for fragment in fragments_of(self.engine)]
-        finite = not sums or bool(torch.isfinite(torch.stack(sums)).all())
-        if self.world.any(not finite, f"not finite at step {position.step}", self._timeout):
-            raise Refusal(
-                f"The weights are not finite after step {position.step}. Lower learning_rate or set clip_norm; the "
-                f"checkpoints in {self.folder} are from before."
-            )
+    def _weights(self) -> Iterator[torch.Tensor]:
+        return (fragment.of(fragment.flat) for fragment in fragments_of(self.engine))
+
+    def _numbers(self) -> dict[str, Any]:
+        return {"counters": self._counters(), "scaler": _numbers(self._scaler())}
 
 
 def _follows(value: Any, flat: torch.Tensor) -> bool:

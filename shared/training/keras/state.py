@@ -77,7 +77,7 @@ class Saver:
         if path is None:
             return Position()
         tensors, state = checkpoint.load(path)
-        checkpoint.check_same(state["settings"], self.settings, path)
+        checkpoint.check_same(state, self.settings, path)
         arrays = {name: np.asarray(tensor) for name, tensor in tensors.items()}
         load_state(self.model, _below("model.", arrays), f"The checkpoint {path}")
         saved = _below("optimizer.", arrays)

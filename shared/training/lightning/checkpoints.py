@@ -95,7 +95,7 @@ class Saver(Callback):
         state = json.loads((path / files.STATE).read_text(encoding="utf-8"))
         if OURS not in state:
             raise Refusal(f"The checkpoint {path} was not written by train_lightning.")
-        files.check_same(state[OURS]["settings"], self.settings, path)
+        files.check_same(state[OURS], self.settings, path)
         self._position = Position(**state[OURS]["position"])
         self._world.note(f"continuing from {path}: step {self._position.step}, epoch {self._position.epoch + 1}")
         return self._position, path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -52,6 +53,24 @@ class Zoo(LightningModule):
             group["lr"] = 1.0  # LambdaLR multiplies by it
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: schedule(step))  # noqa: PLW0108  # it saves objects
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+
+@dataclass(frozen=True, slots=True)
+class UsersRate(Schedule):
+    """The learning rate that the first optimizer of a user's module has, for the reports; the schedule is not used.
+
+    Attributes:
+        module: Lightning has moved its schedulers on when a step is reported, so it is that of the step to come.
+    """
+
+    module: LightningModule
+
+    def __call__(self, step: int) -> float:
+        """Learning rate now; 0 for a module without an optimizer."""
+        del step
+        found = self.module.optimizers(use_pl_optimizer=False)
+        optimizers = found if isinstance(found, list) else [found]
+        return float(optimizers[0].param_groups[0]["lr"]) if optimizers else 0.0
 
 
 class SettledBuckets(Callback):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from shared.training.arguments import BatchPlan
 from shared.training.data import Feed, Reader
 from shared.training.evaluation import Evaluation
 from shared.training.lightning.loaders import Rows
-from shared.training.lightning.module import SettledBuckets, Zoo
+from shared.training.lightning.module import SettledBuckets, UsersRate, Zoo
 from shared.training.objective import objective_of
 from shared.training.optimization import Precision, checkpoint_activations
 from shared.training.passes import Prepare
@@ -42,12 +42,14 @@ class Task:
         validate: measures the model exactly over all ranks; None: `lightning` does it, with `validation_rows`.
         validation_rows: for `lightning`'s own validation.
         callbacks: further ones.
+        rate: the learning rate of each step, for the reports.
         save: writes the model to the output; rank 0 calls it.
     """
 
     lightning: LightningModule
     optimization: Mapping[str, Any]
     save: Callable[[], None]
+    rate: Schedule
     prepare: Prepare | None = None
     validate: Callable[[], Mapping[str, float]] | None = None
     validation_rows: Rows | None = None
@@ -68,6 +70,10 @@ def zoo_task(
     Raises:
         Refusal: see ``make_model``.
     """
+    if args.module_arguments:
+        raise Refusal(
+            f"module_arguments {args.module_arguments} are for a module: name it in module, or leave both empty."
+        )
     module, card = make_model(args, data, world, precision.dtype)
     if args.compile == "true":
         module.compile()
@@ -76,12 +82,13 @@ def zoo_task(
         lightning=Zoo(module, objective_of(data.index, args.label_smoothing), schedule, args),
         optimization=_optimization(args),
         save=partial(save_model, args.model, module, card, args.model_code),
+        rate=schedule,
         validate=partial(validation.of, module),
         callbacks=(SettledBuckets(feed.one_pass(), precision),),
     )
 
 
-def users_task(args: argparse.Namespace, data: Dataset, world: World, plan: BatchPlan) -> Task:
+def users_task(args: argparse.Namespace, data: Dataset, world: World, plan: BatchPlan, schedule: Schedule) -> Task:
     """Make the task of the argument `module`.
 
     The module is fed as a network of `model_code` is everywhere: with standardised rows, images channels-first. It
@@ -107,10 +114,13 @@ def users_task(args: argparse.Namespace, data: Dataset, world: World, plan: Batc
     seed_all(args.seed, world.rank)
     measured = type(net).validation_step is not LightningModule.validation_step
     measured = measured and data.index.rows("validation") >= world.world_size
+    if not net.automatic_optimization and args.clip_norm > 0:
+        world.note(f"note: clip_norm has no effect here: module {args.module} makes its optimizer steps itself")
     return Task(
         lightning=net,
         optimization=_optimization(args) if net.automatic_optimization else {},
         save=partial(save_model, args.model, module, card, args.model_code, packages=("lightning",)),
+        rate=UsersRate(**asdict(schedule), module=net),
         prepare=prepare,
         validation_rows=Rows(Reader(data.split("validation"), world.device, args), plan, world, prepare)
         if measured

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import argparse
-import math
-from datetime import timedelta
+from typing import cast
 
-import numpy as np
 import torch
+from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
 from shared.data import Dataset
 from shared.distributed import World
 from shared.models import Decoder
 from shared.training.arguments import BatchPlan
-from shared.training.data import Reader
-from shared.training.objective import objective_of
+from shared.training.even_evaluation import EvenEvaluation
+from shared.training.optimization import Precision
 from shared.training.sharded.mesh import Mesh
 from shared.training.sharded.pipeline import forward_through
 
 
-class ShardedEvaluation:
-    """Measures a model on a split; on an empty split there is nothing to measure.
+class ShardedEvaluation(EvenEvaluation):
+    """Measures a decoder on a split, through all its stages; the data-parallel ranks have different rows.
 
-    A rank whose rows are used up computes on rows that do not count: the others wait for its part of the model.
+    Args:
+        data: the dataset.
+        split: its part that is measured.
+        world: the ranks.
+        precision: its type is that in which outputs are measured.
+        plan: how many rows a pass has in training.
+        args: the trainer's.
+        mesh: this rank's place among the parts.
+        compute: type of what the stages hand on.
     """
 
     def __init__(
@@ -31,36 +38,25 @@ class ShardedEvaluation:
         data: Dataset,
         split: str,
         world: World,
-        mesh: Mesh,
-        dtype: torch.dtype,
+        precision: Precision,
         plan: BatchPlan,
         args: argparse.Namespace,
+        mesh: Mesh,
+        compute: torch.dtype,
     ) -> None:
-        self._world, self._mesh, self._dtype = world, mesh, dtype
-        self._objective = objective_of(data.index, split=split)
-        self._timeout = timedelta(minutes=args.step_timeout)
-        rows, parts = data.index.rows(split), mesh.layout.data_parallel
-        self._rows_per_pass = min(4 * plan.rows_per_pass, max(1, math.ceil(rows / parts)))  # no activations are kept
-        self._passes = math.ceil(rows / (parts * self._rows_per_pass))
-        self._reader = Reader(data.split(split), world.device, args) if rows else None
-        self._mine = np.arange(mesh.data_rank, rows, parts)
+        share = mesh.data_rank, mesh.layout.data_parallel
+        super().__init__(data, split, world, precision, plan, args, share)
+        self._mesh, self._compute = mesh, compute
 
-    def of(self, module: Decoder) -> dict[str, float]:
+    def of(self, module: nn.Module) -> dict[str, float]:
         """Compute mean loss and metrics, summed in float64; see `Objective` for their names."""
-        if self._reader is None:
-            return {}
-        sums = torch.zeros(self._objective.sums, dtype=torch.float64, device=self._world.device)
-        counts = self._mesh.is_last_stage and self._mesh.tensor_rank == 0  # its neighbours have the same outputs
-        with torch.no_grad():
-            for number in range(self._passes):
-                start = number * self._rows_per_pass
-                mine = self._mine[start : start + self._rows_per_pass]
-                rows, y = self._reader.take(np.pad(mine, (0, self._rows_per_pass - len(mine))))
-                outputs = forward_through(module, self._mesh, rows, self._dtype)
-                if counts and outputs is not None and len(mine):
-                    sums += self._objective.measure(outputs[: len(mine)], y[: len(mine)])
+        numbers = super().of(module)
         for part in module.modules():
             if isinstance(part, FSDPModule):
                 part.reshard()  # what no backward pass follows stays whole otherwise
-        total = self._world.sum(sums.tolist(), "validation", self._timeout)
-        return self._objective.metrics(total, self._reader.split.rows)
+        return numbers
+
+    def _outputs(self, module: nn.Module, rows: torch.Tensor) -> torch.Tensor | None:
+        """Compute the logits on the last stage, of whose tensor-parallel neighbours the first one's count."""
+        outputs = forward_through(cast("Decoder", module), self._mesh, rows, self._compute)
+        return outputs if self._mesh.tensor_rank == 0 else None

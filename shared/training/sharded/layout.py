@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 from dataclasses import dataclass
 
-from shared.distributed import Refusal, detect, init
+from shared.arguments import one_voice
+from shared.distributed import Refusal, detect
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +46,8 @@ def plan_layout(args: argparse.Namespace, world_size: int | None = None) -> Layo
     layout = Layout(max(1, there // each), args.tensor_parallel, args.pipeline_parallel)
     problems = _problems(layout, there, args)
     if problems:
-        refusal = Refusal("\n".join(problems))
-        if world_size:
-            raise refusal
-        with init():
-            raise refusal
+        with nullcontext() if world_size else one_voice():
+            raise Refusal("\n".join(problems))
     return layout
 
 

@@ -62,7 +62,7 @@ class Saver:
         tensors, state = checkpoint.load(path)
         if state.get("format") != FORMAT:
             raise Refusal(f"The checkpoint {path} was not written by train_transformers.")
-        checkpoint.check_same(state["settings"], self.settings, path)
+        checkpoint.check_same(state, self.settings, path)
         self._loaded = tree.unpack(tensors, state)
         position = Position(**state["position"])
         self._world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")

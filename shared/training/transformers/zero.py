@@ -38,7 +38,7 @@ class ZeroSaver(Saver):
         if path is None:
             return Position()
         saved = sharded_checkpoint.Reader(path).state
-        checkpoint.check_same(saved["settings"], self.settings, path)
+        checkpoint.check_same(saved, self.settings, path)
         self._resume_from, self._loaded = resume_from, saved
         return Position(**saved["position"])
 
