@@ -81,7 +81,7 @@ class PrepareData(CommandComponent):
             seed: Decides which rows go into which split; the same seed gives the same splits.
             rows_per_shard: Rows in each file. Leave empty for files of about 16 MB. Nodes and cores
                 share the work file by file; larger files mean fewer of them.
-            init_timeout: Minutes to wait until all ranks have started.
+            init_timeout: Minutes in which all ranks have to have started.
             step_timeout: Minutes that the waiting ranks give to the one that does the work.
         """
 
@@ -155,7 +155,7 @@ class PrepareText(CommandComponent):
             test_fraction: Share of the documents that goes into test, drawn likewise.
             seed: Decides which documents go into which split; the same seed gives the same splits.
             rows_per_shard: Rows in each file, at most. Leave empty for files of up to about 16 MB.
-            init_timeout: Minutes to wait until all ranks have started.
+            init_timeout: Minutes in which all ranks have to have started.
             step_timeout: Minutes that the waiting ranks give to the one that does the work.
         """
 
@@ -211,7 +211,8 @@ class TrainDdp(CommandComponent):
             architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take
                 mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs)
                 and returns a torch.nn.Module for channels-first batches.
-            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION.
+            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION;
+                otherwise it has no effect.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs
                 x accumulation_steps; the last partial batch of an epoch is left out.
@@ -306,7 +307,8 @@ class TrainTorchrun(CommandComponent):
             architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take
                 mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs)
                 and returns a torch.nn.Module for channels-first batches.
-            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION.
+            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION;
+                otherwise it has no effect.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs
                 x accumulation_steps; the last partial batch of an epoch is left out.
@@ -448,7 +450,8 @@ class TrainFsdp(CommandComponent):
                 end.
             precision: Arithmetic of the forward and backward pass. With bf16, the best choice on
                 recent GPUs, each rank computes in bf16 and keeps its parts of parameters, gradients
-                and optimizer state in fp32. fp64 is for exact comparisons.
+                and optimizer state in fp32. fp64 is for exact comparisons. fp16 is not offered: it
+                would need its loss scaled, and bf16 does not.
             reshard_after_forward: Give a block's parameters up after its forward pass and gather them
                 again for the backward pass: least memory (ZeRO 3). false keeps them in between:
                 faster, and more memory (ZeRO 2).
@@ -551,20 +554,23 @@ class TrainDeepspeed(CommandComponent):
                 mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs)
                 and returns a torch.nn.Module for channels-first batches. For a text leave it as it is:
                 it has a language model of the sizes below.
-            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION.
-            layers: Blocks of the model, each attention and a perceptron.
-            width: Size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8
-                million parameters, 12 of 768 have 85 million, 32 of 4096 have 6.5 billion; the tokens'
-                own come on top.
-            heads: Heads of the attention.
-            key_value_heads: Heads of keys and values, where several heads of queries are to share one
-                (grouped-query attention). Must divide the heads. Leave it empty for as many as heads.
-            feed_forward_width: Hidden size of a block's perceptron. Leave it empty for 8/3 of the
-                width.
-            context_length: Longest sequence of tokens that the model takes, as long as those of the
-                data at least. Leave it empty for the same.
-            tie_embeddings: Use one matrix for the tokens that come in and those that go out: fewer
-                parameters, better in small models.
+            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION;
+                otherwise it has no effect.
+            layers: For a text, blocks of the model, each attention and a perceptron. Images and tables
+                have no use for it.
+            width: For a text, size of a token's vector, a multiple of twice the heads. 4 layers of 128
+                have 0.8 million parameters, 12 of 768 have 85 million, 32 of 4096 have 6.5 billion;
+                the tokens' own come on top.
+            heads: For a text, heads of the attention.
+            key_value_heads: For a text, heads of keys and values, where several heads of queries are
+                to share one (grouped-query attention). Must divide the heads. Leave it empty for as
+                many as heads.
+            feed_forward_width: For a text, hidden size of a block's perceptron. Leave it empty for 8/3
+                of the width.
+            context_length: For a text, longest sequence of tokens that the model takes, as long as
+                those of the data at least. Leave it empty for the same.
+            tie_embeddings: For a text, use one matrix for the tokens that come in and those that go
+                out: fewer parameters, better in small models.
             zero_stage: What lies in shards over the GPUs: 1 the optimizer's states, 2 also the
                 gradients, 3 also the parameters, 0 nothing. Each needs less memory than the one
                 before; 3 also more communication. The model does not depend on it.
@@ -681,15 +687,16 @@ class TrainLightning(CommandComponent):
                 and returns a torch.nn.Module for channels-first batches.
             module: FILE.py:CLASS in the folder "model_code": a LightningModule of yours, trained in
                 place of "architecture". It defines training_step and configure_optimizers, so that
-                optimizer, learning rate, schedule and label smoothing are its own; and forward, which
-                is what the saved model does. Batches are (rows, y): standardised rows, images
-                channels-first, and classes as whole numbers or the targets. What it logs as val_NAME
-                is reported as validation_NAME.
+                optimizer, learning_rate, momentum, weight_decay, label_smoothing, warmup_fraction and
+                schedule have no effect on it; nor has clip_norm if it makes its optimizer steps
+                itself. And it defines forward, which is what the saved model does. Batches are (rows,
+                y): standardised rows, images channels-first, and classes as whole numbers or the
+                targets. What it logs as val_NAME is reported as validation_NAME.
             module_arguments: JSON object with the arguments of the class, such as {"hidden": 64}.
                 Parameters called input_shape and num_outputs get the shape of a row and the number of
                 classes, if they are not in it.
             model_code: Folder with your code, when "architecture" is FILE.py:FUNCTION, or for
-                "module".
+                "module"; otherwise it has no effect.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs
                 x accumulation_steps; the last partial batch of an epoch is left out.
@@ -820,7 +827,7 @@ class TrainTransformers(CommandComponent):
             resume_from: Folder of checkpoints of another run to continue from. A run that was
                 interrupted continues from its own output "checkpoints" without this.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps.
-                Datasets below 256 MB are held in memory and read by none.
+                Datasets of language modeling below 256 MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a
                 GPU this has no effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -881,7 +888,8 @@ class TrainHorovod(CommandComponent):
             architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take
                 mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs)
                 and returns a torch.nn.Module for channels-first batches.
-            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION.
+            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION;
+                otherwise it has no effect.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs
                 x accumulation_steps; the last partial batch of an epoch is left out.
@@ -973,7 +981,8 @@ class TrainHorovodKeras(CommandComponent):
             architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder
                 "model_code". Tables take mlp, since resnet and vit are for images. The function takes
                 (input_shape, num_outputs), channels last, and returns a keras.Model.
-            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION.
+            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION;
+                otherwise it has no effect.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs
                 x accumulation_steps; the last partial batch of an epoch is left out.
@@ -1061,7 +1070,8 @@ class TrainTfMultiworker(CommandComponent):
             architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder
                 "model_code". Tables take mlp, since resnet and vit are for images. The function takes
                 (input_shape, num_outputs), channels last, and returns a keras.Model.
-            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION.
+            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION;
+                otherwise it has no effect.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs
                 x accumulation_steps; the last partial batch of an epoch is left out.
@@ -1149,7 +1159,8 @@ class TrainTfParameterServer(CommandComponent):
             architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder
                 "model_code". Tables take mlp, since resnet and vit are for images. The function takes
                 (input_shape, num_outputs), channels last, and returns a keras.Model.
-            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION.
+            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION;
+                otherwise it has no effect.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, which one worker makes by itself; the last partial
                 batch of an epoch is left out.
@@ -1181,8 +1192,8 @@ class TrainTfParameterServer(CommandComponent):
             loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung
-                rank ends the run.
+            step_timeout: Minutes that the workers have for the steps between two lines of metrics, so
+                that a hung worker ends the run.
         """
 
 class EvaluateOutputs:
