@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional
 
 from shared.data import Index, Text
+from shared.training.sums import ClassificationSums, RegressionSums
 
 
 class Objective(ABC):
@@ -34,14 +35,12 @@ class Objective(ABC):
         """Metrics by name, from the sums over all ``rows``; ``loss`` is the mean of what is minimised."""
 
 
-class Classification(Objective):
+class Classification(ClassificationSums, Objective):
     """Cross entropy in nats, and accuracy.
 
     Args:
         label_smoothing: the share of each label that is spread over all classes, in the loss that is minimised only.
     """
-
-    sums = 2
 
     def __init__(self, label_smoothing: float = 0.0) -> None:
         self._smoothing = label_smoothing
@@ -55,23 +54,14 @@ class Classification(Objective):
         losses = functional.cross_entropy(outputs, y, reduction="none")
         return torch.stack([losses.double().sum(), (outputs.argmax(1) == y).sum().double()])
 
-    def metrics(self, sums: Sequence[float], rows: int) -> dict[str, float]:
-        """``loss`` and ``accuracy``."""
-        return {"loss": sums[0] / rows, "accuracy": sums[1] / rows}
 
-
-class Regression(Objective):
+class Regression(RegressionSums, Objective):
     """Mean squared error of the standardised target; root mean square error, mean absolute error and R2 in its units.
 
     Args:
         mean: of the target over the train split.
         std: its standard deviation; 0 counts as 1.
     """
-
-    sums = 4
-
-    def __init__(self, mean: float, std: float) -> None:
-        self._mean, self._std = mean, std or 1.0
 
     def loss(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Mean squared error, in standard deviations of the target."""
@@ -83,17 +73,6 @@ class Regression(Objective):
         errors, around_mean = outputs[:, 0].double() - y, y - self._mean
         parts = (errors.square(), errors.abs(), around_mean, around_mean.square())
         return torch.stack([part.double().sum() for part in parts])
-
-    def metrics(self, sums: Sequence[float], rows: int) -> dict[str, float]:
-        """``loss``, ``rmse``, ``mae`` and, where the targets differ, ``r2``."""
-        squares, absolutes, first, second = sums
-        variation = second - first * first / rows
-        numbers = {
-            "loss": squares / rows / self._std**2,
-            "rmse": math.sqrt(squares / rows),
-            "mae": absolutes / rows,
-        }
-        return numbers | ({"r2": 1 - squares / variation} if variation > 0 else {})
 
 
 class LanguageModeling(Objective):

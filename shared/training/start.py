@@ -20,6 +20,7 @@ from shared.models import Card, Decoder, DecoderSettings, Normalised, build, che
 from shared.models.decoder import initialise
 from shared.models.package import empty_decoder
 from shared.training.optimization import checkpoint_activations
+from shared.training.rows_card import card_of_rows
 
 
 def set_up(world: World, step_timeout: float) -> None:
@@ -91,21 +92,7 @@ def card_of(args: argparse.Namespace, data: Dataset) -> Card:
     """
     if data.index.text is not None:
         return _card_of_decoder(args, data.index.text)
-    x, statistics, target = data.index.arrays["x"], data.index.statistics, data.index.target
-    assert statistics is not None  # noqa: S101  # only text has none
-    return Card(
-        architecture=args.architecture,
-        input_shape=x.shape,
-        input_dtype=x.dtype,
-        classes=data.index.classes,
-        mean=statistics.mean,
-        std=statistics.std,
-        task=data.index.task,
-        columns=data.index.columns,
-        target=target.name if target else "",
-        target_mean=target.mean if target else 0.0,
-        target_std=(target.std or 1.0) if target else 1.0,
-    )
+    return card_of_rows(args, data)
 
 
 def _card_of_decoder(args: argparse.Namespace, text: Text) -> Card:

@@ -148,6 +148,8 @@ class Tied(nn.Module):
 def test_what_cannot_be_saved_is_refused_before_training() -> None:
     with pytest.raises(Refusal, match=r"net.first.weight and net.second.weight share memory"):
         check_saveable(Normalised((0.0,), (1.0,), Tied()), card())
+    with pytest.raises(Refusal, match=r"net.weight of the model has no size yet"):
+        check_saveable(Normalised((0.0,), (1.0,), nn.LazyLinear(3)), card())
     strange = nn.Linear(2, 2)
     strange.register_buffer("table", torch.eye(2).to_sparse())
     with pytest.raises(Refusal, match=r"net.table in its state is a torch.sparse_coo"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from shared.data import Index
+from shared.training.sums import ClassificationSums, RegressionSums
 
 
 class Objective(ABC):
@@ -35,14 +35,12 @@ class Objective(ABC):
         """Metrics by name, from the sums over all ``rows``; ``loss`` is the mean of what is minimised."""
 
 
-class Classification(Objective):
+class Classification(ClassificationSums, Objective):
     """Cross entropy in nats, and accuracy.
 
     Args:
         label_smoothing: the share of each label that is spread over all classes, in the loss that is minimised only.
     """
-
-    sums = 2
 
     def __init__(self, label_smoothing: float = 0.0) -> None:
         self._smoothing = label_smoothing
@@ -60,23 +58,14 @@ class Classification(Objective):
         losses = np.asarray(tf.nn.sparse_softmax_cross_entropy_with_logits(y, outputs), np.float64)
         return [float(losses.sum()), float((np.argmax(np.asarray(outputs), 1) == y).sum())]
 
-    def metrics(self, sums: Sequence[float], rows: int) -> dict[str, float]:
-        """``loss`` and ``accuracy``."""
-        return {"loss": sums[0] / rows, "accuracy": sums[1] / rows}
 
-
-class Regression(Objective):
+class Regression(RegressionSums, Objective):
     """Mean squared error of the standardised target; root mean square error, mean absolute error and R2 in its units.
 
     Args:
         mean: of the target over the train split.
         std: its standard deviation; 0 counts as 1.
     """
-
-    sums = 4
-
-    def __init__(self, mean: float, std: float) -> None:
-        self._mean, self._std = mean, std or 1.0
 
     def summed_loss(self, outputs: Any, y: Any) -> Any:
         """Compute the sum of the rows' squared errors, in squared standard deviations of the target."""
@@ -89,17 +78,6 @@ class Regression(Objective):
         errors, around_mean = np.asarray(outputs, np.float64)[:, 0] - y, np.asarray(y) - self._mean
         parts = (np.square(errors), np.abs(errors), around_mean, np.square(around_mean))
         return [float(part.sum()) for part in parts]
-
-    def metrics(self, sums: Sequence[float], rows: int) -> dict[str, float]:
-        """``loss``, ``rmse``, ``mae`` and, where the targets differ, ``r2``."""
-        squares, absolutes, first, second = sums
-        variation = second - first * first / rows
-        numbers = {
-            "loss": squares / rows / self._std**2,
-            "rmse": math.sqrt(squares / rows),
-            "mae": absolutes / rows,
-        }
-        return numbers | ({"r2": 1 - squares / variation} if variation > 0 else {})
 
 
 def objective_of(index: Index, label_smoothing: float = 0.0) -> Objective:

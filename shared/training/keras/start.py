@@ -11,6 +11,7 @@ from shared.data import Dataset
 from shared.distributed import Refusal
 from shared.models import Card
 from shared.models.keras import build, check_saveable
+from shared.training.rows_card import card_of_rows
 
 POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp64": "float64"}
 
@@ -26,22 +27,7 @@ def make_model(args: argparse.Namespace, data: Dataset) -> tuple[keras.Model, Ca
     Raises:
         Refusal: if it cannot be built or saved.
     """
-    x, statistics, target = data.index.arrays["x"], data.index.statistics, data.index.target
-    assert statistics is not None  # noqa: S101  # of images and tables always
-    card = Card(
-        architecture=args.architecture,
-        input_shape=x.shape,
-        input_dtype=x.dtype,
-        classes=data.index.classes,
-        mean=statistics.mean,
-        std=statistics.std,
-        task=data.index.task,
-        columns=data.index.columns,
-        target=target.name if target else "",
-        target_mean=target.mean if target else 0.0,
-        target_std=(target.std or 1.0) if target else 1.0,
-        framework="keras",
-    )
+    card = card_of_rows(args, data, "keras")
     keras.utils.set_random_seed(args.seed)
     model = build(card, POLICIES[args.precision], args.model_code)
     return model, card

@@ -1,0 +1,41 @@
+"""From sums over all rows to metrics, by task: what the objectives of torch and TensorFlow have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+class ClassificationSums:
+    """Sums of cross entropies and of right answers."""
+
+    sums = 2
+
+    def metrics(self, sums: Sequence[float], rows: int) -> dict[str, float]:
+        """``loss`` and ``accuracy``."""
+        return {"loss": sums[0] / rows, "accuracy": sums[1] / rows}
+
+
+class RegressionSums:
+    """Sums of squared and absolute errors, and the targets' first and second moment around the train split's mean.
+
+    Args:
+        mean: of the target over the train split.
+        std: its standard deviation; 0 counts as 1.
+    """
+
+    sums = 4
+
+    def __init__(self, mean: float, std: float) -> None:
+        self._mean, self._std = mean, std or 1.0
+
+    def metrics(self, sums: Sequence[float], rows: int) -> dict[str, float]:
+        """``loss``, ``rmse``, ``mae`` and, where the targets differ, ``r2``."""
+        squares, absolutes, first, second = sums
+        variation = second - first * first / rows
+        numbers = {
+            "loss": squares / rows / self._std**2,
+            "rmse": math.sqrt(squares / rows),
+            "mae": absolutes / rows,
+        }
+        return numbers | ({"r2": 1 - squares / variation} if variation > 0 else {})

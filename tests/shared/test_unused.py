@@ -1,0 +1,33 @@
+"""Inputs without an effect are named once, and only those."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from shared.data import Dataset
+from shared.distributed import init
+from shared.training.unused import note_unused
+from tests.components.training import write_digits
+
+
+def test_what_has_no_effect_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = Dataset.open(write_digits(tmp_path, rows=40))
+    with init() as world:
+        for given in (
+            {"architecture": "mlp", "model_code": "code"},
+            {"architecture": "mine.py:build", "model_code": "code", "tie_embeddings": "true", "context_length": 8},
+            {"architecture": "resnet", "module": "mine.py:Net", "model_code": "code"},
+            {"architecture": "vit", "tie_embeddings": "false", "context_length": None, "module": None},
+            {"sharding": "fsdp"},
+        ):
+            note_unused(argparse.Namespace(**given), data, world)
+    assert capsys.readouterr().out.splitlines() == [
+        "note: model_code has no effect here: the model is one of this library",
+        "note: tie_embeddings has no effect here: the data is no text",
+        "note: context_length has no effect here: the data is no text",
+        "note: architecture has no effect here: the module mine.py:Net is trained in its place",
+        "note: sharding has no effect here: one rank has nothing to divide",
+    ]

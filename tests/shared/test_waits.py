@@ -1,0 +1,61 @@
+"""How long a rank waits for one that hangs: step_timeout, in whatever group of whatever framework."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from shared.distributed import WaitTimeoutError, World
+from tests.helpers import run_ranks
+
+
+def test_step_timeout_counts_in_groups_that_a_framework_has_made_itself() -> None:
+    code = """
+    import time
+    from datetime import timedelta
+    import torch
+    import torch.distributed as dist
+    from shared.distributed import init
+    from shared.training.start import limit_waits
+
+    with init("torch", timeout=timedelta(minutes=5)) as world:
+        group = dist.new_group([0, 1])  # as DeepSpeed does
+        limit_waits(1 / 60)
+        if world.rank == 1:
+            time.sleep(6)
+        else:
+            began = time.monotonic()
+            try:
+                dist.all_reduce(torch.ones(1), group=group)
+            except RuntimeError:
+                print("gave up after", round(time.monotonic() - began))
+        raise SystemExit(3)
+    """
+    assert run_ranks(code)[0].stdout in {f"gave up after {seconds}\n" for seconds in (1, 2, 3)}
+
+
+def test_horovod_is_told_step_timeout_when_it_starts() -> None:
+    code = """
+    import os
+    from datetime import timedelta
+    from shared.distributed import init
+
+    with init("horovod", timeout=timedelta(minutes=5), step_timeout=timedelta(seconds=7)):
+        print(os.environ["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"])
+    """
+    (result,) = run_ranks(code, processes=1)
+    assert result.stdout == "7\n", result.stderr
+
+
+def test_a_coordinator_gives_up_on_a_worker_that_hangs() -> None:
+    from shared.training.keras.progress import Meter
+
+    never = SimpleNamespace(done=lambda: False)
+    meter = Meter(cast("World", SimpleNamespace(coordinator=never)), timedelta(milliseconds=20))
+    promise: Any = SimpleNamespace(fetch=lambda: 1.0)
+    meter.add(promise)
+    with pytest.raises(WaitTimeoutError, match="not done 1 steps"):
+        meter.read()
