@@ -17,8 +17,6 @@ node needs no MLflow. A test compares them with what MLflow writes.
 from __future__ import annotations
 
 import importlib.metadata
-import platform
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -31,12 +29,9 @@ from torch import nn
 from .build import Normalised, build
 from .card import LANGUAGE_MODELING, Card
 from .decoder import Decoder, DecoderSettings, initialise
-from .mlmodel import environment_files, mlmodel
+from .folder import WEIGHTS, begin, finish, opened
 from .refuse import refusal
 
-WEIGHTS: Final = "weights.safetensors"
-CARD: Final = "card.json"
-INSIDE: Final = Path("artifacts", "model")
 SAVEABLE: Final = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8}) | {
     torch.int8, torch.int16, torch.int32, torch.int64,
 }  # fmt: skip
@@ -103,25 +98,12 @@ def save_model(
     Raises:
         Refusal: see `check_saveable`.
     """
-    folder, inside = Path(folder), Path(folder) / INSIDE
     state = _state(module)
-    shutil.rmtree(inside, ignore_errors=True)
-    inside.mkdir(parents=True)
-    save_file(state, inside / WEIGHTS)
-    (inside / CARD).write_text(card.to_json(), encoding="utf-8")
-    unwanted = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
-    shutil.copytree(Path(__file__).parent, inside / "zoo", ignore=unwanted)
-    if model_code is not None:
-        shutil.copytree(model_code, inside / "model_code", ignore=unwanted)
-    if tokenizer is not None:
-        shutil.copytree(tokenizer, inside / "tokenizer", ignore=unwanted)
-    shutil.copyfile(inside / "zoo" / "serve.py", folder / "serve.py")
+    save_file(state, begin(folder) / WEIGHTS)
     needed = ("torch", "safetensors", "numpy", *packages)
     installed = {name: importlib.metadata.version(name).partition("+")[0] for name in needed}
-    for name, text in environment_files(platform.python_version(), installed).items():
-        (folder / name).write_text(text, encoding="utf-8")
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    (folder / "MLmodel").write_text(mlmodel(card, platform.python_version(), size), encoding="utf-8")
+    copied = {"model_code": model_code, "tokenizer": tokenizer}
+    finish(folder, card, Path(__file__).with_name("serve.py"), installed, copied)
 
 
 def load_model(folder: str | Path) -> tuple[nn.Module, Card]:
@@ -132,11 +114,7 @@ def load_model(folder: str | Path) -> tuple[nn.Module, Card]:
     Raises:
         Refusal: if the folder holds no such model, or a damaged one.
     """
-    folder = Path(folder)
-    inside = folder if (folder / CARD).is_file() else folder / INSIDE
-    if not (inside / CARD).is_file():
-        raise refusal(f"{folder} holds no model of this library: there is no {INSIDE / CARD}.")
-    card = Card.from_json((inside / CARD).read_text(encoding="utf-8"), str(inside / CARD))
+    inside, card = opened(folder)
     try:
         state = load_file(inside / WEIGHTS)
     except (SafetensorError, OSError) as error:

@@ -7,11 +7,9 @@ numbered in the model's own order, because the names that Keras gives depend on 
 from __future__ import annotations
 
 import importlib.metadata
-import platform
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import keras
 import numpy as np
@@ -20,13 +18,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from ..card import Card  # noqa: TID252
-from ..mlmodel import environment_files, mlmodel  # noqa: TID252
+from ..folder import WEIGHTS, begin, finish, opened  # noqa: TID252
 from ..refuse import refusal  # noqa: TID252
 from .build import build
-
-WEIGHTS: Final = "weights.safetensors"
-CARD: Final = "card.json"
-INSIDE: Final = Path("artifacts", "model")
 
 State = Mapping[str, npt.NDArray[Any]]
 
@@ -71,21 +65,8 @@ def save_model(folder: str | Path, model: keras.Model, card: Card, model_code: s
         card: what it is.
         model_code: folder of the user's code, which is copied into the model; needed if `build` needed it.
     """
-    folder, inside = Path(folder), Path(folder) / INSIDE
-    shutil.rmtree(inside, ignore_errors=True)
-    inside.mkdir(parents=True)
-    save_file(state_of(model), inside / WEIGHTS)
-    (inside / CARD).write_text(card.to_json(), encoding="utf-8")
-    package = Path(__file__).parent
-    unwanted = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
-    shutil.copytree(package.parent, inside / "zoo", ignore=unwanted)
-    if model_code is not None:
-        shutil.copytree(model_code, inside / "model_code", ignore=unwanted)
-    shutil.copyfile(package / "serve.py", folder / "serve.py")
-    for name, text in environment_files(platform.python_version(), _installed()).items():
-        (folder / name).write_text(text, encoding="utf-8")
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    (folder / "MLmodel").write_text(mlmodel(card, platform.python_version(), size), encoding="utf-8")
+    save_file(state_of(model), begin(folder) / WEIGHTS)
+    finish(folder, card, Path(__file__).with_name("serve.py"), _installed(), {"model_code": model_code})
 
 
 def load_model(folder: str | Path) -> tuple[keras.Model, Card]:
@@ -96,11 +77,7 @@ def load_model(folder: str | Path) -> tuple[keras.Model, Card]:
     Raises:
         Refusal: if the folder holds no such model, or a damaged one.
     """
-    folder = Path(folder)
-    inside = folder if (folder / CARD).is_file() else folder / INSIDE
-    if not (inside / CARD).is_file():
-        raise refusal(f"{folder} holds no model of this library: there is no {INSIDE / CARD}.")
-    card = Card.from_json((inside / CARD).read_text(encoding="utf-8"), str(inside / CARD))
+    inside, card = opened(folder)
     try:
         state = load_file(inside / WEIGHTS)
     except (SafetensorError, OSError) as error:

@@ -10,7 +10,6 @@ The folder is that of `shared.models.package`, with the model's own folder in pl
 from __future__ import annotations
 
 import importlib.metadata
-import platform
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,12 +19,10 @@ import torch
 from safetensors import SafetensorError
 
 from ..card import LANGUAGE_MODELING, Card  # noqa: TID252
-from ..mlmodel import environment_files, mlmodel  # noqa: TID252
+from ..folder import begin, finish, opened  # noqa: TID252
 from ..refuse import refusal  # noqa: TID252
 from .module import TokenModel
 
-CARD: Final = "card.json"
-INSIDE: Final = Path("artifacts", "model")
 HUGGINGFACE: Final = "huggingface"
 TOKENIZER: Final = ("tokenizer.json", "tokenizer_config.json")
 NEEDED: Final = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas")
@@ -43,22 +40,13 @@ def save_model(
         card: what it is.
         tokenizer: folder with `tokenizer.json`; None for bytes.
     """
-    folder, inside = Path(folder), Path(folder) / INSIDE
-    shutil.rmtree(inside, ignore_errors=True)
-    inside.mkdir(parents=True)
+    inside = begin(folder)
     net.save_pretrained(inside / HUGGINGFACE, state_dict=dict(state))
     for name in TOKENIZER if tokenizer is not None else ():
         if (source := Path(tokenizer or "") / name).is_file():
             shutil.copyfile(source, inside / HUGGINGFACE / name)
-    (inside / CARD).write_text(card.to_json(), encoding="utf-8")
-    package = Path(__file__).parent
-    shutil.copytree(package.parent, inside / "zoo", ignore=shutil.ignore_patterns("__pycache__", "*.pyc", ".*"))
-    shutil.copyfile(package / "serve.py", folder / "serve.py")
     installed = {name: importlib.metadata.version(name).partition("+")[0] for name in NEEDED}
-    for name, text in environment_files(platform.python_version(), installed).items():
-        (folder / name).write_text(text, encoding="utf-8")
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    (folder / "MLmodel").write_text(mlmodel(card, platform.python_version(), size), encoding="utf-8")
+    finish(folder, card, Path(__file__).with_name("serve.py"), installed)
 
 
 def load_model(folder: str | Path) -> tuple[TokenModel, Card]:
@@ -69,11 +57,7 @@ def load_model(folder: str | Path) -> tuple[TokenModel, Card]:
     """
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
-    folder = Path(folder)
-    inside = folder if (folder / CARD).is_file() else folder / INSIDE
-    if not (inside / CARD).is_file():
-        raise refusal(f"{folder} holds no model of this library: there is no {INSIDE / CARD}.")
-    card = Card.from_json((inside / CARD).read_text(encoding="utf-8"), str(inside / CARD))
+    inside, card = opened(folder)
     kind = AutoModelForCausalLM if card.task == LANGUAGE_MODELING else AutoModelForSequenceClassification
     try:
         net = kind.from_pretrained(

@@ -1,0 +1,67 @@
+"""The folder that a model of any framework is saved in: what is alike in all of them. See `shared.models.package`."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from .card import Card
+from .mlmodel import environment_files, mlmodel
+from .refuse import refusal
+
+WEIGHTS: Final = "weights.safetensors"
+CARD: Final = "card.json"
+INSIDE: Final = Path("artifacts", "model")
+
+
+def begin(folder: str | Path) -> Path:
+    """Make the folder for the weights, empty, and return it; what an earlier attempt left in it is removed."""
+    inside = Path(folder) / INSIDE
+    shutil.rmtree(inside, ignore_errors=True)
+    inside.mkdir(parents=True)
+    return inside
+
+
+def finish(
+    folder: str | Path,
+    card: Card,
+    serve: Path,
+    installed: Mapping[str, str],
+    folders: Mapping[str, str | Path | None] | None = None,
+) -> None:
+    """Write all that belongs to a saved model besides its weights.
+
+    Args:
+        folder: which `begin` has made.
+        card: what the model is.
+        serve: the script that MLflow runs to load it.
+        installed: versions of the packages that it needs, by name.
+        folders: what is copied beside the weights, by its name there; None is left out.
+    """
+    folder, inside = Path(folder), Path(folder) / INSIDE
+    (inside / CARD).write_text(card.to_json(), encoding="utf-8")
+    unwanted = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
+    for name, source in {"zoo": Path(__file__).parent, **(folders or {})}.items():
+        if source is not None:
+            shutil.copytree(source, inside / name, ignore=unwanted)
+    shutil.copyfile(serve, folder / "serve.py")
+    for name, text in environment_files(platform.python_version(), installed).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    (folder / "MLmodel").write_text(mlmodel(card, platform.python_version(), size), encoding="utf-8")
+
+
+def opened(folder: str | Path) -> tuple[Path, Card]:
+    """Find the weights' folder and the card of a saved model; `folder` may be the weights' folder itself.
+
+    Raises:
+        Refusal: if the folder holds no such model, or a damaged card.
+    """
+    folder = Path(folder)
+    inside = folder if (folder / CARD).is_file() else folder / INSIDE
+    if not (inside / CARD).is_file():
+        raise refusal(f"{folder} holds no model of this library: there is no {INSIDE / CARD}.")
+    return inside, Card.from_json((inside / CARD).read_text(encoding="utf-8"), str(inside / CARD))
