@@ -23,6 +23,7 @@ from shared.distributed import Refusal
 from shared.models import load_predictor
 from tests.components.training import bit_equal, furthest, lines, train, training
 from tests.helpers import ROOT, clean_environment, finish, free_port
+from tests.local.support import pipeline, run_json
 from tests.shared.samples import write_language_dataset, write_text_classification_dataset
 
 TINY = {
@@ -87,7 +88,26 @@ def train_under_torchrun(data: Path, out: Path, processes: int, **options: objec
     assert done.returncode == 0, done.stderr
 
 
+def train_under_mpi(data: Path, folder: Path, base_config: Path, **values: object) -> Path:
+    """Train on two ranks as a step of type mpi; the folder of its outputs."""
+    folder.mkdir()
+    given = {"data": {"type": "uri_folder", "path": str(data)}}
+    given["base_config"] = {"type": "uri_folder", "path": str(base_config)}
+    step = {
+        "type": "command",
+        "component": str(ROOT / "components" / "train_transformers" / "component.yaml"),
+        "inputs": {**given, **values},
+        "distribution": {"type": "mpi", "process_count_per_instance": 2},
+    }
+    document = run_json(pipeline(folder, json.dumps({"type": "pipeline", "jobs": {"train": step}})), cwd=folder)
+    done = document["steps"]["train"]
+    log = (Path(done["folder"]) / "user_logs" / "std_log_process_0.txt").read_text()
+    assert "ranks 0-1 of 2, launched by azureml-mpi" in log, document
+    return Path(done["outputs"]["model"]).parent
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_ranks_launcher_passes_and_sharding_do_not_change_the_result(
     passages: Path, tiny: Path, tmp_path: Path
 ) -> None:
@@ -98,8 +118,9 @@ def test_ranks_launcher_passes_and_sharding_do_not_change_the_result(
     del options["script"]
     parts = {"accumulation_steps": 3, "gradient_checkpointing": "true"}
     train_under_torchrun(passages, tmp_path / "torchrun", 2, **options, **parts)
-    for name in ("fsdp", "deepspeed", "torchrun"):
-        assert furthest(weights(tmp_path / "one"), weights(tmp_path / name)) < 1e-5, name
+    under_mpi = train_under_mpi(passages, tmp_path / "mpi", **options)
+    for out in (tmp_path / "fsdp", tmp_path / "deepspeed", tmp_path / "torchrun", under_mpi):
+        assert furthest(weights(tmp_path / "one"), weights(out)) < 1e-5, out
 
 
 @pytest.mark.slow

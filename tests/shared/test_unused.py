@@ -15,13 +15,13 @@ from tests.components.training import write_digits
 
 def test_what_has_no_effect_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = Dataset.open(write_digits(tmp_path, rows=40))
-    with init() as world:
+    with init("torch") as world:
         for given in (
             {"architecture": "mlp", "model_code": "code"},
             {"architecture": "mine.py:build", "model_code": "code", "tie_embeddings": "true", "context_length": 8},
             {"architecture": "resnet", "module": "mine.py:Net", "model_code": "code"},
             {"architecture": "vit", "tie_embeddings": "false", "context_length": None, "module": None},
-            {"sharding": "fsdp"},
+            {"sharding": "fsdp", "cpu_offload": "true"},
         ):
             note_unused(argparse.Namespace(**given), data, world)
     assert capsys.readouterr().out.splitlines() == [
@@ -29,5 +29,6 @@ def test_what_has_no_effect_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
         "note: tie_embeddings has no effect here: the data is no text",
         "note: context_length has no effect here: the data is no text",
         "note: architecture has no effect here: the module mine.py:Net is trained in its place",
+        "note: cpu_offload has no effect here: there is no GPU to offload from",
         "note: sharding has no effect here: one rank has nothing to divide",
     ]
