@@ -1144,7 +1144,6 @@ class TrainTfParameterServer(CommandComponent):
         loader_workers: Whole = 1,
         prefetch: Whole = 4,
         init_timeout: Number = 10,
-        step_timeout: Number = 10,
     ) -> TrainTfParameterServerStep:
         """Trains a Keras model with TensorFlow's ParameterServerStrategy: the weights lie on servers, and the
         workers compute one batch each without waiting for one another. Choose this one where nodes differ
@@ -1192,8 +1191,6 @@ class TrainTfParameterServer(CommandComponent):
             loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes that the workers have for the steps between two lines of metrics, so
-                that a hung worker ends the run.
         """
 
 class EvaluateOutputs:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from shared.arguments import Parser, waits
+from shared.arguments import Parser
 from shared.distributed import World, init
 from shared.training import STOPPED, BatchPlan, plan_batches
 from shared.training.keras.arguments import add_keras_arguments
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 def parser() -> argparse.ArgumentParser:
     """Arguments of this script; component.yaml says what they mean."""
     made = Parser(description=__doc__)
-    add_keras_arguments(made, without=("compile",))  # XLA reads no variables of other processes
+    # XLA reads no variables of other processes, and a coordinator waits for its workers without a limit.
+    add_keras_arguments(made, without=("compile", "step_timeout"))
     return made
 
 
@@ -35,7 +37,7 @@ def main() -> None:
     args = parser().parse_args()
     plan = plan_batches(args, world_size=1)  # a batch is not split: each worker computes whole ones
     finished = True
-    with init("tensorflow", backend="parameter_server", **waits(args)) as world:
+    with init("tensorflow", backend="parameter_server", timeout=timedelta(minutes=args.init_timeout)) as world:
         if world.coordinator is not None:
             finished = train(args, plan, world)
     sys.exit(0 if finished else STOPPED)
@@ -71,7 +73,7 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     objective = objective_of(data.index, args.label_smoothing)
     step = training_step(model, optimizer, objective, world.strategy, plan, args)
 
-    meter = Meter(world, waits(args)["step_timeout"])
+    meter = Meter(world, alone=True)
     with Run(args, world, saver, at, schedule, meter) as run:
         for epoch in range(at.epoch, args.epochs):
             for batch in feed.epoch(epoch, at.batch):

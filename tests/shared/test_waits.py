@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from types import SimpleNamespace
-from typing import Any, cast
-
-import pytest
-
-from shared.distributed import WaitTimeoutError, World
 from tests.helpers import run_ranks
 
 
@@ -48,14 +41,3 @@ def test_horovod_is_told_step_timeout_when_it_starts() -> None:
     """
     (result,) = run_ranks(code, processes=1)
     assert result.stdout == "7\n", result.stderr
-
-
-def test_a_coordinator_gives_up_on_a_worker_that_hangs() -> None:
-    from shared.training.keras.progress import Meter
-
-    never = SimpleNamespace(done=lambda: False)
-    meter = Meter(cast("World", SimpleNamespace(coordinator=never)), timedelta(milliseconds=20))
-    promise: Any = SimpleNamespace(fetch=lambda: 1.0)
-    meter.add(promise)
-    with pytest.raises(WaitTimeoutError, match="not done 1 steps"):
-        meter.read()

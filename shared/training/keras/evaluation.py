@@ -30,7 +30,7 @@ class Evaluation:
         self, data: Dataset, split: str, world: World, plan: BatchPlan, args: argparse.Namespace, *, alone: bool = False
     ) -> None:
         self._world, self._alone, self._objective = world, alone, objective_of(data.index)
-        self._timeout = timedelta(minutes=args.step_timeout)
+        self._timeout = None if alone else timedelta(minutes=args.step_timeout)
         self._rows_per_pass = 4 * plan.rows_per_pass  # no activations are kept, so more fit than in training
         self._rows = data.index.rows(split)
         self._split = data.split(split) if self._rows else None
