@@ -1149,8 +1149,9 @@ class TrainTfParameterServer(CommandComponent):
         workers compute one batch each without waiting for one another. Choose this one where nodes differ
         in speed, or where the weights are too many for one node. Steps overlap, so two runs do not end
         with exactly the same weights. Worker 0 reads the rows and hands them out. There is no input
-        "compile": XLA reads no weights that lie on servers. The model is saved in MLflow's format and
-        needs no code of yours to be deployed.
+        "compile": XLA reads no weights that lie on servers. Nor is there a "step_timeout": a worker that
+        hangs is waited for until the job is cancelled. The model is saved in MLflow's format and needs no
+        code of yours to be deployed.
 
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or
