@@ -1,12 +1,14 @@
 """Exact metrics of a classifier, from counts and ranks in NumPy; what scikit-learn computes, without its 2 s of import.
 
-Everything is float64 and depends on the rows alone, not on how many ranks predicted them.
+Everything is float64 and depends on the rows alone, not on how many ranks predicted them. Memory holds some numbers for
+each row and the probabilities of a few classes at a time, however many classes there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,18 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 CALIBRATION_BINS = 15
+CURVE_POINTS = 500  # that are kept: more cannot be seen
+PROBABILITIES_BYTES = 2**27  # of as many classes at a time as fit, one at least
+
+
+class Logits(Protocol):
+    """Finite logits of N rows in C classes, read a piece at a time."""
+
+    def blocks(self) -> Iterator[tuple[Integers, npt.NDArray[np.floating[Any]]]]:
+        """Numbers of some rows (n,) and their logits (C, n), until each row has come once."""
+
+    def columns(self, first: int, last: int) -> npt.NDArray[np.floating[Any]]:
+        """Logits of the classes from `first` up to `last`, of all rows in their order: (last - first, N)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +43,10 @@ class ClassScores:
 
 @dataclass(frozen=True, slots=True)
 class Roc:
-    """The curve of one class against all others, from (0, 0) to (1, 1), and the area below it."""
+    """The curve of one class against all others, from (0, 0) to (1, 1), and the area below it.
+
+    Of a long curve some evenly spaced points are kept; the area is that below all of them.
+    """
 
     false_positive_rate: Floats
     true_positive_rate: Floats
@@ -87,30 +104,66 @@ class Classification:
         return numbers
 
 
-def classify(logits: npt.NDArray[np.floating], labels: Integers) -> Classification:
-    """Measure finite logits (N, C) against labels (N), which lie in 0 to C - 1; N is 1 or more."""
-    log_probabilities = log_softmax(logits)
-    probabilities = np.exp(log_probabilities)
-    rows = np.arange(len(labels))
-    predictions = probabilities.argmax(1)
-    probability = probabilities[rows, predictions]
-    confusion = confusion_matrix(labels, predictions, logits.shape[1])
-    curves = {c: roc_curve(labels == c, probabilities[:, c]) for c in range(logits.shape[1])}
+def classify(logits: Logits, labels: Integers, memory: int = PROBABILITIES_BYTES) -> Classification:
+    """Measure logits (N, C) against labels (N), which lie in 0 to C - 1; N is 1 or more.
+
+    Args:
+        logits: of the rows.
+        labels: of the rows.
+        memory: bytes for probabilities that are held at a time.
+    """
+    rows, classes = len(labels), 0
+    predictions = np.empty(rows, np.int64)
+    probability, losses, largest, log_sum = (np.empty(rows) for _ in range(4))
+    for numbers, block in logits.blocks():
+        # Row by row in memory: along another axis a sum is added up in another order, and may differ in its last bit.
+        part, classes = np.ascontiguousarray(block.T), len(block)
+        largest[numbers], log_sum[numbers] = normaliser = _normaliser(part)
+        log_probabilities = _normalise(part, *normaliser)
+        probabilities, each = np.exp(log_probabilities), np.arange(len(part))
+        predictions[numbers] = said = probabilities.argmax(1)
+        probability[numbers] = probabilities[each, said]
+        losses[numbers] = -log_probabilities[each, labels[numbers]]
+    confusion = confusion_matrix(labels, predictions, classes)
     return Classification(
         predictions=predictions,
         probability=probability,
         confusion=confusion,
         scores=class_scores(confusion),
-        rocs={c: roc for c, roc in curves.items() if roc is not None},
+        rocs=_curves(logits, labels, classes, largest, log_sum, max(1, memory // (8 * rows))),
         calibration=calibrate(probability, predictions == labels),
-        loss=float(-log_probabilities[rows, labels].mean()),
+        loss=float(losses.mean()),
     )
+
+
+def _curves(
+    logits: Logits, labels: Integers, classes: int, largest: Floats, log_sum: Floats, at_once: int
+) -> dict[int, Roc]:
+    """The curves of all classes that have one."""
+    curves = {}
+    for first in range(0, classes, at_once):
+        columns = logits.columns(first, min(first + at_once, classes))
+        probabilities = np.exp(_normalise(columns.T, largest, log_sum)).T
+        for number, scores in enumerate(probabilities, start=first):
+            curve = roc_curve(labels == number, scores)
+            if curve is not None:
+                curves[number] = curve
+    return curves
 
 
 def log_softmax(logits: npt.NDArray[np.floating]) -> Floats:
     """Logarithm of the probabilities of each row, in float64."""
-    shifted = logits.astype(np.float64) - logits.max(1, keepdims=True)
-    result: Floats = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+    return _normalise(logits, *_normaliser(logits))
+
+
+def _normaliser(logits: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
+    """The largest logit of each row, and the logarithm of the sum of the exponentials of their distances from it."""
+    largest = logits.max(1).astype(np.float64)
+    return largest, np.log(np.exp(logits - largest[:, None]).sum(1))
+
+
+def _normalise(logits: npt.NDArray[np.floating], largest: Floats, log_sum: Floats) -> Floats:
+    result: Floats = (logits - largest[:, None]) - log_sum[:, None]
     return result
 
 
@@ -147,7 +200,8 @@ def roc_curve(positive: npt.NDArray[np.bool_], scores: Floats) -> Roc | None:
     misses = np.concatenate([[0], last_of_equals + 1]) - hits
     # Twice the area, in whole numbers: no rounding before the one division.
     area = int((np.diff(misses) * (hits[1:] + hits[:-1])).sum())
-    return Roc(misses / negatives, hits / positives, area / (2 * positives * negatives))
+    kept = np.unique(np.linspace(0, len(hits) - 1, CURVE_POINTS).astype(int))
+    return Roc(misses[kept] / negatives, hits[kept] / positives, area / (2 * positives * negatives))
 
 
 def calibrate(probability: Floats, correct: npt.NDArray[np.bool_], bins: int = CALIBRATION_BINS) -> Calibration:

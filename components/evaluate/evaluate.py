@@ -1,15 +1,17 @@
 """Measure a trained model on one split of a prepared dataset: exact, whatever the number of ranks.
 
 The split is cut into batches; rank r predicts batches r, r + world size, and so on. A batch holds the same rows on any
-number of ranks, so its outputs are the same too. No row is padded or repeated. Rank 0 puts the parts together, and only
-it draws. Of a language model no logits are kept, only two sums for each row and one for each place in a row.
+number of ranks, so its outputs are the same too. No row is padded or repeated. The ranks write their outputs to files
+as they go; rank 0 reads them piece by piece, and only it draws. Of a language model no logits are kept, only two sums
+for each row and one for each place in a row.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,11 @@ from shared.language import Language
 from shared.metrics import classify
 from shared.models import Card, load_predictor
 from shared.models.predictor import Predictor, Scorer, load_scorer, read_card, tokenizer_of_model
+from shared.outputs import Outputs, Parts
 from shared.regression import regress
 from shared.report import Subject, write_classification, write_language, write_regression
 from shared.tracking import Tracker
 
-Outputs = npt.NDArray[np.floating[Any]]
 Sums = npt.NDArray[np.float64]
 Conclusion = Callable[[], dict[str, float]]
 
@@ -121,34 +123,35 @@ def text_problems(card: Card, text: Text, model: Path) -> list[str]:
 
 def measure_rows(arguments: argparse.Namespace, index: Index, split: Split, card: Card, world: World) -> Conclusion:
     """Predict the rank's rows; what it gives writes the report, from the outputs of all ranks."""
-    parts, size = arguments.report / PARTS, arguments.batch_size
+    parts = Parts(arguments.report / PARTS, "rows", world.world_size, split.rows, arguments.batch_size)
     model, _ = load_predictor(arguments.model, world.device)
-    outputs = predict(model, split, rows_of(world.rank, world.world_size, split.rows, size), world)
-    save_part(parts, world.rank, outputs)
+    finite = parts.write(world.rank, predict(model, split, parts.batches(world.rank)))
+    refuse_diverged(finite=finite, world=world, folder=parts.folder)
 
     def conclude() -> dict[str, float]:
-        whole = merge_parts(parts, world.world_size, split.rows, size)
-        shutil.rmtree(parts)
-        return report(arguments.report, whole, labels_of(split, size), index, card, split)
+        numbers = report(arguments.report, parts, labels_of(split, parts), index, card, split)
+        shutil.rmtree(parts.folder)
+        return numbers
 
     return conclude
 
 
 def measure_language(arguments: argparse.Namespace, index: Index, split: Split, card: Card, world: World) -> Conclusion:
     """Score the rank's rows; what it gives writes the report, from the sums of all ranks."""
-    text, parts = index.text, arguments.report / PARTS
+    text, folder = index.text, arguments.report / PARTS
     assert text is not None  # noqa: S101  # the task says so
     size = rows_at_once(arguments.batch_size, text.sequence_length, card.vocabulary)
+    by_row = Parts(folder, "rows", world.world_size, split.rows, size)
+    by_place = Parts(folder, "places", world.world_size, -(-split.rows // size), 1)  # a line for each batch
     model = load_scorer(arguments.model, world.device)
-    sums, places = score(model, split, rows_of(world.rank, world.world_size, split.rows, size), world)
-    save_part(parts, world.rank, sums)
-    save_part(parts, world.rank, places, "places")
+    sums, places = score(model, split, by_row.batches(world.rank))
+    finite = by_row.write(world.rank, sums) and by_place.write(world.rank, places)
+    refuse_diverged(finite=finite, world=world, folder=folder)
 
     def conclude() -> dict[str, float]:
-        rows: Sums = merge_parts(parts, world.world_size, split.rows, size).astype(np.float64)
-        batches: Sums = merge_parts(parts, world.world_size, -(-split.rows // size), 1, "places").astype(np.float64)
-        shutil.rmtree(parts)
-        result = Language(text, split.name, rows[:, 0], rows[:, 1], batches.sum(0) / split.rows)
+        rows, batches = by_row.columns(), by_place.columns()
+        shutil.rmtree(folder)
+        result = Language(text, split.name, rows[0], rows[1], np.ascontiguousarray(batches.T).sum(0) / split.rows)
         subject = Subject(card.architecture, split.name, (text.sequence_length,), vocabulary=text.vocabulary)
         write_language(arguments.report, result, subject)
         return result.numbers()
@@ -157,7 +160,7 @@ def measure_language(arguments: argparse.Namespace, index: Index, split: Split, 
 
 
 def report(
-    folder: Path, outputs: Outputs, labels: npt.NDArray[Any], index: Index, card: Card, split: Split
+    folder: Path, outputs: Parts, labels: npt.NDArray[Any], index: Index, card: Card, split: Split
 ) -> dict[str, float]:
     """Write the report of a classification or regression, and give its numbers."""
     text = index.text
@@ -168,7 +171,7 @@ def report(
         subject = Subject(card.architecture, split.name, shape, index.classes, vocabulary=vocabulary)
         write_classification(folder, scores, labels, subject)
         return scores.numbers()
-    errors = regress(outputs, labels)
+    errors = regress(outputs.columns().T, labels)
     write_regression(folder, errors, Subject(card.architecture, split.name, shape, target=index.target.name))
     return errors.numbers()
 
@@ -183,72 +186,34 @@ def rows_at_once(batch_size: int, length: int, vocabulary: int) -> int:
     return max(1, min(batch_size, LOGITS_AT_ONCE // (length * vocabulary)))
 
 
-def rows_of(rank: int, world_size: int, rows: int, batch_size: int) -> list[Rows]:
-    """The batches of a rank, as row numbers; those of all ranks together are every row once."""
-    starts = range(rank * batch_size, rows, world_size * batch_size)
-    return [np.arange(start, min(start + batch_size, rows)) for start in starts]
+def predict(model: Predictor, split: Split, batches: list[Rows]) -> Iterator[Outputs]:
+    """Outputs of the batches, (rows, outputs) each."""
+    return (model(split.take(rows)["x"]) for rows in batches)
 
 
-def predict(model: Predictor, split: Split, batches: list[Rows], world: World) -> Outputs:
-    """Outputs of the batches, one below the other.
-
-    Raises:
-        Refusal: on every rank, if the model gives something else than finite numbers on any.
-    """
-    outputs = [model(split.take(rows)["x"]) for rows in batches]
-    refuse_diverged(finite=all(np.isfinite(part).all() for part in outputs), world=world)
-    return np.concatenate(outputs) if outputs else np.empty((0, 0), np.float32)
-
-
-def score(model: Scorer, split: Split, batches: list[Rows], world: World) -> tuple[Sums, Sums]:
-    """Of each row the sum of its cross entropies and the number of right tokens; of each batch the sum at each place.
-
-    Raises:
-        Refusal: on every rank, if the model gives something else than finite numbers on any.
-    """
-    length = split.arrays["x"].shape[0] - 1
-    sums, places = [np.empty((0, 2))], [np.empty((0, length))]
+def score(model: Scorer, split: Split, batches: list[Rows]) -> tuple[list[Sums], list[Sums]]:
+    """Of each row the sum of its cross entropies and its right tokens; of each batch the sum at each place."""
+    sums, places = [], []
     for rows in batches:
         nats, right = model(split.take(rows)["x"])
         wide = nats.astype(np.float64)
         sums.append(np.stack([wide.sum(1), right.sum(1)], axis=1))
         places.append(wide.sum(0, keepdims=True))
-    whole = np.concatenate(sums)
-    refuse_diverged(finite=bool(np.isfinite(whole).all()), world=world)
-    return whole, np.concatenate(places)
+    return sums, places
 
 
-def refuse_diverged(*, finite: bool, world: World) -> None:
-    """Refuse, on every rank, a model whose outputs are not finite on any."""
+def refuse_diverged(*, finite: bool, world: World, folder: Path) -> None:
+    """Refuse, on every rank, a model whose outputs are not finite on any; the folder of the outputs goes away."""
     if world.any(not finite, "not finite"):
+        if world.is_main:
+            shutil.rmtree(folder, ignore_errors=True)
         raise Refusal("the model's outputs are not finite numbers: its training diverged. Try a lower learning_rate.")
 
 
-def save_part(parts: Path, rank: int, outputs: Outputs, what: str = "rank") -> None:
-    """Write a rank's outputs where rank 0 will look for them."""
-    parts.mkdir(parents=True, exist_ok=True)
-    part = parts / f"{what}-{rank:05d}.tmp"
-    with part.open("wb") as file:
-        np.save(file, outputs, allow_pickle=False)
-    part.replace(parts / f"{what}-{rank:05d}.npy")
-
-
-def merge_parts(parts: Path, world_size: int, rows: int, batch_size: int, what: str = "rank") -> Outputs:
-    """Outputs of the whole split in row order: (rows, outputs)."""
-    merged: Outputs | None = None
-    for rank in range(world_size):
-        mine = rows_of(rank, world_size, rows, batch_size)
-        if mine:
-            part = np.load(parts / f"{what}-{rank:05d}.npy", mmap_mode="r", allow_pickle=False)
-            merged = np.empty((rows, part.shape[1]), part.dtype) if merged is None else merged
-            merged[np.concatenate(mine)] = part
-    assert merged is not None  # noqa: S101  # a split has rows
-    return merged
-
-
-def labels_of(split: Split, batch_size: int) -> npt.NDArray[Any]:
+def labels_of(split: Split, parts: Parts) -> npt.NDArray[Any]:
     """Labels or targets of the whole split in row order."""
-    return np.concatenate([split.take(rows)["y"] for rows in rows_of(0, 1, split.rows, batch_size)])
+    alone = replace(parts, world_size=1)
+    return np.concatenate([split.take(rows)["y"] for rows in alone.batches(0)])
 
 
 if __name__ == "__main__":

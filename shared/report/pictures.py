@@ -25,7 +25,6 @@ SHADES = LinearSegmentedColormap.from_list("shades", [(*(0.23, 0.51, 0.96), 0.0)
 
 MOST_NUMBERS = 30  # classes, above which numbers in the cells could not be read
 MOST_CURVES = 10  # classes, above which curves have no names
-MOST_POINTS = 500  # of a curve: more cannot be seen
 MOST_DOTS = 4_000  # of a cloud
 BINS = 60
 
@@ -59,10 +58,9 @@ def roc(rocs: Mapping[int, Roc], classes: Sequence[str]) -> bytes:
     axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
     named = len(rocs) <= MOST_CURVES
     for number, curve in rocs.items():
-        points = np.unique(np.linspace(0, len(curve.false_positive_rate) - 1, MOST_POINTS).astype(int))
         label = f"{_short(classes[number])}  {curve.auc:.3f}" if named else None
         style = {"linewidth": 1.4} if named else {"linewidth": 0.6, "alpha": 0.4, "color": ACCENT}
-        axes.plot(curve.false_positive_rate[points], curve.true_positive_rate[points], label=label, **style)
+        axes.plot(curve.false_positive_rate, curve.true_positive_rate, label=label, **style)
     axes.set_xlabel("false positive rate")
     axes.set_ylabel("true positive rate")
     if named and rocs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from shared.report.files import Subject, write_files, write_table
 
 HEADLINES = {"rmse": "RMSE", "mae": "Mean absolute error", "r2": "R²", "bias": "Mean residual"}
 MOST_ERRORS = 12
+BLOCK_ROWS = 2**16
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,14 @@ def write_regression(folder: Path, result: Regression, subject: Subject) -> None
     }
     headlines = [(title, f"{numbers[name]:.4g}") for name, title in HEADLINES.items() if name in numbers]
     write_files(folder, "regression.html", subject, numbers, headlines, images, errors=largest_errors(result))
-    columns = (result.targets.tolist(), result.predictions.tolist(), result.residuals.tolist())
-    lines = ((row, *values) for row, values in enumerate(zip(*columns, strict=True)))
-    write_table(folder / "predictions.csv", ("row", "target", "prediction", "residual"), lines)
+    write_table(folder / "predictions.csv", ("row", "target", "prediction", "residual"), lines(result))
+
+
+def lines(result: Regression) -> Iterator[tuple[float, ...]]:
+    """The table of predictions, of which memory holds a block: a float of Python's is four times one of NumPy's."""
+    columns = (np.arange(len(result.targets)), result.targets, result.predictions, result.residuals)
+    for first in range(0, len(result.targets), BLOCK_ROWS):
+        yield from zip(*(column[first : first + BLOCK_ROWS].tolist() for column in columns), strict=True)
 
 
 def largest_errors(result: Regression) -> list[Error]:

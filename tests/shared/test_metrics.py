@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +14,20 @@ from sklearn import metrics as reference
 from shared.metrics import calibrate, classify, log_softmax, roc_curve
 
 
+@dataclass
+class InMemory:
+    """Logits (N, C), a few rows and classes at a time."""
+
+    logits: np.ndarray
+
+    def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for rows in np.array_split(np.arange(len(self.logits)), 1 + len(self.logits) // 7):
+            yield rows, self.logits[rows].T
+
+    def columns(self, first: int, last: int) -> np.ndarray:
+        return self.logits.T[first:last]
+
+
 @given(seed=st.integers(0, 10_000), rows=st.integers(1, 60), classes=st.integers(2, 5), coarse=st.booleans())
 @settings(max_examples=60, deadline=None)
 @pytest.mark.filterwarnings("ignore")
@@ -18,7 +35,7 @@ def test_everything_equals_scikit_learn(seed: int, rows: int, classes: int, coar
     random = np.random.default_rng(seed)
     logits = random.normal(size=(rows, classes)).round(0 if coarse else 6).astype("float32")  # coarse: many ties
     labels = random.integers(0, classes, rows)
-    result = classify(logits, labels)
+    result = classify(InMemory(logits), labels)
     probabilities = np.exp(log_softmax(logits))
     numbers, said, everything = result.numbers(), probabilities.argmax(1), list(range(classes))
 
@@ -50,7 +67,7 @@ def test_everything_equals_scikit_learn(seed: int, rows: int, classes: int, coar
 
 
 def test_perfect_predictions() -> None:
-    result = classify(np.eye(3)[[0, 1, 2, 2]] * 50, np.array([0, 1, 2, 2])).numbers()
+    result = classify(InMemory(np.eye(3)[[0, 1, 2, 2]] * 50), np.array([0, 1, 2, 2])).numbers()
     assert (result["accuracy"], result["macro_f1"], result["auc"], result["rows"]) == (1, 1, 1, 4)
     assert result["loss"] == pytest.approx(0, abs=1e-12)
     assert result["ece"] == pytest.approx(0, abs=1e-12)
@@ -61,7 +78,7 @@ def test_huge_logits_do_not_overflow() -> None:
 
 
 def test_one_row_has_no_curve() -> None:
-    assert "auc" not in classify(np.array([[1.0, 0.0]]), np.array([0])).numbers()
+    assert "auc" not in classify(InMemory(np.array([[1.0, 0.0]])), np.array([0])).numbers()
     assert roc_curve(np.array([True, True]), np.array([0.1, 0.2])) is None
 
 

@@ -1,0 +1,92 @@
+"""What a model gives for the rows of a split, in files: the ranks write as they go, one process reads piece by piece.
+
+A file holds some rows of one rank, output by output: (outputs, rows). So a few outputs of all rows can be read as well
+as all outputs of a few rows, and nobody holds the whole: a thousand classes of ten million rows are 40 GB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shared.data.order import Rows
+
+Outputs = npt.NDArray[np.floating[Any]]
+
+FILE_BYTES = 2**24
+"""Outputs that are gathered in memory before a file of them is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The outputs of a split's rows.
+
+    Attributes:
+        folder: where the files are; all nodes share it.
+        what: first part of the files' names.
+        world_size: how many ranks write.
+        rows: of the split.
+        batch_size: rank r has the batches r, r + world size, and so on.
+    """
+
+    folder: Path
+    what: str
+    world_size: int
+    rows: int
+    batch_size: int
+
+    def batches(self, rank: int) -> list[Rows]:
+        """The batches of a rank, as row numbers; those of all ranks together are every row once."""
+        starts = range(rank * self.batch_size, self.rows, self.world_size * self.batch_size)
+        return [np.arange(start, min(start + self.batch_size, self.rows)) for start in starts]
+
+    def write(self, rank: int, batches: Iterable[Outputs], file_bytes: int = FILE_BYTES) -> bool:
+        """Write the outputs of a rank's batches, (rows, outputs) each; False at the first that are not all finite."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        gathered: list[Outputs] = []
+        number = size = 0
+        for outputs in batches:
+            if not np.isfinite(outputs).all():
+                return False
+            gathered.append(outputs)
+            size += outputs.nbytes
+            if size >= file_bytes:
+                self._write(rank, number, gathered)
+                gathered, number, size = [], number + 1, 0
+        if gathered:
+            self._write(rank, number, gathered)
+        return True
+
+    def blocks(self) -> Iterator[tuple[Rows, Outputs]]:
+        """Row numbers (n,) and their outputs (outputs, n), mapped from the file, for each file."""
+        for rank in range(self.world_size):
+            left, number = np.concatenate([np.empty(0, np.int64), *self.batches(rank)]), 0
+            while len(left):
+                block = np.load(self._path(rank, number), mmap_mode="r", allow_pickle=False).view(np.ndarray)
+                yield left[: block.shape[1]], block
+                left, number = left[block.shape[1] :], number + 1
+
+    def columns(self, first: int = 0, last: int | None = None) -> Outputs:
+        """The outputs from `first` up to `last` of all rows, in row order: (outputs, rows)."""
+        columns: Outputs | None = None
+        for rows, block in self.blocks():
+            some = block[first:last]
+            columns = np.empty((len(some), self.rows), some.dtype) if columns is None else columns
+            columns[:, rows] = some
+        assert columns is not None  # noqa: S101  # a split has rows
+        return columns
+
+    def _write(self, rank: int, number: int, batches: list[Outputs]) -> None:
+        path = self._path(rank, number)
+        written = path.with_suffix(".tmp")
+        with written.open("wb") as file:
+            np.save(file, np.ascontiguousarray(np.concatenate(batches).T), allow_pickle=False)
+        written.replace(path)
+
+    def _path(self, rank: int, number: int) -> Path:
+        return self.folder / f"{self.what}-{rank:05d}-{number:05d}.npy"

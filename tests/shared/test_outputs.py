@@ -1,0 +1,99 @@
+"""Outputs in files: every row once, whoever wrote it, and metrics that read them piece by piece."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.metrics import Classification, calibrate, class_scores, classify, confusion_matrix, roc_curve
+from shared.outputs import Parts
+
+
+def written(folder: Path, outputs: np.ndarray, world_size: int, batch_size: int, file_bytes: int) -> Parts:
+    parts = Parts(folder, "rows", world_size, len(outputs), batch_size)
+    for rank in range(world_size):
+        assert parts.write(rank, (outputs[rows] for rows in parts.batches(rank)), file_bytes)
+    return parts
+
+
+def all_in_memory(logits: np.ndarray, labels: np.ndarray) -> Classification:
+    """What `classify` did with an array of all logits, and two more of its size."""
+    shifted = logits.astype(np.float64) - logits.max(1, keepdims=True)
+    log_probabilities = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+    probabilities, rows = np.exp(log_probabilities), np.arange(len(labels))
+    predictions = probabilities.argmax(1)
+    probability = probabilities[rows, predictions]
+    confusion = confusion_matrix(labels, predictions, logits.shape[1])
+    curves = {c: roc_curve(labels == c, probabilities[:, c]) for c in range(logits.shape[1])}
+    return Classification(
+        predictions=predictions,
+        probability=probability,
+        confusion=confusion,
+        scores=class_scores(confusion),
+        rocs={c: roc for c, roc in curves.items() if roc is not None},
+        calibration=calibrate(probability, predictions == labels),
+        loss=float(-log_probabilities[rows, labels].mean()),
+    )
+
+
+@given(
+    rows=st.integers(1, 70),
+    outputs=st.integers(1, 30),
+    world_size=st.integers(1, 4),
+    batch_size=st.integers(1, 20),
+    file_bytes=st.sampled_from([1, 500, 2**20]),
+)
+@settings(max_examples=40, deadline=None)
+def test_every_row_comes_once(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: int,
+    outputs: int,
+    world_size: int,
+    batch_size: int,
+    file_bytes: int,
+) -> None:
+    whole = np.random.default_rng(rows).normal(size=(rows, outputs)).astype("float32")
+    parts = written(tmp_path_factory.mktemp("parts"), whole, world_size, batch_size, file_bytes)
+    np.testing.assert_array_equal(parts.columns(), whole.T)
+    np.testing.assert_array_equal(parts.columns(outputs // 2, outputs), whole.T[outputs // 2 :])
+    np.testing.assert_array_equal(np.sort(np.concatenate([numbers for numbers, _ in parts.blocks()])), np.arange(rows))
+
+
+@pytest.mark.parametrize(("classes", "spread"), [(2, 1.0), (10, 1.0), (129, 0.1)])
+def test_the_numbers_are_those_of_all_logits_in_memory(tmp_path: Path, classes: int, spread: float) -> None:
+    random = np.random.default_rng(classes)
+    labels = random.integers(0, classes, 3000)
+    logits = (spread * random.normal(size=(3000, classes)) + 2 * np.eye(classes)[labels]).round(2).astype("float32")
+    parts = written(tmp_path, logits, world_size=3, batch_size=64, file_bytes=2**14)
+    found, expected = classify(parts, labels, memory=5 * 8 * 3000), all_in_memory(logits, labels)
+    np.testing.assert_array_equal(found.predictions, expected.predictions)
+    np.testing.assert_array_equal(found.confusion, expected.confusion)
+    np.testing.assert_allclose(found.probability, expected.probability, rtol=1e-12)
+    assert found.numbers() == pytest.approx(expected.numbers(), rel=1e-12)
+    assert found.rocs.keys() == expected.rocs.keys()
+    for number, curve in expected.rocs.items():
+        assert found.rocs[number].auc == curve.auc
+        np.testing.assert_array_equal(found.rocs[number].true_positive_rate, curve.true_positive_rate)
+        np.testing.assert_array_equal(found.rocs[number].false_positive_rate, curve.false_positive_rate)
+
+
+def test_memory_does_not_grow_with_the_classes(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 250, 40_000)
+    logits = random.normal(size=(40_000, 250)).astype("float32")
+    parts = written(tmp_path, logits, world_size=1, batch_size=250, file_bytes=2**19)
+    tracemalloc.start()
+    classify(parts, labels, memory=2**20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < logits.nbytes / 3  # it was six times as much
+
+
+def test_numbers_that_are_not_finite_end_the_writing(tmp_path: Path) -> None:
+    parts = Parts(tmp_path, "rows", 1, 3, 1)
+    assert not parts.write(0, iter([np.ones((1, 2)), np.array([[1, np.inf]]), np.ones((1, 2))]))
