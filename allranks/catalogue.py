@@ -44,6 +44,8 @@ ENVIRONMENTS = ("pytorch", "deepspeed", "lightning", "transformers", "horovod", 
 
 _ASSET = re.compile(r"(?:azureml:)?(?P<name>[A-Za-z][\w-]*)(?:[:@](?P<version>[\w.-]+))?")
 _REGISTRY = re.compile(r"azureml://registries/[^/]+/(?:components|environments)/(?P<name>[^/]+)/\w+/(?P<version>[^/]+)")
+_SHOWN = re.compile(r"^(?:display_name|version|description|distribution):.*\n(?:\W.*\n|\n)*", re.MULTILINE)
+"""Top-level keys of our YAML with their values: to parse the inputs, too, took a quarter of the time of a list."""
 
 
 @cache
@@ -113,7 +115,7 @@ class Entry(NamedTuple):
 def entries() -> list[Entry]:
     """Everything in the library: components, pipelines, environments, each in the catalogue's order.
 
-    Only the few keys that a list shows are read; ``allranks.spec`` reads and checks whole documents.
+    Only the few keys that a list shows are parsed; ``allranks.spec`` reads and checks whole documents.
     """
     kinds = {"component": components(), "pipeline": pipelines(), "environment": environments()}
     return [_entry(kind, name, path) for kind, paths in kinds.items() for name, path in paths.items()]
@@ -123,7 +125,8 @@ def _entry(kind: str, name: str, path: Path) -> Entry:
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    document: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), loader)  # noqa: S506 -- both are safe
+    shown = "".join(_SHOWN.findall(path.read_text(encoding="utf-8")))
+    document: dict[str, Any] = yaml.load(shown, loader)  # noqa: S506 -- both are safe
     distribution = (document.get("distribution") or {}).get("type", "none") if kind == "component" else ""
     return Entry(
         kind=kind,

@@ -111,3 +111,13 @@ def test_entries_follow_the_catalogue() -> None:
 )
 def test_first_sentence(text: str, sentence: str) -> None:
     assert catalogue.first_sentence(text) == sentence
+
+
+def test_the_list_shows_what_the_whole_documents_say() -> None:
+    for entry in catalogue.entries():
+        document = yaml.safe_load(entry.path.read_text())
+        expected = (document.get("display_name", ""), str(document.get("version", "")))
+        assert (entry.display_name, entry.version) == expected
+        assert entry.description == catalogue.first_sentence(document.get("description", ""))
+        if entry.kind == "component":
+            assert entry.distribution == document.get("distribution", {"type": "none"})["type"]
