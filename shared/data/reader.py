@@ -98,6 +98,11 @@ class Split:
     def __len__(self) -> int:
         return self.rows
 
+    @property
+    def held(self) -> bool:
+        """Whether every array is read whole at its first use, so that there is nothing to read ahead."""
+        return not any(array.ragged or self._bytes(name) > HELD_BYTES for name, array in self.arrays.items())
+
     def take(self, indices: Rows) -> dict[str, npt.NDArray[Any]]:
         """Copy rows out of every array, in the order asked: name to an array of shape (len(indices), *shape).
 

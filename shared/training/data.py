@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 
 import numpy as np
@@ -15,6 +13,7 @@ import torch
 
 from shared.data import Split, batches, rank_slice
 from shared.data.order import Rows
+from shared.training.ahead import read_ahead
 from shared.training.arguments import BatchPlan
 
 HELD_BYTES = 256 * 2**20
@@ -134,18 +133,4 @@ class Feed:
         order = islice(whole, end - start_batch)
         if self._workers == 0 or self._reader.held is not None:
             return map(self._reader.take, order)
-        return map(self._reader.to_device, self._ahead(order))
-
-    def _ahead(self, order: Iterator[Rows]) -> Iterator[Tensors]:
-        """Keep `prefetch` batches in flight, and give them in order."""
-        pool = ThreadPoolExecutor(self._workers, thread_name_prefix="read")
-        flying: deque[Future[Tensors]] = deque()
-        try:
-            for rows in order:
-                flying.append(pool.submit(self._reader.read, rows))
-                if len(flying) > self._prefetch:
-                    yield flying.popleft().result()
-            while flying:
-                yield flying.popleft().result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        return map(self._reader.to_device, read_ahead(self._reader.read, order, self._workers, self._prefetch))

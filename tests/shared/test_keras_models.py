@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 
+from shared.data import Dataset, batches, reader
 from shared.distributed import Refusal
 from shared.models import Card
+from shared.training.arguments import BatchPlan
+from tests.components.training import write_digits
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to be imported
 
@@ -42,6 +45,26 @@ def test_the_zoo_takes_images_and_saves_what_it_gives(
     zoo.check_saveable(model, card(architecture, shape))
     zoo.save_model(tmp_path, model, card(architecture, shape))
     np.testing.assert_array_equal(np.asarray(zoo.load_model(tmp_path)[0](rows)), outputs)
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_ranks_together_see_each_global_batch_and_the_next_is_read_meanwhile(
+    held: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from shared.training.keras.feed import Feed
+
+    split = Dataset.open(write_digits(tmp_path, rows=200)).split("train")
+    monkeypatch.setattr(reader, "HELD_BYTES", 2**20 if held else 0)
+    assert split.held == held
+    args = SimpleNamespace(seed=5, loader_workers=2, prefetch=2)
+    order = list(batches(split.rows, batch_size=24, seed=5, epoch=3))
+    for start in (0, 2, 5):
+        feeds = [Feed(split, BatchPlan(24, 4, 2), rank, args).epoch(3, start) for rank in range(4)]
+        parts = list(zip(*feeds, strict=True))
+        assert len(parts) == len(order) - start
+        for rows, ranks in zip(order[start:], parts, strict=True):
+            for name, found in zip(("x", "y"), zip(*ranks, strict=True), strict=True):
+                np.testing.assert_array_equal(np.concatenate(found), split.take(rows)[name])
 
 
 def test_a_regression_speaks_in_the_units_of_its_target(zoo: ModuleType) -> None:

@@ -1,16 +1,20 @@
-"""Batches of one rank as tensors, read ahead by tf.data."""
+"""Batches of one rank as tensors, read ahead by threads where they lie on disk.
+
+Not by tf.data: rows that Python chooses and NumPy reads pass through its graph twice, which costs 0.9 ms of the
+processor's time for each batch, and reading 64 small rows 0.04.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from shared.data import Split, batches, rank_slice
-from shared.data.order import Rows
+from shared.training.ahead import read_ahead
 from shared.training.arguments import BatchPlan
 
 Batch = tuple[Any, Any]
@@ -36,30 +40,19 @@ class Feed:
         if start_batch >= self.steps_per_epoch:
             return iter(())
 
-        def order() -> Iterator[Rows]:
-            chosen = batches(
-                self._split.rows,
-                batch_size=self._plan.batch_size,
-                seed=self._args.seed,
-                epoch=epoch,
-                start_batch=start_batch,
-            )
-            return (rank_slice(batch, self._rank, self._plan.world_size) for batch in chosen)
-
-        rows = tf.data.Dataset.from_generator(
-            order, output_signature=tf.TensorSpec((self._plan.rows_per_rank,), tf.int64)
+        chosen = batches(
+            self._split.rows,
+            batch_size=self._plan.batch_size,
+            seed=self._args.seed,
+            epoch=epoch,
+            start_batch=start_batch,
         )
-        workers = self._args.loader_workers
-        read = rows.map(self._read, num_parallel_calls=workers or None, deterministic=True if workers else None)
-        return iter(read.prefetch(self._args.prefetch) if workers else read)
+        order = (rank_slice(batch, self._rank, self._plan.world_size) for batch in chosen)
+        if self._args.loader_workers == 0 or self._split.held:
+            return map(_tensors, map(self._split.take, order))
+        return map(_tensors, read_ahead(self._split.take, order, self._args.loader_workers, self._args.prefetch))
 
-    def _read(self, rows: Any) -> Batch:
-        x, y = self._split.arrays["x"], self._split.arrays["y"]
 
-        def take(numbers: Rows) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-            arrays = self._split.take(numbers)
-            return arrays["x"], arrays["y"]
-
-        taken_x, taken_y = tf.numpy_function(take, [rows], (tf.as_dtype(x.dtype), tf.as_dtype(y.dtype)))
-        count = self._plan.rows_per_rank  # TensorFlow cannot see the shapes that a Python function gives
-        return tf.ensure_shape(taken_x, (count, *x.shape)), tf.ensure_shape(taken_y, (count, *y.shape))
+def _tensors(arrays: Mapping[str, npt.NDArray[Any]]) -> Batch:
+    with tf.device("CPU"):  # the step copies to the GPU that takes the rows
+        return tf.constant(arrays["x"]), tf.constant(arrays["y"])
