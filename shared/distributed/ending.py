@@ -13,7 +13,7 @@ from shared.distributed.errors import ControlError, Refusal
 from shared.distributed.launch import Launch
 
 REFUSED = 2  # exit code
-LET_RANK_0_END = 2.0  # seconds: rank 0 has the message, and launchers report the log of the rank that ends first
+LET_THE_CAUSE_END = 2.0  # seconds: launchers report the log of the rank that ends first, and that is to have the reason
 
 
 def end_badly(error: BaseException, launch: Launch, control: Control | None) -> None:
@@ -30,7 +30,7 @@ def end_badly(error: BaseException, launch: Launch, control: Control | None) -> 
             control.refuse(str(error))
             control.leave(grace=5.0)
         if launch.rank != 0:
-            time.sleep(LET_RANK_0_END)
+            time.sleep(LET_THE_CAUSE_END)
         raise SystemExit(REFUSED) from None
     if isinstance(error, Exception):
         write_error_file(error, launch)
@@ -39,6 +39,8 @@ def end_badly(error: BaseException, launch: Launch, control: Control | None) -> 
         if cause is not None and not isinstance(error, ControlError):  # a framework knows only that somebody is gone
             print(f"distributed: before this, {cause}", file=sys.stderr, flush=True)
         control.leave(grace=1.0)
+        if cause is not None:  # another rank has failed before, and may still be writing its traceback
+            time.sleep(LET_THE_CAUSE_END)
 
 
 def write_error_file(error: BaseException, launch: Launch) -> None:

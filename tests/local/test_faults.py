@@ -6,12 +6,13 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step, wait_for
+from tests.local.support import ROOT, allranks, carrying, command, environ, pipeline, run_json, step, wait_for
 
 # A rank with children of every kind: in its group, in a session of its own, and with an empty environment.
 FAMILY = "sleep 300 & setsid sleep 300 & env -i sleep 300 & echo started > {flag}_$RANK; sleep 300"
@@ -239,3 +240,31 @@ def test_editing_the_code_during_a_run_changes_the_next_run_only(tmp_path):
     after = run_json(file, cwd=tmp_path)["steps"]["second"]
     logs = [Path(s["folder"], "user_logs/std_log.txt").read_text() for s in (before, after)]
     assert logs == ["old\n", "new\n"]
+
+
+@pytest.mark.parametrize("culprit", [0, 2])
+def test_the_rank_that_failed_is_named_and_none_that_waited_for_it(tmp_path, culprit):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/script.py").write_text(
+        "from shared.distributed import init\n"
+        "with init(None) as world:\n"
+        f"    if world.rank == {culprit}:\n"
+        "        raise ValueError('bad row')\n"
+        "    world.barrier('the others wait')\n"
+    )
+    component = {
+        "type": "command",
+        "name": "work",
+        "version": "1",
+        "code": "./code",
+        "additional_includes": [str(ROOT / "shared")],
+        "command": f"{sys.executable} script.py",
+        "environment": "azureml:theirs:1",
+        "distribution": {"type": "pytorch", "process_count_per_instance": 2},
+        "resources": {"instance_count": 2},
+    }
+    (tmp_path / "work.yaml").write_text(json.dumps(component))  # which is YAML
+    file = pipeline(tmp_path, "type: pipeline\njobs: {train: {type: command, component: ./work.yaml}}\n")
+    failure = run_json(file, cwd=tmp_path)["steps"]["train"]["failure"]
+    assert failure["rank"] == culprit
+    assert any("ValueError: bad row" in line for line in failure["last_lines"])
