@@ -10,7 +10,7 @@ from pathlib import Path
 from allranks.errors import Problem
 from allranks.spec.check_command import check_counts, check_shm_size, check_spelling, check_workers
 from allranks.spec.check_space import check_space
-from allranks.spec.expressions import Reference, faults, references, single
+from allranks.spec.expressions import OF_STEP, Reference, faults, references, single
 from allranks.spec.inline import output_type
 from allranks.spec.model import Component, Data, Distribution, Input, Literal, Output, Pipeline, Source, Step
 from allranks.spec.section import is_address, noun, shown
@@ -136,6 +136,8 @@ class StepCheck:
                 yield self._wrong(where, message, did_you_mean(reference.name, pipeline.inputs, "inputs"))
         elif reference.scope == "parent.jobs":
             yield from self._check_job(reference, where)
+        elif reference.scope == OF_STEP:
+            yield from self._check_not_borrowed(reference, where)
         elif reference.scope == "search_space" and self._step.sweep is not None and where.startswith("inputs."):
             space = self._step.sweep.space
             if reference.name not in space:
@@ -159,6 +161,22 @@ class StepCheck:
         elif maker.component.name and reference.name not in maker.component.outputs:
             message = f"{reference}: step '{reference.step}' has no output '{reference.name}'."
             yield self._wrong(where, message, did_you_mean(reference.name, maker.component.outputs, "outputs"))
+
+    def _check_not_borrowed(self, reference: Reference, where: str) -> Iterator[Problem]:
+        """Say why a value of another step could not be taken: where it can, it has been since the reading."""
+        steps = self._pipeline.steps
+        lender = steps.get(reference.step)
+        if lender is None:
+            message = f"{reference}: there is no step '{reference.step}'."
+            yield self._wrong(where, message, did_you_mean(reference.step, steps, "steps"))
+        elif reference.name in lender.inputs:
+            yield self._wrong(where, f"{reference} leads back to itself.", "Write the value at one of the steps.")
+        elif lender.component.name and reference.name not in lender.component.inputs:
+            message = f"{reference}: step '{reference.step}' has no input '{reference.name}'."
+            yield self._wrong(where, message, did_you_mean(reference.name, lender.component.inputs, "inputs"))
+        elif lender.component.name:
+            message = f"{reference}: step '{reference.step}' is given nothing there."
+            yield self._wrong(where, message, f"Give step '{reference.step}' a value, or write one here.")
 
     def _check_bound(self, declared: Input, reference: Reference, where: str) -> Iterator[Problem]:
         if reference.scope == "parent.inputs":

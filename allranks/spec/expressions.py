@@ -15,11 +15,13 @@ _OPTIONAL = re.compile(r"\$\[\[(.*?)\]\]", re.DOTALL)
 _NAME = r"[A-Za-z_]\w*(?:\.\w+)*"
 _WORD = re.compile(
     rf"(?P<scope>inputs|outputs|search_space|parent\.inputs|parent\.outputs)\.(?P<name>{_NAME})"
-    rf"|parent\.jobs\.(?P<step>[\w-]+)\.outputs\.(?P<port>{_NAME})",
+    rf"|parent\.jobs\.(?P<step>[\w-]+)\.(?P<side>inputs|outputs)\.(?P<port>{_NAME})",
     re.ASCII,
 )
 
-SCOPES = ("inputs", "outputs", "search_space", "parent.inputs", "parent.outputs", "parent.jobs")
+OF_STEP = "parent.jobs.inputs"
+"""Scope of ``${{parent.jobs.STEP.inputs.NAME}}``: the value that another step is given, not one that it makes."""
+SCOPES = ("inputs", "outputs", "search_space", "parent.inputs", "parent.outputs", "parent.jobs", OF_STEP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Reference:
     Attributes:
         scope: one of ``SCOPES``; empty when the expression is none that Azure ML knows.
         name: the input, output or search-space name (dotted for a group's member); the whole text when unknown.
-        step: the step that ``parent.jobs`` names, else empty.
+        step: the step that ``parent.jobs`` names, else empty. ``parent.jobs`` is the scope of what it makes.
         optional: whether it stands inside ``$[[ ]]``.
     """
 
@@ -41,7 +43,8 @@ class Reference:
     def __str__(self) -> str:
         """Write the expression as Azure ML's YAML does."""
         if self.step:
-            return f"${{{{parent.jobs.{self.step}.outputs.{self.name}}}}}"
+            side = "inputs" if self.scope == OF_STEP else "outputs"
+            return f"${{{{parent.jobs.{self.step}.{side}.{self.name}}}}}"
         return f"${{{{{self.scope}.{self.name}}}}}" if self.scope else f"${{{{{self.name}}}}}"
 
 
@@ -51,7 +54,8 @@ def _reference(word: str, *, optional: bool = False) -> Reference:
     if match is None:
         return Reference("", word, optional=optional)
     if match["step"]:
-        return Reference("parent.jobs", match["port"], match["step"], optional)
+        scope = OF_STEP if match["side"] == "inputs" else "parent.jobs"
+        return Reference(scope, match["port"], match["step"], optional)
     return Reference(match["scope"], match["name"], optional=optional)
 
 

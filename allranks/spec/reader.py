@@ -10,6 +10,7 @@ from typing import TypeAlias, TypeVar
 
 from allranks.errors import Problem, SpecError
 from allranks.spec import ports, schema, settings
+from allranks.spec.borrow import borrow
 from allranks.spec.document import kind_of, read_document
 from allranks.spec.inline import settle
 from allranks.spec.model import Component, Data, Input, Literal, Output, Pipeline, Resources, Settings, Step
@@ -99,7 +100,7 @@ class Reader:
         jobs = top.mapping("jobs")
         if not jobs.data:
             top.wrong("jobs" if "jobs" in top else "", "has no steps.", "A pipeline lists its steps below 'jobs'.")
-        steps = {name: self._step(jobs, name) for name in jobs}
+        steps = borrow({name: self._step(jobs, name) for name in jobs})
         pipeline = Pipeline(
             name=name,
             source=replace(top.source, prefix=top.where, problems=()),

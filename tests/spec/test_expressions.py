@@ -16,7 +16,8 @@ NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}(\.[A-Za-z_][A-Za-z0-9_]{0,8})
 STEPS = st.from_regex(r"[a-z_][a-z0-9_-]{0,8}", fullmatch=True)
 PLAIN = st.text(alphabet=st.characters(blacklist_characters="${}[]"), max_size=20)
 SCOPES = st.sampled_from(["inputs", "outputs", "search_space", "parent.inputs", "parent.outputs"])
-REFERENCES = st.builds(Reference, SCOPES, NAMES) | st.builds(Reference, st.just("parent.jobs"), NAMES, STEPS)
+OF_A_STEP = st.sampled_from(["parent.jobs", "parent.jobs.inputs"])
+REFERENCES = st.builds(Reference, SCOPES, NAMES) | st.builds(Reference, OF_A_STEP, NAMES, STEPS)
 
 
 @given(REFERENCES)
