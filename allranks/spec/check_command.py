@@ -81,7 +81,9 @@ def check_inputs(source: Source, inputs: Mapping[str, Input]) -> Iterator[Proble
             typed = check_value(declared, declared.default)
             place = f"{where}.default" if source.place(f"{where}.default") in source.lines else where
             if isinstance(typed, Problem):
-                yield source.problem(place, f"the default {typed.message}", typed.hint)
+                # The SDK takes a default that is no choice, and who gives a value does not need it; `StepCheck` asks.
+                severity = "warning" if declared.enum else "error"
+                yield source.problem(place, f"the default {typed.message}", typed.hint, severity)
             yield from check_spelling(source, place, declared)
 
 

@@ -214,7 +214,12 @@ class StepCheck:
         step = self._step
         searched = step.sweep.space if step.sweep else {}
         for name, declared in step.component.inputs.items():
-            if declared.required and name not in step.inputs and name not in searched:
+            if name in step.inputs or name in searched:
+                continue
+            if declared.enum and declared.default is not None:
+                if isinstance(typed := check_value(declared, declared.default), Problem):
+                    yield self._wrong(f"inputs.{name}", f"the default {typed.message}", "Give a value here.")
+            elif declared.required:
                 near = did_you_mean(name, [one for one in step.inputs if one not in step.component.inputs], "inputs")
                 hint = near if near.startswith("Did") else f"Write {name}: … below the step's inputs."
                 message = f"the required input '{name}' ({declared.type}) is missing."
