@@ -36,7 +36,9 @@ def compare_frameworks(
         type="integer", min=1, max=64, description="Ranks on each machine for PyTorch and Horovod: its GPUs."
     ) = 1,
     epochs: Input(type="integer", min=1, description="Passes over the training rows.") = 15,
-    seed: Input(type="integer", min=0, description="Seed of the initial weights and of the order of the rows.") = 0,
+    seed: Input(
+        type="integer", min=0, max=4294967295, description="Seed of the initial weights and of the order of the rows."
+    ) = 0,
 ) -> dict[str, Any]:
     """Trains the same model on the same data with six ways to use several machines, and names the best."""
     prepare = components.prepare_data(dataset=dataset, data=data)

@@ -96,6 +96,7 @@ def finetune_text(
     seed: Input(
         type="integer",
         min=0,
+        max=4294967295,
         description="Seed of the initial weights and of the order of the rows.",
     ) = 0,
 ) -> dict[str, Any]:

@@ -51,7 +51,8 @@ def image_classification(
     model_code: Input(
         type="uri_folder",
         optional=True,
-        description='Folder with your model\'s code, when "architecture" is FILE.py:FUNCTION.',
+        description='Folder with your model\'s code, when "architecture" is FILE.py:FUNCTION; otherwise it has no '
+        "effect.",
     ) = None,
     epochs: Input(type="integer", min=1, description="Passes over the training rows.") = 15,
     batch_size: Input(
@@ -80,6 +81,7 @@ def image_classification(
     seed: Input(
         type="integer",
         min=0,
+        max=4294967295,
         description="Seed of the initial weights and of the order of the rows.",
     ) = 0,
 ) -> dict[str, Any]:

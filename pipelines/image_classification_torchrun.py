@@ -62,6 +62,7 @@ def image_classification_torchrun(
     seed: Input(
         type="integer",
         min=0,
+        max=4294967295,
         description="Seed of the initial weights and of the order of the rows.",
     ) = 0,
 ) -> dict[str, Any]:

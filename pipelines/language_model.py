@@ -91,11 +91,12 @@ def language_model(
         enum=["fp32", "bf16", "fp64"],
         description="Arithmetic of the forward and backward pass. With bf16, the best choice on recent GPUs, each "
         "rank computes in bf16 and keeps its parts of parameters, gradients and optimizer state in fp32. fp64 is for "
-        "exact comparisons.",
+        "exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.",
     ) = "fp32",
     seed: Input(
         type="integer",
         min=0,
+        max=4294967295,
         description="Seed of the initial weights and of the order of the rows.",
     ) = 0,
 ) -> dict[str, Any]:

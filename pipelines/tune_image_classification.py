@@ -56,12 +56,14 @@ def tune_image_classification(
     model_code: Input(
         type="uri_folder",
         optional=True,
-        description='Folder with your model\'s code, when "architecture" is FILE.py:FUNCTION.',
+        description='Folder with your model\'s code, when "architecture" is FILE.py:FUNCTION; otherwise it has no '
+        "effect.",
     ) = None,
     epochs: Input(type="integer", min=1, description="Passes over the training rows.") = 15,
     seed: Input(
         type="integer",
         min=0,
+        max=4294967295,
         description="Seed of the initial weights and of the order of the rows.",
     ) = 0,
 ) -> dict[str, Any]:
