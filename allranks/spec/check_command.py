@@ -9,6 +9,7 @@ from pathlib import Path
 
 from allranks.errors import Problem
 from allranks.spec import schema
+from allranks.spec.check_script import check_script
 from allranks.spec.expressions import Reference, almost, declared_name, faults, references, single
 from allranks.spec.model import Component, Distribution, Input, Output, Resources, Source
 from allranks.spec.section import noun, shown
@@ -39,6 +40,7 @@ def check_command(component: Component) -> list[Problem]:
         *_check_text(component),
         *_check_environment(component),
         *_check_files(component),
+        *check_script(component),
         *check_counts(component.source, component.distribution, component.resources, component.timeout),
         *_check_bindings(component),
         *_check_default_quotes(component),
