@@ -66,7 +66,8 @@ command: >-
 def folder(tmp_path: Path) -> Path:
     for name in ("src", "common", "rows"):
         (tmp_path / name).mkdir()
-    (tmp_path / "src" / "train.py").touch()
+    for script in ("prepare.py", "train.py", "tune.py", "a.py"):
+        (tmp_path / "src" / script).touch()
     (tmp_path / "prepare.yaml").write_text(PREPARE)
     (tmp_path / "train.yaml").write_text(TRAIN)
     return tmp_path
