@@ -34,7 +34,8 @@ TORCH = "from shared.distributed import init, Refusal\nwith init('torch') as wor
 ALL_REDUCE = """
     value = torch.tensor([world.rank + 1.0], device=world.device)
     dist.all_reduce(value)
-    print(f"rank {world.rank} of {world.world_size} got {value.item()}")
+    # In one write: under torchrun the ranks share a pipe, and a line's end may come after another's line.
+    print(f"rank {world.rank} of {world.world_size} got {value.item()}\\n", end="")
 """
 ON_GPU = shutil.which("nvidia-smi") is not None
 
