@@ -15,6 +15,7 @@ from allranks.spec.document import kind_of, read_document
 from allranks.spec.inline import settle
 from allranks.spec.model import Component, Data, Input, Literal, Output, Pipeline, Resources, Settings, Step
 from allranks.spec.section import Section, is_address
+from allranks.spec.step_type import did_you_mean_type, refuse_type, step_type
 from allranks.spec.suggest import did_you_mean, nearest
 from allranks.spec.sweep import sweep as read_sweep
 
@@ -70,7 +71,7 @@ class Reader:
             top.wrong("type", message, severity="elsewhere")
         else:
             message = f"'{type_}' is the type of no component or pipeline."
-            top.wrong("type", message, _did_you_mean_type(type_, ("command", "pipeline"), "types that run here"))
+            top.wrong("type", message, did_you_mean_type(type_, ("command", "pipeline"), "types that run here"))
         return None
 
     def _component(self, top: Section, name: str) -> Component:
@@ -138,13 +139,13 @@ class Reader:
     def _step(self, jobs: Section, name: str) -> Step:
         """Read one step; one that cannot run here gets a component without a name: ``check`` sees its bindings only."""
         section = jobs.mapping(name)
-        type_ = _step_type(section)
+        type_ = step_type(section)
         if type_ == "command" and _is_inline(section):
             return _inline_step(section, name)
         unread = Component("", replace(section.source, prefix=section.where, problems=()))
         inputs, outputs = _wiring(section)
         if type_ not in schema.STEP_TYPES:
-            _refuse_type(section, type_, name)
+            refuse_type(section, type_, name)
             resources = settings.resources(section, strict=False)
             return Step(name, unread, inputs, outputs, resources=resources, compute=settings.compute(section))
         component = self._component_of_step(section, name, type_)
@@ -290,31 +291,6 @@ def _inline_step(section: Section, name: str) -> Step:
         compute=settings.compute(section),
         display_name=section.text("display_name"),
     )
-
-
-def _step_type(section: Section) -> str:
-    if "type" in section:
-        return section.text("type")
-    inline = section.data.get("component")
-    if isinstance(inline, dict):
-        return "pipeline" if "jobs" in inline else "command"
-    return "sweep" if "trial" in section else "command"
-
-
-def _refuse_type(section: Section, type_: str, name: str) -> None:
-    if type_ in schema.ELSEWHERE:
-        message = f"cannot run here: step '{name}' is of type '{type_}'; command, pipeline and sweep steps can."
-        section.wrong("type", message, "Take the step out, or submit the pipeline to Azure.", "elsewhere")
-    elif type_ == "component":
-        section.wrong("type", "'component' is a type of the preview of Azure ML v2.", "Write type: command.")
-    else:
-        section.wrong("type", f"'{type_}' is no type of a step.", _did_you_mean_type(type_, schema.STEP_TYPES, "types"))
-
-
-def _did_you_mean_type(type_: str, choices: tuple[str, ...], plural: str) -> str:
-    """Write the hint for an unknown type: the nearest of all that Azure ML has, else those that run here."""
-    near = nearest(type_, (*choices, *sorted(schema.ELSEWHERE)))
-    return f"Did you mean '{near}'?" if near else did_you_mean(type_, choices, plural)
 
 
 def _settings(top: Section) -> Settings:

@@ -69,9 +69,8 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     set_up(world, args.step_timeout)
     data = open_data(args, plan, tasks=("text_classification", "language_modeling"))
     note_unused(args, data, world)
-    padding = padding_of(data)
     precision = Precision(args.precision, world.device)
-    net = make_net(args, data)
+    net, padding = make_net(args, data), padding_of(data)
     module, leaving_out = TokenModel(net, padding), leaves_out(net)
     feed = Feed(Reader(data.split("train"), world.device, args), plan, world.rank, args)
     measure = Evaluation if args.sharding == "none" else EvenEvaluation
@@ -79,9 +78,7 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     schedule = Schedule.over(args.epochs * feed.steps_per_epoch, args)
     saver = make_saver(args, data, world, feed.steps_per_epoch)
     at = saver.restore(args.resume_from)
-    first = at.step
-
-    meter = Meter(world)
+    first, meter = at.step, Meter(world)
     with Run(args, world, saver, at, schedule, meter) as run:
 
         def begin() -> None:
