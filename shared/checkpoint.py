@@ -136,6 +136,8 @@ def damage(path: Path, form: str = FORMAT, share: slice = slice(None)) -> str | 
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         if manifest["format"] != form:
             return f"its format is {manifest['format']!r}, not {form!r}"
+        if (match := _STEP.fullmatch(path.name)) and int(match[1]) != manifest["step"]:
+            return f"its manifest says step {manifest['step']}, its name step {int(match[1])}"
         for name in sorted({STATE, *([TENSORS] if form == FORMAT else []), *manifest["files"]})[share]:
             said, found = manifest["files"][name], _fingerprint(path / name)
             if said["bytes"] != found["bytes"]:

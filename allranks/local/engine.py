@@ -10,18 +10,18 @@ from __future__ import annotations
 import os
 import selectors
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from allranks.errors import StorageError
 from allranks.local import machine, processes
 from allranks.local.cache import Cache, Finished, Workplace, clear_up
-from allranks.local.execution import Execution, Job, take_snapshots
-from allranks.local.folders import write_json
+from allranks.local.execution import Execution, Job, abandon, take_snapshots
 from allranks.local.gang import Gang
 from allranks.local.guard import Guard
 from allranks.local.options import Observer, Options, new_run_id
 from allranks.local.plan import Plan, StepOutput
+from allranks.local.record import RunRecord
 from allranks.local.report import write_report
 from allranks.local.result import (
     CANCELLED,
@@ -74,22 +74,30 @@ class Engine:
         job = Job(options.home, self._folder, plan.name, options.python, dict(os.environ), self._began)
         self._steps = {name: execution_of(step, job) for name, step in plan.steps.items()}
         self._executions = list(self._steps.values())  # and the trials of sweeps, as they are begun
-        about = {"run_id": self._folder.id, "name": plan.name, "pid": os.getpid(), "started": time.time()}
-        self._header: dict[str, Any] = {**options.about, **about}
+        self._record = RunRecord(self._folder, plan, options.about)
 
     def run(self) -> RunResult:
         """Start what can start, wait, note what happened; again, until every step is over."""
         self._folder.path.mkdir(parents=True)
         alive = self._folder.lock()
         try:
-            self._write_state(RUNNING)  # before anything that takes time, so that it is listed if we are killed
+            self._record.write(self._steps, running=True)  # before what takes time: a run that is killed is listed
             take_snapshots(self._steps.values(), self._folder)
             self._observer.started(self._folder, self._plan)
-            self._loop()
-            result = self._write_state(self._status())
+            return self._outcome(alive)
         finally:
             os.close(alive)
-        write_report(self._folder)
+
+    def _outcome(self, alive: int) -> RunResult:
+        """What became of the run; steps that cannot go on, because the disk is full, have failed."""
+        try:
+            self._loop()
+            result = self._record.write(self._steps, signal=self._signal)
+            write_report(self._folder)
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):  # of what is printed: nobody reads it any more
+                raise
+            return self._give_up(error, alive)
         return result
 
     def _loop(self) -> None:
@@ -320,6 +328,16 @@ class Engine:
             if execution.gang is not None and not execution.gang.over:
                 self._kill(execution.gang)
 
+    def _give_up(self, error: OSError, alive: int) -> RunResult:
+        """End what is not over without a further look at the disk, then write what can be written of it."""
+        os.ftruncate(alive, 0)  # its room was kept for this
+        why = f"the runs folder {self._options.home.path} cannot be written: {error.strerror or error}"
+        abandon(self._executions, why)
+        with suppress(OSError):
+            self._record.write(self._steps)
+            write_report(self._folder)
+        return self._record.result(self._steps)
+
     def _note_signal(self, number: int) -> None:
         self._signal = number
 
@@ -327,20 +345,6 @@ class Engine:
         self._observer.changed(execution.keep())
         if isinstance(execution, Trial):
             execution.sweep.keep()
-
-    def _status(self) -> str:
-        statuses = {execution.status for execution in self._steps.values()}
-        return next((status for status in (FAILED, CANCELLED) if status in statuses), SUCCEEDED)
-
-    def _write_state(self, status: str) -> RunResult:
-        steps = {name: execution.result() for name, execution in self._steps.items()}
-        outputs = {
-            name: self._path(output) for name, output in self._plan.outputs.items() if steps[output.step].outputs
-        }
-        result = RunResult(self._folder.id, status, self._folder.path, steps, outputs, self._signal)
-        ended = None if status == RUNNING else time.time()
-        write_json(self._folder.state, {**self._header, "ended": ended, **result.document()})
-        return result
 
 
 def _finished(execution: Execution) -> Finished:

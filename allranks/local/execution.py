@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
 from allranks.local.result import (
     CANCELLED,
     FAILED,
+    RETRYING,
+    RUNNING,
     SKIPPED,
     SUCCEEDED,
     WAITING,
@@ -306,3 +309,14 @@ def take_snapshots(executions: Iterable[Execution], run: RunFolder) -> None:
     except BaseException:
         shutil.rmtree(run.path, ignore_errors=True)
         raise
+
+
+def abandon(executions: Iterable[Execution], why: str) -> None:
+    """End what is not over: what was running has failed for this reason. The disk may refuse to keep it."""
+    for execution in executions:
+        if execution.status in (RUNNING, RETRYING):
+            execution.end(FAILED, Failure(why))
+        elif not execution.over:
+            execution.end(CANCELLED)
+        with suppress(OSError):
+            execution.keep()

@@ -40,6 +40,9 @@ from allranks.files import write_text
 
 DEFAULT_HOME = ".allranks"
 
+KEPT_ROOM = 2**17
+"""Bytes that a run takes at its start, so that what became of it can be written on a disk that is full by then."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepFolder:
@@ -115,9 +118,13 @@ class RunFolder:
         return self.path / "report.html"
 
     def lock(self) -> int:
-        """Mark the run as alive until the returned descriptor is closed, by us or by the end of the engine."""
+        """Mark the run as alive until the returned descriptor is closed, by us or by the end of the engine.
+
+        The file takes ``KEPT_ROOM``; to truncate it gives that room back.
+        """
         descriptor = os.open(self.path / "alive", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.posix_fallocate(descriptor, 0, KEPT_ROOM)
         return descriptor
 
     @property

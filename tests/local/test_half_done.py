@@ -73,12 +73,39 @@ def test_an_engine_that_cannot_write_any_more_says_so_and_ends_its_ranks(tmp_pat
     wait_for(lambda: len(carrying(marker)) >= 2)
     resource.prlimit(engine.pid, resource.RLIMIT_FSIZE, (10, 10))  # as on a full disk: no file gets longer than this
     said, _ = engine.communicate(timeout=30)
-    assert engine.returncode == 2
-    assert said.count("error:") == 1
+    assert engine.returncode == 1
+    assert "error: step two: the runs folder" in said
     assert "File too large" in said
     assert "Traceback" not in said
     assert not carrying(marker)
     assert runs_of(tmp_path)[0]["status"] == "cancelled"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount the small disk")
+def test_a_run_on_a_full_disk_has_failed_and_says_so_everywhere(tmp_path):
+    file = pipeline(
+        tmp_path,
+        f"""type: pipeline
+jobs:
+  fill: {step("head -c 20000000 /dev/zero > ${{outputs.out}}/x || true", outputs="out: {type: uri_folder}")}
+  after: {step("true", inputs="data: '${{parent.jobs.fill.outputs.out}}'")}
+""",
+    )
+    (small := tmp_path / "small").mkdir()
+    run = command("run", file, "--runs-dir", small / "runs", "--json")
+    shown = command("runs", "--runs-dir", small / "runs", "--json")
+    script = f'mount -t tmpfs -o size=2m none {small} && {shlex.join(run)}; echo "code $?" >&2; {shlex.join(shown)}'
+    done = subprocess.run(
+        ["unshare", "--mount", "bash", "-c", script],
+        cwd=tmp_path, env=environ(), capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    decoder = json.JSONDecoder()
+    document, end = decoder.raw_decode(done.stdout)
+    assert "code 1" in done.stderr
+    assert (document["status"], document["steps"]["fill"]["status"]) == ("failed", "failed")
+    assert "cannot be written: No space left on device" in document["steps"]["fill"]["failure"]["message"]
+    kept = decoder.raw_decode(done.stdout[end:].lstrip())[0]["runs"][0]
+    assert (kept["status"], kept["steps"]["after"]["status"]) == ("failed", "cancelled")
 
 
 def test_a_killed_run_shows_which_of_its_steps_had_finished(tmp_path):

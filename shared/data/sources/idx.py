@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import numpy.typing as npt
 
+from shared.data.sources.file_fault import find_file_fault
 from shared.data.sources.source import Request, names
 from shared.data.sources.stored_images import StoredImages
 from shared.data.spool import Spool
@@ -118,6 +119,8 @@ def _unpack(path: Path, labels: int, spool: Spool | None, most_pixels: int) -> S
 
 
 def _open(path: Path) -> BinaryIO:
+    if fault := find_file_fault(path):
+        raise _WrongError(fault)
     return cast("BinaryIO", gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from shared.data.index import Array
 from shared.data.order import Rows
+from shared.data.sources.file_fault import find_name_fault, show_name
 from shared.data.sources.picture import Unreadable, decode, size_of
 from shared.data.sources.source import BadFiles, Request, names
 from shared.distributed import Refusal
@@ -98,6 +99,9 @@ class ImageFolder:
 
 
 def _check_classes(folder: Path, classes: tuple[str, ...]) -> None:
+    for name in classes:
+        if fault := find_name_fault(Path(name)):
+            raise Refusal(f"{show_name(str(folder / name))} {fault}. The folder's name is that of a class.")
     if not classes:
         raise Refusal(
             f"{folder} has no folders: dataset image_folder reads one folder of images for each class. "
@@ -118,8 +122,8 @@ def _images(folder: Path, place: str) -> Iterator[str]:
                 continue
             if entry.is_dir(follow_symlinks=False):
                 yield from _images(folder, f"{place}/{entry.name}")
-            # A link to nowhere is an image that is missing; a pipe would keep us waiting for ever.
-            elif entry.name.lower().endswith(SUFFIXES) and (entry.is_file() or entry.is_symlink()):
+            # What a link leads to is looked at when it is opened: it may be nothing, itself, or a pipe.
+            elif entry.name.lower().endswith(SUFFIXES) and (entry.is_symlink() or entry.is_file()):
                 yield f"{place}/{entry.name}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tokenize
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 from shared.data.index import Array
 from shared.data.order import Rows
+from shared.data.sources.file_fault import find_file_fault
 from shared.data.sources.source import BadFiles, Request
 from shared.data.splits import Labels
 from shared.distributed import Refusal
@@ -85,10 +87,13 @@ def _targets(file: Path, y: npt.NDArray[Any]) -> tuple[tuple[str, ...], Labels]:
 
 
 def _load(file: Path) -> npt.NDArray[Any]:
+    if not file.is_symlink() and not file.exists():
+        raise Refusal(f"{file} is missing: dataset npy reads x.npy and y.npy.")
+    if fault := find_file_fault(file):
+        raise Refusal(f"{file} {fault}.")
     try:
         loaded: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError as error:
-        raise Refusal(f"{file} is missing: dataset npy reads x.npy and y.npy.") from error
-    except (OSError, ValueError) as error:
-        raise Refusal(f"{file} cannot be read: {error}") from error
+    # NumPy parses the header as Python's source, and lets through what its parser and its arithmetic raise.
+    except (OSError, EOFError, ValueError, TypeError, SyntaxError, tokenize.TokenError, OverflowError) as error:
+        raise Refusal(f"{file} is no whole .npy file: {error}") from error
     return loaded

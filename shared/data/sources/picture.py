@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from shared.data.sources.file_fault import find_file_fault
+
 if TYPE_CHECKING:
     from PIL import Image
 
@@ -82,6 +84,8 @@ def size_of(file: Path, most_pixels: int) -> tuple[int, int]:
 def _open(file: Path, most_pixels: int) -> Image.Image:
     from PIL import Image, UnidentifiedImageError
 
+    if fault := find_file_fault(file):
+        raise Unreadable(fault)
     Image.MAX_IMAGE_PIXELS = None  # our limit is checked at the same place: after the header, before the pixels
     try:
         image = Image.open(file, formats=FORMATS)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from shared.data.index import Array
 from shared.data.order import Rows
+from shared.data.sources.file_fault import show_name
 from shared.data.splits import Labels
 from shared.distributed import Refusal
 
@@ -52,6 +53,7 @@ class BadFiles:
         Raises:
             Refusal: if files are not left out.
         """
+        path = show_name(path)
         if not self.skip:
             hint = hint or "Repair or remove it, or leave out such files with on_bad_file skip."
             raise Refusal(f"{self.folder / path} {reason}. {hint}")

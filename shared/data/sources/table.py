@@ -7,6 +7,7 @@ rows, however many there are.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from shared.data.index import Array
 from shared.data.order import Rows
+from shared.data.sources.file_fault import find_file_fault, find_name_fault
 from shared.data.sources.source import BadFiles, Request, names
 from shared.data.splits import Labels, count
 from shared.data.spool import Spool
@@ -211,13 +213,16 @@ class _Scan:
 
     def _choose(self, path: Path) -> None:
         """Let the first file decide on the columns, and see that the others have them too."""
+        if fault := find_file_fault(path) or find_name_fault(path):
+            raise WrongFileError(fault)
         header = self._form.header(path)
+        there = set(header)
         if self._columns is None:
             columns = choose_columns(header, self._request, path)
             self._form.check(path, columns)
             self._columns, self._spool = columns, Spool((len(columns.features),), "float32")
             return
-        lacking = [name for name in (*self._columns.features, self._columns.target) if name not in header]
+        lacking = [name for name in (*self._columns.features, self._columns.target) if name not in there]
         if lacking:
             raise WrongFileError(f"lacks columns that the files before it have: {names(lacking)}")
         self._form.check(path, self._columns)
@@ -281,7 +286,7 @@ def choose_columns(header: Sequence[str], request: Request, path: Path) -> Colum
         Refusal: if one that is named is not there (the nearest names are offered), if a name is empty or comes twice,
             or if no feature is left.
     """
-    twice = sorted({name for name in header if header.count(name) > 1 and name})
+    twice = sorted(name for name, times in Counter(header).items() if times > 1 and name)
     if twice:
         raise Refusal(f"{path} has more than one column called {names(twice)}. Rename them.")
     for name, what in ((request.target, "target"), *((name, "ignore_columns") for name in request.ignore_columns)):

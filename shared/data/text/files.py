@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.data.sources import BadFiles
+from shared.data.sources.file_fault import find_file_fault
 from shared.data.text.documents import UNIT_BYTES, Document, Request, decoded
 from shared.distributed import Refusal
 
@@ -49,6 +50,9 @@ class Files:
         """Documents of a unit."""
         for item in range(self.bounds[unit], self.bounds[unit + 1]):
             path = self.paths[item]
+            if fault := find_file_fault(self.root / path):
+                bad.report(path, fault)
+                continue
             try:
                 data = (self.root / path).read_bytes()
             except OSError as error:
@@ -126,8 +130,5 @@ def _files(request: Request, root: Path, paths: list[Path]) -> Files:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file; 1 for one that is not there, such as a broken link: it is reported when its turn comes."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 1
+    """Bytes of a file; 1 for what is none, such as a broken link or a pipe: it is reported when its turn comes."""
+    return 1 if find_file_fault(path) else path.stat().st_size

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from shared.data.sources import BadFiles
+from shared.data.sources.file_fault import find_file_fault, find_name_fault
 from shared.data.sources.source import names
 from shared.data.text.documents import Document, Request
 from shared.distributed import Refusal
@@ -161,15 +162,22 @@ def open_rows(request: Request, form: Format) -> Rows:
     parts: list[Part] = []
     for path in paths:
         try:
-            if not parts:
-                form.check(path, _columns(request))
-            parts += form.parts(path)
+            parts += _parts(path, request, form, first=not parts)
         except WrongFileError as error:
             request.bad.report(str(path.relative_to(root)), str(error))
     if not parts:
         found = request.bad.found[0]
         raise Refusal(f"{root}: none of its {len(paths)} files can be used; {found.path} {found.reason}.")
     return Rows(request, root, form, parts)
+
+
+def _parts(path: Path, request: Request, form: Format, *, first: bool) -> list[Part]:
+    """The parts of a file; the first one has to have the columns."""
+    if fault := find_file_fault(path) or find_name_fault(path):
+        raise WrongFileError(fault)
+    if first:
+        form.check(path, _columns(request))
+    return form.parts(path)
 
 
 def need(path: Path, there: Sequence[str], columns: Columns) -> None:

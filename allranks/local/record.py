@@ -1,0 +1,65 @@
+"""What run.json says of a run: what was asked for, and what has become of each step so far."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from allranks.local.execution import Execution
+from allranks.local.folders import RunFolder, write_json
+from allranks.local.plan import Plan
+from allranks.local.result import CANCELLED, FAILED, RUNNING, SUCCEEDED, RunResult
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """Writes run.json.
+
+    Attributes:
+        folder: the run's.
+        plan: what is run.
+        about: what is needed to start the run again.
+        started: seconds since 1970.
+    """
+
+    folder: RunFolder
+    plan: Plan
+    about: Mapping[str, Any]
+    started: float = field(default_factory=time.time)
+
+    def write(self, steps: Mapping[str, Execution], *, running: bool = False, signal: int | None = None) -> RunResult:
+        """Write what became of the run, or how far it is.
+
+        Args:
+            steps: the steps by name.
+            running: whether it goes on.
+            signal: that has ended it, or None.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        result = self.result(steps, running=running, signal=signal)
+        about = {"run_id": self.folder.id, "name": self.plan.name, "pid": os.getpid(), "started": self.started}
+        ended = None if running else time.time()
+        write_json(self.folder.state, {**self.about, **about, "ended": ended, **result.document()})
+        return result
+
+    def result(self, steps: Mapping[str, Execution], *, running: bool = False, signal: int | None = None) -> RunResult:
+        """What became of the run; see ``write``."""
+        results = {name: execution.result() for name, execution in steps.items()}
+        outputs = {
+            name: (steps[output.step].folder.outputs / output.port).resolve()
+            for name, output in self.plan.outputs.items()
+            if results[output.step].outputs
+        }
+        return RunResult(
+            self.folder.id, RUNNING if running else _overall(steps), self.folder.path, results, outputs, signal
+        )
+
+
+def _overall(steps: Mapping[str, Execution]) -> str:
+    statuses = {execution.status for execution in steps.values()}
+    return next((status for status in (FAILED, CANCELLED) if status in statuses), SUCCEEDED)
