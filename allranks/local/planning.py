@@ -34,6 +34,7 @@ from allranks.spec import (
     single,
     substitute,
 )
+from allranks.spec.limits import MOST_RANKS
 from allranks.spec.model import Literal
 
 Resolved: TypeAlias = Literal | Path | StepOutput | None
@@ -241,6 +242,9 @@ def _plan_step(
         processes = _count(distribution.processes_per_node, "process_count_per_instance", step, scope, findings)
     if distribution is not None and distribution.type == "mpi":
         find_mpirun({"PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"})
+    if nodes * processes + servers > MOST_RANKS:
+        many = f"{nodes:,} x {processes:,} ranks are more than the {MOST_RANKS:,} that can be planned on this machine."
+        findings.problems.append(_problem(step, scope, many))
     search = None if step.sweep is None else _search(step, step.sweep, scope, nodes * processes, findings)
     timeout = step.timeout if step.timeout is not None else component.timeout
     variables = {**component.environment_variables, **step.environment_variables}

@@ -6,6 +6,7 @@ rank stands in ``launch/``. The deviations from the cloud are listed in docs/loc
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -81,7 +82,18 @@ class Cluster:
     @property
     def addresses(self) -> tuple[str, ...]:
         """The address of each node."""
-        return tuple(f"127.0.{node // 250}.{node % 250 + 1}" for node in range(self.nodes))
+        return _addresses(self.nodes)
+
+
+@functools.lru_cache
+def _addresses(nodes: int) -> tuple[str, ...]:
+    return tuple(f"127.0.{node // 250}.{node % 250 + 1}" for node in range(nodes))
+
+
+@functools.lru_cache
+def _address_list(nodes: int, separator: str) -> str:
+    """All addresses in one text, which the ranks of a large step share."""
+    return separator.join(_addresses(nodes))
 
 
 def inherited(environ: Mapping[str, str], python: Path) -> dict[str, str]:
@@ -125,12 +137,11 @@ def of_data(literals: Mapping[str, str], inputs: Mapping[str, str], outputs: Map
 
 def of_node(cluster: Cluster, node: int, tmp: Path) -> dict[str, str]:
     """What says which node this is, and what share of the machine it has."""
-    addresses = cluster.addresses
     variables = {
         "AZUREML_NODE_COUNT": str(cluster.nodes),
-        "AZ_BATCH_NODE_LIST": ";".join(addresses),
-        "AZ_BATCH_HOST_LIST": ",".join(addresses),
-        "AZ_BATCHAI_NODE_IP": addresses[node],
+        "AZ_BATCH_NODE_LIST": _address_list(cluster.nodes, ";"),
+        "AZ_BATCH_HOST_LIST": _address_list(cluster.nodes, ","),
+        "AZ_BATCHAI_NODE_IP": cluster.addresses[node],
         "AZ_BATCH_NODE_IS_DEDICATED": "true",
         "TMPDIR": str(tmp),
         "OMP_NUM_THREADS": str(cluster.threads),

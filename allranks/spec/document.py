@@ -10,6 +10,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from allranks.errors import Problem, SpecError
+from allranks.spec.limits import MOST_BYTES, MOST_DEPTH, MOST_DIGITS, is_too_deep, too_deep
 from allranks.spec.model import Source
 
 try:
@@ -35,6 +36,9 @@ def read_document(path: Path | str) -> tuple[dict[str, Any], Source]:
     """
     path = Path(path).absolute()
     try:
+        if path.is_file() and path.stat().st_size > MOST_BYTES:
+            message = f"has {path.stat().st_size:,} bytes; at most {MOST_BYTES:,} are read as YAML."
+            raise SpecError([Problem(message, file=path)])
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SpecError([Problem(f"is not UTF-8 text: byte {error.start} is {error.reason}.", file=path)]) from None
@@ -46,6 +50,8 @@ def read_document(path: Path | str) -> tuple[dict[str, Any], Source]:
 def parse_document(text: str, path: Path) -> tuple[dict[str, Any], Source]:
     """Read YAML text that stands, or would stand, in the file ``path``; as ``read_document``."""
     try:
+        if is_too_deep(text, _Loader):
+            raise SpecError([Problem(too_deep(), file=path)])
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
@@ -58,8 +64,8 @@ def parse_document(text: str, path: Path) -> tuple[dict[str, Any], Source]:
     except yaml.YAMLError as error:
         reason = str(error).splitlines()[0]
         raise SpecError([Problem(f"is not YAML: {reason}.", file=path)]) from None
-    except RecursionError:
-        raise SpecError([Problem("is nested too deeply to be read.", file=path)]) from None
+    except RecursionError:  # composed without libyaml
+        raise SpecError([Problem(too_deep(), file=path)]) from None
     if node is None:
         raise SpecError([Problem("is empty.", file=path)])
     if not isinstance(data, dict):
@@ -103,6 +109,9 @@ class _Walk:
         if id(node) in self._open:
             self._wrong(node, where, "an anchor contains itself.")
             return None
+        if len(self._open) == MOST_DEPTH:
+            self._wrong(node, where, too_deep())
+            return None
         if id(node) not in self._done:
             self._open.add(id(node))
             if isinstance(node, MappingNode):
@@ -113,16 +122,27 @@ class _Walk:
         return self._done[id(node)]
 
     def _scalar(self, node: ScalarNode, where: str) -> Any:
+        if "\0" in node.value:
+            self._wrong(node, where, "holds a NUL character, which no path and no command can have.")
+            return node.value.replace("\0", "")
         if node.tag in _TEXTS:
             return node.value
         try:
             value = self._loader.construct_object(node)
         except (yaml.constructor.ConstructorError, ValueError):
+            if node.tag == _TAG + "int" and len(node.value) > MOST_DIGITS:
+                return self._too_long(node, where)
             self._wrong(node, where, f"'{node.tag.removeprefix(_TAG)}' is no type that Azure ML's YAML has.")
             return node.value
+        if isinstance(value, int) and abs(value) >= 10**MOST_DIGITS:
+            return self._too_long(node, where)
         if value is not None and str(value) != node.value:
             self.texts[where] = node.value
         return value
+
+    def _too_long(self, node: ScalarNode, where: str) -> int:
+        self._wrong(node, where, f"is an integer of more than {MOST_DIGITS} digits.")
+        return 0
 
     def _mapping(self, node: MappingNode, where: str) -> dict[str, Any]:
         merged: dict[str, Any] = {}

@@ -13,6 +13,7 @@ from allranks.spec import ports, schema, settings
 from allranks.spec.borrow import borrow
 from allranks.spec.document import kind_of, read_document
 from allranks.spec.inline import settle
+from allranks.spec.limits import MOST_NESTED, MOST_STEPS
 from allranks.spec.model import Component, Data, Input, Literal, Output, Pipeline, Resources, Settings, Step
 from allranks.spec.section import Section, is_address
 from allranks.spec.step_type import did_you_mean_type, refuse_type, step_type
@@ -35,6 +36,7 @@ class Reader:
         self._problems: list[list[Problem]] = []  # one list for each file
         self._open: list[Path] = []  # the files being read, outermost first
         self._files: dict[Path, Component | Pipeline | None] = {}
+        self._totals: dict[int, tuple[Mapping[str, Step], int]] = {}  # by the id of a pipeline's steps
 
     def problems(self) -> list[Problem]:
         """List what is wrong so far, in the order of the files and of reading, without repetitions."""
@@ -101,7 +103,12 @@ class Reader:
         jobs = top.mapping("jobs")
         if not jobs.data:
             top.wrong("jobs" if "jobs" in top else "", "has no steps.", "A pipeline lists its steps below 'jobs'.")
-        steps = borrow({name: self._step(jobs, name) for name in jobs})
+        read = {name: self._step(jobs, name) for name in jobs}
+        if (total := self._count_steps(read)) > MOST_STEPS:
+            message = f"has {total:,} steps with those of its nested pipelines; at most {MOST_STEPS:,} can be read."
+            jobs.wrong("", message, "Split it into several pipelines.")
+            return None
+        steps = borrow(read)
         pipeline = Pipeline(
             name=name,
             source=replace(top.source, prefix=top.where, problems=()),
@@ -116,6 +123,20 @@ class Reader:
             settings=_settings(top),
         )
         return settle(pipeline, bare={name for name, value in top.mapping("inputs").data.items() if _is_bare(value)})
+
+    def _count_steps(self, steps: Mapping[str, Step]) -> int:
+        """Number of steps with those of nested pipelines; each file's are counted once, however often it is named."""
+        total = 0
+        for step in steps.values():
+            component = step.component
+            if isinstance(component, Pipeline):
+                inner = component.steps
+                if id(inner) not in self._totals:
+                    self._totals[id(inner)] = inner, self._count_steps(inner)  # kept, so that its id stays its own
+                total += self._totals[id(inner)][1]
+            else:
+                total += 1
+        return total
 
     def _job_of_component(self, top: Section, values: Mapping[str, Input]) -> Pipeline | None:
         """Read a pipeline job that runs a pipeline component: the component's steps with the job's values."""
@@ -230,6 +251,9 @@ class Reader:
         if path in self._open:
             chain = " -> ".join(file.name for file in [*self._open[self._open.index(path) :], path])
             section.wrong(key, f"a pipeline contains itself: {chain}.")
+            return None
+        if len(self._open) > MOST_NESTED:
+            section.wrong(key, f"more than {MOST_NESTED} pipelines are inside each other.", "Flatten some of them.")
             return None
         if path not in self._files:
             try:

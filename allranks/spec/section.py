@@ -13,6 +13,7 @@ from typing import Any
 from allranks.errors import Problem
 from allranks.spec.document import kind_of
 from allranks.spec.expressions import references
+from allranks.spec.limits import MOST_DIGITS
 from allranks.spec.model import Source
 from allranks.spec.suggest import did_you_mean, nearest
 
@@ -97,23 +98,23 @@ class Section:
         if isinstance(value, str):
             if references(value):
                 return value
-            if re.fullmatch(r"[+-]?\d+", value.strip()):
+            if re.fullmatch(rf"[+-]?\d{{1,{MOST_DIGITS}}}", value.strip(), re.ASCII):
                 return int(value)
         self.wrong(key, f"{shown(value)} is not a whole number.")
         return None
 
     def number(self, key: str) -> float | None:
-        """Return a number; a text that is one counts, as it does for Azure ML."""
+        """Return a finite number; a text that is one counts, as it does for Azure ML."""
         value = self.data.get(key)
-        if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
             return value
         try:
-            number = float(value) if isinstance(value, str) else math.nan
+            number = float(value) if isinstance(value, (float, str)) else math.nan
         except ValueError:
             number = math.nan
         if math.isfinite(number):
             return number
-        self.wrong(key, f"{shown(value)} is not a number.")
+        self.wrong(key, f"{shown(value)} is not a {'finite ' if isinstance(value, float) else ''}number.")
         return None
 
     def mapping(self, key: str) -> Section:

@@ -1,0 +1,127 @@
+"""Documents that would end the interpreter, take all memory or never end: one message each, at once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from allranks.errors import SpecError
+from allranks.local.variables import Cluster, of_node
+from allranks.spec import limits, read
+from allranks.spec.document import parse_document
+from tests.local.support import allranks
+
+COMMAND = "{type: command, command: echo, environment: {image: ubuntu}}"
+
+# One process reads them all: the unmended reader ends it with a segmentation fault.
+DEEP = """
+import sys
+from pathlib import Path
+from allranks.errors import SpecError
+from allranks.spec.document import parse_document
+for text in ("a:\\n  " + "- " * 30_000 + "x", "a: " + "[" * 200_000 + "]" * 200_000, "{a: " * 100_000 + "}" * 100_000,
+             "? " * 30_000 + "x", "".join(" " * n + "a:\\n" for n in range(3_000))):
+    try:
+        parse_document(text, Path("x.yaml"))
+    except SpecError as error:
+        print(error)
+"""
+
+
+def test_nesting_that_libyaml_cannot_bear_is_refused():
+    done = subprocess.run([sys.executable, "-c", DEEP], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert len(said) == 5
+    assert all("nested too deeply to be read: more than 100 mappings and lists" in line for line in said), said
+
+
+def test_what_is_too_deep_has_its_place():
+    _, source = parse_document("a: " + "[" * 101 + "]" * 101, Path("x.yaml"))
+    assert [problem.where.count(".0") for problem in source.problems] == [99]
+
+
+def test_wide_documents_and_brackets_in_texts_are_read():
+    text = "a:\n" + "".join(f"  k{n}: '[{{[{{'\n" for n in range(2_000)) + "b: " + "[" * 90 + "]" * 90 + "\n"
+    data, source = parse_document(text + "c: |\n" + " " * 900 + "far to the right\n", Path("x.yaml"))
+    assert len(data["a"]) == 2_000
+    assert not source.problems
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: " + "9" * 5_000, "is an integer of more than 300 digits"),
+        ("a: 0x" + "f" * 5_000, "is an integer of more than 300 digits"),
+        ('a: "x\\0y"', "holds a NUL character"),
+    ],
+)
+def test_odd_scalars_are_named(text, says):
+    _, source = parse_document(text, Path("x.yaml"))
+    assert [problem.where for problem in source.problems] == ["a"]
+    assert says in str(source.problems[0])
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ("inputs: {n: {type: number, max: .inf, default: 1}}", "inputs.n.max: inf is not a finite number"),
+        ("inputs: {n: {type: integer, min: .nan}}", "inputs.n.min: nan is not a finite number"),
+        (f"resources: {{instance_count: '{'9' * 5_000}'}}", "resources.instance_count: '999"),
+        ('additional_includes: ["a\\0b"]', "additional_includes.0: holds a NUL character"),
+    ],
+)
+def test_a_component_with_them_is_refused_in_words(tmp_path, more, says):
+    (tmp_path / "c.yaml").write_text(
+        f"type: command\nname: c\ncommand: echo '${{{{inputs.n}}}}'\nenvironment: {{image: ubuntu}}\n{more}\n"
+    )
+    with pytest.raises(SpecError) as caught:
+        read(tmp_path / "c.yaml")
+    assert says in str(caught.value)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("allranks.spec.document.MOST_BYTES", 100)
+    (tmp_path / "big.yaml").write_text("# " + "x" * 200 + "\ntype: command\n")
+    with pytest.raises(SpecError, match="has 217 bytes; at most 100 are read"):
+        read(tmp_path / "big.yaml")
+
+
+def chain(folder: Path, length: int, times: int) -> Path:
+    """Write pipelines of which each runs the next one several times; the last one runs a command."""
+    for number in range(length):
+        inner = f"{{type: pipeline, component: ./p{number + 1}.yaml}}" if number < length - 1 else COMMAND
+        jobs = "".join(f"  s{time}: {inner}\n" for time in range(times))
+        (folder / f"p{number}.yaml").write_text(f"type: pipeline\njobs:\n{jobs}")
+    return folder / "p0.yaml"
+
+
+@pytest.mark.timeout(20)
+def test_pipelines_that_multiply_or_go_deep_are_refused(tmp_path):
+    with pytest.raises(
+        SpecError, match=r"has 16,384 steps with those of its nested pipelines; at most 5,000"
+    ) as caught:
+        read(chain(tmp_path, 13, 4))
+    assert str(caught.value).count("at most 5,000") == 1
+    (deep := tmp_path / "deep").mkdir()
+    with pytest.raises(SpecError, match="more than 20 pipelines are inside each other"):
+        read(chain(deep, 200, 1))
+    assert read(chain(tmp_path, limits.MOST_NESTED, 1)).steps
+
+
+def test_the_ranks_of_a_large_step_share_what_is_alike(tmp_path):
+    cluster = Cluster(nodes=1_000, processes=8, port=6105, threads=1)
+    first, second = (of_node(cluster, node, tmp_path) for node in (0, 1))
+    assert first["AZ_BATCH_NODE_LIST"] is second["AZ_BATCH_NODE_LIST"]
+    assert second["AZ_BATCHAI_NODE_IP"] == "127.0.0.2"
+    (tmp_path / "p.yaml").write_text(
+        "type: pipeline\njobs:\n  train:\n    type: command\n    command: echo\n    environment: {image: ubuntu}\n"
+        "    distribution: {type: pytorch, process_count_per_instance: 1}\n"
+    )
+    done = allranks("run", "p.yaml", "--scale", "train=1000x100", "--dry-run", "--json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "1,000 x 100 ranks are more than the 10,000" in json.loads(done.stdout)["error"]["message"]
