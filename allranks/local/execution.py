@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Iterable, Mapping
@@ -27,6 +28,7 @@ from allranks.local.result import (
     last_lines,
     read_progress,
 )
+from allranks.local.stores import Stores
 from allranks.local.variables import Cluster, inherited, of_data, of_job
 
 KEY_FORMAT = 1  # raised when a change of the engine makes the outputs of older versions unusable
@@ -42,6 +44,7 @@ class Job:
     python: Path
     environ: Mapping[str, str]
     began: float
+    stores: Stores
 
 
 class Execution:
@@ -190,14 +193,21 @@ class Execution:
         """The command and variables of every process."""
         step, job = self.step, self.job
         self.command = step.command(data, outputs)
+        store = f"sqlite:///{job.stores.path(self.python)}"
         shared = {
             **inherited(job.environ, self.python),
-            **of_job(job.run.id, step.name, job.experiment, f"sqlite:///{job.home.mlflow}", max(1, self.attempts)),
+            **of_job(job.run.id, step.name, job.experiment, store, max(1, self.attempts)),
             **of_data(step.literals, data, outputs),
             **self.variables,
         }
         context = LaunchContext(self.folder, cluster, self.command, shared, step.environment_variables)
         return LAUNCHERS[step.distribution](context)
+
+    @property
+    def store_ready(self) -> bool:
+        """Whether it can log to MLflow, or is nothing that would; False while the database is being made."""
+        logs = bool(self.files) or re.search("python|mlflow", self.step.component.command) is not None
+        return not logs or self.job.stores.ready(self.python)
 
     @property
     def python(self) -> Path:

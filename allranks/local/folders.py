@@ -3,7 +3,8 @@
 ::
 
     .allranks/
-        mlflow.db, mlflow/                  metrics of all runs, and the files that they logged
+        mlflow.db, mlflow/                  metrics of all runs, and the files that they logged; MLflow with other
+        mlflow-<revision>.db                tables has a database of its own
         assets/<name>.json                  outputs that were registered under a name, by version
         cache/<key>.json                    which run holds the outputs of a finished step
         work/<key>/                         a step that is not finished: its outputs so far, and the lock on them
@@ -162,8 +163,13 @@ class Home:
 
     @property
     def mlflow(self) -> Path:
-        """MLflow's database."""
+        """MLflow's database, unless another version of MLflow has made it: see ``stores.py``."""
         return self.path / "mlflow.db"
+
+    @property
+    def mlflow_files(self) -> Path:
+        """The files that were logged to MLflow: they are all runs' and outlive the folder of each."""
+        return self.path / "mlflow"
 
     def work(self, key: str) -> Path:
         """The folder of a step that is not finished, by the step's key."""
