@@ -40,6 +40,10 @@ from allranks.errors import StorageError, UnknownNameError
 from allranks.files import write_text
 
 DEFAULT_HOME = ".allranks"
+MARK = "CACHEDIR.TAG"  # what also tells backup programs that a folder can be left out
+MARKED = """Signature: 8a477f597d28d172789f06886806bc55
+# Runs of allranks lie here; no snapshot takes them along. See https://bford.info/cachedir/
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +192,9 @@ class Home:
         try:
             for folder in (self.runs, self.cache, self.path / "work"):
                 folder.mkdir(parents=True, exist_ok=True)
-            ignore = self.path / ".gitignore"
-            if not ignore.exists():
-                ignore.write_text("*\n")
+            for name, text in ((".gitignore", "*\n"), (MARK, MARKED)):
+                if not (self.path / name).exists():
+                    (self.path / name).write_text(text)
         except OSError as error:
             raise StorageError(
                 f"cannot write to the runs folder {self.path}: {error.strerror or error}.",
@@ -236,6 +240,16 @@ class Home:
         problem = f"fits {len(matches)} runs" if matches else "is no run"
         known = ", ".join(run.id for run in (matches or runs)[-5:])
         raise UnknownNameError(f"{name!r} {problem}: {known}.", "See `allranks runs list`.")
+
+
+def is_runs_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds runs, under the usual name or another one: then it is no part of anybody's code."""
+    if os.path.basename(path) == DEFAULT_HOME:  # noqa: PTH119 - asked for every folder of a snapshot, where Path is slow
+        return True
+    try:
+        return b"Runs of allranks" in Path(path, MARK).read_bytes()
+    except OSError:
+        return False
 
 
 def write_json(path: Path, document: Any) -> None:
