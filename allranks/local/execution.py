@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from allranks.local import cache, fingerprint, machine, snapshot
@@ -16,6 +17,7 @@ from allranks.local.folders import Home, RunFolder, StepFolder, write_json
 from allranks.local.gang import Gang, RankCommand
 from allranks.local.guard import Guard
 from allranks.local.launch import LAUNCHERS, LaunchContext, first_exit, lost_ranks
+from allranks.local.overlay import add_commands, is_script, make_overlay, seems_to_install
 from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
 from allranks.local.result import (
     CANCELLED,
@@ -170,6 +172,11 @@ class Execution:
             cache.remove(self.folder.work(node).parent)
             shutil.copytree(self.folder.snapshot, self.folder.work(node))
             self.folder.tmp(node).mkdir()
+        for overlay in dict.fromkeys(self.overlays):
+            if not overlay.exists() and (self.installs or not is_script(self.python)):
+                make_overlay(overlay, self.python)
+                if self.installs:
+                    add_commands(overlay, self.python, self.job.environ.get("PATH", ""))
 
     def places(self) -> dict[str, str]:
         """Where each output is written; folders are made, files are the script's to make."""
@@ -200,8 +207,22 @@ class Execution:
             **of_data(step.literals, data, outputs),
             **self.variables,
         }
-        context = LaunchContext(self.folder, cluster, self.command, shared, step.environment_variables)
+        overrides = step.environment_variables
+        context = LaunchContext(
+            self.folder, cluster, self.command, shared, overrides, self.overlays, installs=self.installs
+        )
         return LAUNCHERS[step.distribution](context)
+
+    @cached_property
+    def installs(self) -> bool:
+        """Whether it seems to install packages: then each node has an interpreter of its own to change."""
+        return seems_to_install(" ".join([self.step.component.command, *self.step.literals.values()]), self.files)
+
+    @property
+    def overlays(self) -> list[Path]:
+        """For each node where what it installs goes."""
+        shared = self.job.run.installed(fingerprint.digest(str(self.python))[:12])
+        return [self.folder.overlay(node) if self.installs else shared for node in range(self.step.nodes)]
 
     @property
     def store_ready(self) -> bool:
@@ -259,6 +280,8 @@ class Execution:
         """Nothing more will happen to this step."""
         self.status, self.failure, self.gang, self.due = status, failure, None, None
         self._ended = time.monotonic()
+        for overlay in self.overlays if self.installs else ():
+            shutil.rmtree(overlay, ignore_errors=True)
         if self.workplace is not None:
             self.workplace.release()
 

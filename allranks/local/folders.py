@@ -13,11 +13,13 @@
             alive                           locked while an engine runs it
             run.json                        target, values, status; one entry for each step
             report.html                     graph, timeline, metrics, logs
+            installed/                      what steps install of which that could not be seen beforehand
             steps/<step>/
                 step.json                   status, command, variables of rank 0, outputs and their files
                 snapshot/                   the files that the step's nodes got
                 nodes/<n>/work/             the working folder of node n, a copy of the snapshot
                 nodes/<n>/tmp/              its TMPDIR
+                nodes/<n>/python/           what it installs, until the step ends
                 outputs/<port>              published by one rename when the step has succeeded
                 user_logs/                  std_log.txt, or std_log_process_<rank>.txt
                 attempts/<k>/user_logs/     logs of earlier attempts that failed
@@ -93,6 +95,10 @@ class StepFolder:
         """The temporary folder of a node."""
         return self.path / "nodes" / str(node) / "tmp"
 
+    def overlay(self, node: int) -> Path:
+        """What a node's processes install; see ``overlay.py``."""
+        return self.path / "nodes" / str(node) / "python"
+
     def metrics(self) -> Path:
         """What rank 0 writes its metrics to; Azure ML uploads the same file."""
         return self.work(0) / "outputs" / "metrics.jsonl"
@@ -118,6 +124,10 @@ class RunFolder:
     def report(self) -> Path:
         """The page for people."""
         return self.path / "report.html"
+
+    def installed(self, interpreter: str) -> Path:
+        """Where unforeseen installations go, by the interpreter that they would have changed."""
+        return self.path / "installed" / interpreter
 
     def lock(self) -> int:
         """Mark the run as alive until the returned descriptor is closed, by us or by the end of the engine."""

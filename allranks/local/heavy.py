@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
+from allranks import catalogue
 from allranks.errors import Problem
 from allranks.local import snapshot
 from allranks.local.ignore import NAMES
@@ -29,7 +30,9 @@ def heavy_snapshots(components: Iterable[Component]) -> list[Problem]:
     Raises:
         StorageError: a snapshot cannot be listed.
     """
-    found = {(one.code, one.includes): one for one in components if one.code is not None or one.includes}
+    library = catalogue.components()  # to list the files of these would take longer than to start a step
+    own = (one for one in components if one.source.file is None or one.source.file != library.get(one.name))
+    found = {(one.code, one.includes): one for one in own if one.code is not None or one.includes}
     return [problem for one in found.values() if (problem := _warning(one)) is not None]
 
 
