@@ -57,7 +57,14 @@ install|update|upgrade|remove|uninstall)
         "environment beforehand and choose it: allranks run --python STEP=PATH" >&2
     exit 1
 esac
-exec "{conda}" "$@"
+exec "{tool}" "$@"
+"""
+# uv would look for the system's interpreter and find the one below the overlay, or another one.
+UV = """#!/bin/sh
+case " $* $UV_SYSTEM_PYTHON" in
+*" --system "*|*" 1"|*" true") export UV_PYTHON="{python}"
+esac
+exec "{tool}" "$@"
 """
 
 
@@ -123,7 +130,7 @@ def add_commands(folder: Path, python: Path, path: str) -> None:
     Args:
         folder: the overlay.
         python: the interpreter below it.
-        path: PATH; conda is refused where it is on it.
+        path: PATH; conda and uv get something in front where they are on it.
     """
     old, new = f"{python.parent.absolute()}/python", folder.absolute() / "bin" / "python"
     for script in python.parent.iterdir():
@@ -136,10 +143,10 @@ def add_commands(folder: Path, python: Path, path: str) -> None:
                 _write_command(folder / "bin" / script.name, TRAMPOLINE.format(python=new) + rest[0].partition("\n")[2])
     if not (folder / "bin" / "pip").exists():
         _write_command(folder / "bin" / "pip", PIP.format(python=new))
-    for tool in ("conda", "mamba"):
-        found = shutil.which(tool, path=path)
+    for tool, text in (("conda", CONDA), ("mamba", CONDA), ("uv", UV)):
+        found = shutil.which(tool, path=f"{python.parent}:{path}")
         if found is not None:
-            _write_command(folder / "bin" / tool, CONDA.format(conda=found))
+            _write_command(folder / "bin" / tool, text.format(tool=found, python=new))
 
 
 def _write_command(path: Path, text: str) -> None:

@@ -83,15 +83,21 @@ def test_what_could_not_be_foreseen_does_not_reach_the_interpreter(tmp_path, cod
     assert list(Path(result["run_dir"], "installed").rglob("allranks_test_tiny"))
 
 
-def test_conda_install_is_refused_and_the_rest_of_conda_is_not(tmp_path):
+def test_conda_cannot_install_and_uv_takes_the_nodes_interpreter_for_the_systems(tmp_path):
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/conda").write_text(f"#!/bin/sh\necho $1 >> {tmp_path}/called\n")
-    (tmp_path / "bin/conda").chmod(0o755)
-    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step('conda info && conda install -y numpy')}}}\n")
+    for tool in ("conda", "uv"):
+        (tmp_path / "bin" / tool).write_text(f"#!/bin/sh\necho $1 $UV_PYTHON >> {tmp_path}/called\n")
+        (tmp_path / "bin" / tool).chmod(0o755)
+    uv = "uv venv own && uv pip install --system x && UV_SYSTEM_PYTHON=1 uv sync"
+    file = pipeline(
+        tmp_path, f"type: pipeline\njobs: {{one: {step(f'conda info && {uv} && conda install -y numpy')}}}\n"
+    )
     result = run_json(file, cwd=tmp_path, PATH=f"{tmp_path}/bin:/usr/bin:/bin")
     assert result["exit"] == 1
     assert "conda install is not emulated" in "".join(result["steps"]["one"]["failure"]["last_lines"])
-    assert (tmp_path / "called").read_text() == "info\n"
+    called = [line.split() for line in (tmp_path / "called").read_text().splitlines()]
+    python = str(Path(result["steps"]["one"]["folder"], "nodes/0/python/bin/python"))
+    assert called == [["info"], ["venv"], ["pip", python], ["sync", python]]
 
 
 def test_commands_of_the_interpreter_start_with_the_overlay(tmp_path):
@@ -104,7 +110,7 @@ def test_commands_of_the_interpreter_start_with_the_overlay(tmp_path):
     (below / "bin/shell").write_text("#!/bin/sh\necho unchanged\n")
     overlay = tmp_path / "over it"
     make_overlay(overlay, below / "bin/python")
-    add_commands(overlay, below / "bin/python", "")
+    add_commands(overlay, below / "bin/python", str(tmp_path / "nothing"))
     for name in ("short", "long"):
         done = subprocess.run([overlay / "bin" / name], capture_output=True, text=True, check=True)
         assert done.stdout == f"{overlay}\n"

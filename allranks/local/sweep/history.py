@@ -129,5 +129,5 @@ def _query(database: Path, query: str, values: tuple[str, ...], patience: float)
             return [float(value) for (value,) in connection.execute(query, values)]
         finally:
             connection.close()
-    except sqlite3.Error:
-        return None
+    except sqlite3.Error as error:
+        return [] if "no such table" in str(error) else None  # somebody is about to make them, or it is not MLflow's
