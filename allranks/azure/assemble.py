@@ -19,6 +19,7 @@ from allranks.azure.composing import scale as scale_step
 from allranks.azure.explain import service_errors
 from allranks.azure.python_target import is_python_target, split
 from allranks.errors import CannotRunHereError, Problem, SpecError, UsageError
+from allranks.local.heavy import heavy_snapshots
 from allranks.local.settings import all_steps, apply_scale, apply_values
 from allranks.spec import Component, Data, Input, Pipeline, check, pipeline_from, read
 from allranks.spec.document import read_document
@@ -100,6 +101,8 @@ def assemble(
         errors = [problem for problem in problems if problem.severity == "error"]
         if errors:
             raise SpecError(list(dict.fromkeys(errors)))
+        components = [step.component for _, step in all_steps(pipeline)]
+        problems += heavy_snapshots(one for one in components if isinstance(one, Component))
         job = read_target.build({name: _plain(pipeline.inputs[name]) for name in values if name in pipeline.inputs})
         for name in values:
             _set_value(job, read_target, pipeline, name)

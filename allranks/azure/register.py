@@ -19,6 +19,7 @@ from allranks.azure.register_assets import Asset
 from allranks.azure.register_compare import difference, published
 from allranks.azure.register_copies import Place, copy_of
 from allranks.azure.register_retry import patiently
+from allranks.azure.uploads import without_runs
 from allranks.errors import UsageError
 
 READERS = 8
@@ -119,7 +120,7 @@ def _send(client: Any, place: Place, asset: Asset) -> None:
 
     operations = client.environments if asset.kind == "environment" else client.components
     try:
-        with _silent():
+        with _silent(), without_runs():
             operations.create_or_update(copy_of(asset, place))
     except HttpResponseError as error:
         if error.status_code != 409 or not _is_there(client, place, asset):

@@ -17,6 +17,7 @@ from allranks.azure.client import Workspace, connect_registry
 from allranks.azure.explain import service_errors
 from allranks.azure.jobs import JobState, state_of
 from allranks.azure.register_retry import patiently
+from allranks.azure.uploads import without_runs
 from allranks.errors import AzureError, AzureUnavailableError, Problem, SpecError
 from allranks.local.settings import all_steps
 from allranks.spec import Component, Compute, Pipeline, check_machines
@@ -114,7 +115,7 @@ def _send(client: Any, job: Any) -> JobState:
 
     try:
         # The SDK draws progress bars on standard error; see client._client for why they cannot be turned off.
-        with contextlib.redirect_stderr(io.StringIO()):
+        with contextlib.redirect_stderr(io.StringIO()), without_runs():
             return state_of(client.jobs.create_or_update(job))
     except HttpResponseError as error:
         if error.status_code not in (400, 409):

@@ -171,11 +171,13 @@ def describe(step: StepResult) -> str:
 
 
 def best_trial(sweep: SweepResult | None) -> str:
-    """``best of 8 trials: 5 (learning_rate=0.01)``; empty without one."""
+    """``best of 8 trials: 5 (learning_rate=0.01)``, and which are not ranked; empty without one."""
     if sweep is None or sweep.best is None:
         return ""
     best = sweep.trials[sweep.best]
-    return f"best of {len(sweep.trials)} trials: {best.number} ({shown_parameters(best.parameters)})"
+    found = f"best of {len(sweep.trials)} trials: {best.number} ({shown_parameters(best.parameters)})"
+    unranked = [str(trial.number) for trial in sweep.trials if trial.status == SUCCEEDED and trial.metric is None]
+    return found + (f"; not ranked, without a finite {sweep.metric}: {', '.join(unranked)}" if unranked else "")
 
 
 def shown_parameters(parameters: Mapping[str, str | int | float | bool]) -> str:

@@ -11,6 +11,7 @@ from allranks.local.cache import Cache, Finished
 from allranks.local.execution import Execution, Job
 from allranks.local.folders import Home
 from allranks.local.plan import AZURE_PORT, Plan, StepOutput
+from allranks.local.stores import Stores
 from allranks.local.sweep.sweep import Sweep, execution_of
 from allranks.local.sweep.trial import Trial
 from allranks.local.variables import inherited
@@ -24,7 +25,7 @@ def dry_run(plan: Plan, home: Home, python: Path) -> dict[str, Any]:
 
     Paths that a step will only know when it runs are shown as ``<step.port>``.
     """
-    job = Job(home, home.run(RUN), plan.name, python, dict(os.environ), time.monotonic())
+    job = Job(home, home.run(RUN), plan.name, python, dict(os.environ), time.monotonic(), Stores(home))
     records = Cache(home)
     finished: dict[str, Finished] = {}
     steps = {}

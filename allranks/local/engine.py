@@ -35,6 +35,7 @@ from allranks.local.result import (
     RunResult,
 )
 from allranks.local.signals import caught_signals
+from allranks.local.stores import Stores
 from allranks.local.sweep.sweep import Sweep, execution_of
 from allranks.local.sweep.trial import Trial
 
@@ -71,7 +72,8 @@ class Engine:
         self._selector = selectors.DefaultSelector()
         self._signal: int | None = None
         self._timed_out: set[str] = set()
-        job = Job(options.home, self._folder, plan.name, options.python, dict(os.environ), self._began)
+        self._stores, environ = Stores(options.home), dict(os.environ)
+        job = Job(options.home, self._folder, plan.name, options.python, environ, self._began, self._stores)
         self._steps = {name: execution_of(step, job) for name, step in plan.steps.items()}
         self._executions = list(self._steps.values())  # and the trials of sweeps, as they are begun
         self._record = RunRecord(self._folder, plan, options.about)
@@ -135,7 +137,7 @@ class Engine:
         elif all(other.status == SUCCEEDED for other in upstream):
             if not execution.key:
                 execution.key = execution.identify({other.step.name: _finished(other) for other in upstream})
-            if not self._reuse(execution) and self._has_room(execution) and self._acquire(execution):
+            if not self._reuse(execution) and self._may_start(execution) and self._acquire(execution):
                 self._launch(execution)
 
     def _steer(self, sweep: Sweep) -> None:
@@ -165,10 +167,10 @@ class Engine:
             self._changed(execution)
         return finished is not None
 
-    def _has_room(self, execution: Execution) -> bool:
-        """Whether the cores suffice; a step that is larger than the machine runs alone."""
+    def _may_start(self, execution: Execution) -> bool:
+        """Whether MLflow's tables are there and the cores suffice; a step larger than the machine runs alone."""
         busy = sum(other.step.ranks for other in self._executions if other.gang is not None)
-        return busy == 0 or busy + execution.step.ranks <= machine.cores()
+        return (busy == 0 or busy + execution.step.ranks <= machine.cores()) and execution.store_ready
 
     def _acquire(self, execution: Execution) -> bool:
         """Take the step's workplace; False while an equal step, here or in another engine, has it."""
@@ -252,11 +254,7 @@ class Engine:
             self._finish_attempt(execution, gang)
 
     def _known(self) -> set[int]:
-        pids = {self._guard.pid}
-        for execution in self._executions:
-            if execution.gang is not None:
-                pids |= execution.gang.pids
-        return pids
+        return {self._guard.pid}.union(*(one.gang.pids for one in self._executions if one.gang is not None))
 
     def _finish_attempt(self, execution: Execution, gang: Gang) -> None:
         timed_out = execution.step.name in self._timed_out
@@ -324,6 +322,7 @@ class Engine:
 
     def _end_all(self) -> None:
         """Whatever happened, also a fault of ours: no process stays behind."""
+        self._stores.close()
         for execution in self._executions:
             if execution.gang is not None and not execution.gang.over:
                 self._kill(execution.gang)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from allranks.local import cache, fingerprint, machine, snapshot
@@ -16,6 +18,7 @@ from allranks.local.folders import Home, RunFolder, StepFolder, write_json
 from allranks.local.gang import Gang, RankCommand
 from allranks.local.guard import Guard
 from allranks.local.launch import LAUNCHERS, LaunchContext, first_exit, lost_ranks
+from allranks.local.overlay import add_commands, is_script, make_overlay, seems_to_install
 from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
 from allranks.local.result import (
     CANCELLED,
@@ -30,6 +33,7 @@ from allranks.local.result import (
     last_lines,
     read_progress,
 )
+from allranks.local.stores import Stores
 from allranks.local.variables import Cluster, inherited, of_data, of_job
 
 KEY_FORMAT = 1  # raised when a change of the engine makes the outputs of older versions unusable
@@ -45,6 +49,7 @@ class Job:
     python: Path
     environ: Mapping[str, str]
     began: float
+    stores: Stores
 
 
 class Execution:
@@ -170,6 +175,11 @@ class Execution:
             cache.remove(self.folder.work(node).parent)
             shutil.copytree(self.folder.snapshot, self.folder.work(node))
             self.folder.tmp(node).mkdir()
+        for overlay in dict.fromkeys(self.overlays):
+            if not overlay.exists() and (self.installs or not is_script(self.python)):
+                make_overlay(overlay, self.python)
+                if self.installs:
+                    add_commands(overlay, self.python, self.job.environ.get("PATH", ""))
 
     def places(self) -> dict[str, str]:
         """Where each output is written; folders are made, files are the script's to make."""
@@ -193,14 +203,35 @@ class Execution:
         """The command and variables of every process."""
         step, job = self.step, self.job
         self.command = step.command(data, outputs)
+        store = f"sqlite:///{job.stores.path(self.python)}"
         shared = {
             **inherited(job.environ, self.python),
-            **of_job(job.run.id, step.name, job.experiment, f"sqlite:///{job.home.mlflow}", max(1, self.attempts)),
+            **of_job(job.run.id, step.name, job.experiment, store, max(1, self.attempts)),
             **of_data(step.literals, data, outputs),
             **self.variables,
         }
-        context = LaunchContext(self.folder, cluster, self.command, shared, step.environment_variables)
+        overrides = step.environment_variables
+        context = LaunchContext(
+            self.folder, cluster, self.command, shared, overrides, self.overlays, installs=self.installs
+        )
         return LAUNCHERS[step.distribution](context)
+
+    @cached_property
+    def installs(self) -> bool:
+        """Whether it seems to install packages: then each node has an interpreter of its own to change."""
+        return seems_to_install(" ".join([self.step.component.command, *self.step.literals.values()]), self.files)
+
+    @property
+    def overlays(self) -> list[Path]:
+        """For each node where what it installs goes."""
+        shared = self.job.run.installed(fingerprint.digest(str(self.python))[:12])
+        return [self.folder.overlay(node) if self.installs else shared for node in range(self.step.nodes)]
+
+    @property
+    def store_ready(self) -> bool:
+        """Whether it can log to MLflow, or is nothing that would; False while the database is being made."""
+        logs = bool(self.files) or re.search("python|mlflow", self.step.component.command) is not None
+        return not logs or self.job.stores.ready(self.python)
 
     @property
     def python(self) -> Path:
@@ -252,6 +283,8 @@ class Execution:
         """Nothing more will happen to this step."""
         self.status, self.failure, self.gang, self.due = status, failure, None, None
         self._ended = time.monotonic()
+        for overlay in self.overlays if self.installs else ():
+            shutil.rmtree(overlay, ignore_errors=True)
         if self.workplace is not None:
             self.workplace.release()
 

@@ -45,12 +45,17 @@ def interpreter(python: Path) -> str:
 
     An upgraded framework may give other numbers, so a step is not reused after one.
     """
-    if python == Path(sys.executable):
-        folders = [Path(entry) for entry in sys.path if entry.endswith("-packages")]
-    else:
-        folders = sorted(python.parent.parent.glob("lib/python3*/site-packages"))
-    installed = sorted({path.name for folder in folders for path in folder.glob("*-info") if _is_record(path.name)})
+    found = (path.name for folder in site_packages(python) for path in folder.glob("*-info"))
+    installed = sorted({name for name in found if _is_record(name)})
     return digest([str(python), sys.version if python == Path(sys.executable) else "", installed])
+
+
+@cache
+def site_packages(python: Path) -> tuple[Path, ...]:
+    """The folders in which an interpreter finds what is installed, as far as can be seen without running it."""
+    if python == Path(sys.executable):
+        return tuple(Path(entry) for entry in sys.path if entry.endswith("-packages"))
+    return tuple(sorted(python.parent.parent.glob("lib/python3*/site-packages")))
 
 
 def _is_record(name: str) -> bool:

@@ -3,7 +3,8 @@
 ::
 
     .allranks/
-        mlflow.db, mlflow/                  metrics of all runs, and the files that they logged
+        mlflow.db, mlflow/                  metrics of all runs, and the files that they logged; MLflow with other
+        mlflow-<revision>.db                tables has a database of its own
         assets/<name>.json                  outputs that were registered under a name, by version
         cache/<key>.json                    which run holds the outputs of a finished step
         work/<key>/                         a step that is not finished: its outputs so far, and the lock on them
@@ -12,11 +13,13 @@
             alive                           locked while an engine runs it
             run.json                        target, values, status; one entry for each step
             report.html                     graph, timeline, metrics, logs
+            installed/                      what steps install of which that could not be seen beforehand
             steps/<step>/
                 step.json                   status, command, variables of rank 0, outputs and their files
                 snapshot/                   the files that the step's nodes got
                 nodes/<n>/work/             the working folder of node n, a copy of the snapshot
                 nodes/<n>/tmp/              its TMPDIR
+                nodes/<n>/python/           what it installs, until the step ends
                 outputs/<port>              published by one rename when the step has succeeded
                 user_logs/                  std_log.txt, or std_log_process_<rank>.txt
                 attempts/<k>/user_logs/     logs of earlier attempts that failed
@@ -39,6 +42,10 @@ from allranks.errors import StorageError, UnknownNameError
 from allranks.files import write_text
 
 DEFAULT_HOME = ".allranks"
+MARK = "CACHEDIR.TAG"  # what also tells backup programs that a folder can be left out
+MARKED = """Signature: 8a477f597d28d172789f06886806bc55
+# Runs of allranks lie here; no snapshot takes them along. See https://bford.info/cachedir/
+"""
 
 KEPT_ROOM = 2**17
 """Bytes that a run takes at its start, so that what became of it can be written on a disk that is full by then."""
@@ -91,6 +98,10 @@ class StepFolder:
         """The temporary folder of a node."""
         return self.path / "nodes" / str(node) / "tmp"
 
+    def overlay(self, node: int) -> Path:
+        """What a node's processes install; see ``overlay.py``."""
+        return self.path / "nodes" / str(node) / "python"
+
     def metrics(self) -> Path:
         """What rank 0 writes its metrics to; Azure ML uploads the same file."""
         return self.work(0) / "outputs" / "metrics.jsonl"
@@ -116,6 +127,10 @@ class RunFolder:
     def report(self) -> Path:
         """The page for people."""
         return self.path / "report.html"
+
+    def installed(self, interpreter: str) -> Path:
+        """Where unforeseen installations go, by the interpreter that they would have changed."""
+        return self.path / "installed" / interpreter
 
     def lock(self) -> int:
         """Mark the run as alive until the returned descriptor is closed, by us or by the end of the engine.
@@ -169,8 +184,13 @@ class Home:
 
     @property
     def mlflow(self) -> Path:
-        """MLflow's database."""
+        """MLflow's database, unless another version of MLflow has made it: see ``stores.py``."""
         return self.path / "mlflow.db"
+
+    @property
+    def mlflow_files(self) -> Path:
+        """The files that were logged to MLflow: they are all runs' and outlive the folder of each."""
+        return self.path / "mlflow"
 
     def work(self, key: str) -> Path:
         """The folder of a step that is not finished, by the step's key."""
@@ -189,9 +209,9 @@ class Home:
         try:
             for folder in (self.runs, self.cache, self.path / "work"):
                 folder.mkdir(parents=True, exist_ok=True)
-            ignore = self.path / ".gitignore"
-            if not ignore.exists():
-                ignore.write_text("*\n")
+            for name, text in ((".gitignore", "*\n"), (MARK, MARKED)):
+                if not (self.path / name).exists():
+                    (self.path / name).write_text(text)
         except OSError as error:
             raise StorageError(
                 f"cannot write to the runs folder {self.path}: {error.strerror or error}.",
@@ -237,6 +257,16 @@ class Home:
         problem = f"fits {len(matches)} runs" if matches else "is no run"
         known = ", ".join(run.id for run in (matches or runs)[-5:])
         raise UnknownNameError(f"{name!r} {problem}: {known}.", "See `allranks runs list`.")
+
+
+def is_runs_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds runs, under the usual name or another one: then it is no part of anybody's code."""
+    if os.path.basename(path) == DEFAULT_HOME:  # noqa: PTH119 - asked for every folder of a snapshot, where Path is slow
+        return True
+    try:
+        return b"Runs of allranks" in Path(path, MARK).read_bytes()
+    except OSError:
+        return False
 
 
 def write_json(path: Path, document: Any) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from allranks.errors import Problem, SpecError, UnknownNameError
 from allranks.local.assets import Stands
 from allranks.local.folders import Home
+from allranks.local.heavy import heavy_snapshots
 from allranks.local.plan import Plan
 from allranks.local.planning import make_plan
 from allranks.local.requirements import choose_interpreters
@@ -56,7 +57,8 @@ def prepare(
         raise UnknownNameError(f"--python: {name!r} is no step. The steps are {', '.join(plan.steps)}.")
     interpreters = choose_interpreters({name: step.component for name, step in plan.steps.items()}, home.path, chosen)
     steps = {name: replace(step, python=interpreters.pythons.get(name)) for name, step in plan.steps.items()}
-    warnings = tuple(_text(problem) for problem in (*problems, *machines))
+    heavy = heavy_snapshots(step.component for step in steps.values())
+    warnings = tuple(_text(problem) for problem in (*problems, *machines, *heavy))
     notes = (*warnings, *interpreters.notes, *plan.notes)
     return Plan(plan.name, steps, plan.outputs, plan.continue_on_failure, plan.force_rerun, notes)
 

@@ -16,8 +16,10 @@ from azure.ai.ml._utils._pathspec import GitWildMatchPattern
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from allranks.azure.uploads import without_runs
 from allranks.errors import StorageError, UsageError
 from allranks.local import ignore, snapshot
+from allranks.local.folders import MARKED
 from allranks.spec.model import Component, Source
 
 LIBRARY = Path(__file__).parents[2] / "components"
@@ -26,7 +28,7 @@ LIBRARY = Path(__file__).parents[2] / "components"
 def of_sdk(component_yaml: Path) -> tuple[dict[str, bytes], str]:
     """Path to content, and the sha256, as the SDK would upload them."""
     component = load_component(component_yaml)
-    with component._build_code() as code:
+    with without_runs(), component._build_code() as code:
         if code is None:
             return {}, ""
         ignore_file, path = code._ignore_file, code.path
@@ -189,6 +191,33 @@ def names_that_differ_in_case(root: Path) -> Path:
     return component_yaml(root)
 
 
+RUNS = {
+    "c/.allranks/runs/r/model.pt": "large",
+    "c/data/runs/CACHEDIR.TAG": MARKED,
+    "c/data/runs/runs/r/model.pt": "large",
+    "c/cache/CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55",
+    "lib/sub/runs/CACHEDIR.TAG": MARKED,
+    "lib/sub/runs/runs/r/model.pt": "large",
+    "lib/.allranks/mlflow.db": "large",
+    "other/.allranks/mlflow.db": "large",
+}
+
+
+def runs_in_the_code(root: Path) -> Path:
+    write(root, RUNS)
+    return component_yaml(root)
+
+
+def runs_in_code_and_includes(root: Path) -> Path:
+    write(root, RUNS)
+    return component_yaml(root, includes=("../lib", "../other.zip"))
+
+
+def code_that_lies_among_runs(root: Path) -> Path:
+    write(root, {"c/.allranks/runs/r/snapshot/main.py": "resubmitted", "c/.allranks/CACHEDIR.TAG": MARKED})
+    return component_yaml(root, code="./.allranks/runs/r/snapshot")
+
+
 def a_folder_as_an_archive(root: Path) -> Path:
     write(root, {"c/.amlignore": "*.log\n"})
     return component_yaml(root, includes=("../lib.zip", "../other/one.txt"))
@@ -199,7 +228,8 @@ CASES: list[Callable[[Path], Path]] = [
     includes_with_ignore_files, nested_ignore_files_with_includes, an_ignore_file_that_is_included,
     a_later_include_wins, no_code_but_includes, a_single_file, a_single_file_and_an_include, another_folder, links,
     links_with_includes,
-    empty_folders, names_that_differ_in_case, a_folder_as_an_archive,
+    empty_folders, names_that_differ_in_case, a_folder_as_an_archive, runs_in_the_code, runs_in_code_and_includes,
+    code_that_lies_among_runs,
 ]  # fmt: skip
 
 
@@ -210,6 +240,7 @@ def test_same_files_and_hash(case: Callable[[Path], Path], tmp_path: Path) -> No
     theirs, ours = of_sdk(path), of_ours(path)
     assert sorted(ours[0]) == sorted(theirs[0])
     assert ours == theirs
+    assert b"large" not in ours[0].values(), "a runs folder is never sent"
 
 
 def test_no_code_means_no_files(tmp_path: Path) -> None:

@@ -148,6 +148,8 @@ def own_pipeline(folder: Path) -> str:
     """A user's pipeline, with code of its own and data; returns its target."""
     (folder / "code").mkdir()
     (folder / "code/notes.txt").write_text("code")
+    (folder / "code/.allranks/runs/r").mkdir(parents=True)
+    (folder / "code/.allranks/runs/r/model.pt").write_text("a model of an earlier run, which is no code")
     (folder / "data").mkdir()
     (folder / "data/rows.csv").write_text("1,2\n")
     (folder / "own.py").write_text(OWN)

@@ -230,6 +230,30 @@ def test_a_metric_that_nobody_logs_is_named(tmp_path):
     assert "logged were: accuracy, loss" in message
 
 
+def test_a_trial_whose_metric_may_be_lost_fails_the_sweep_and_is_named(tmp_path):
+    """Of a trial that left no trace at all nobody knows whether it was the best."""
+    code = f"echo . >> {tmp_path}/begun; if [ ${{{{inputs.x}}}} != 3 -o -e {tmp_path}/mended ]; then {log('${{inputs.x}}')}; fi"
+    file = jobs(tmp_path, tune=sweep(code, numbers(1, 2, 3)))
+    result = run_json(file, cwd=tmp_path)
+    assert (result["status"], statuses(result)) == ("failed", ["succeeded", "succeeded", "failed"])
+    message = result["steps"]["tune"]["failure"]["message"]
+    assert message.startswith("no best trial can be told: tune.2 (x=3) ended well but logged no 'score'")
+    (tmp_path / "mended").touch()
+    result = run_json(file, cwd=tmp_path)
+    assert (result["status"], result["steps"]["tune"]["best_trial"]) == ("succeeded", 2)
+    assert (tmp_path / "begun").read_text() == ".\n" * 4, "only the one is repeated"
+
+
+def test_a_trial_without_a_finite_metric_is_not_ranked_and_named(tmp_path):
+    code = f"if [ ${{{{inputs.x}}}} = 3 ]; then {log('NaN')}; else {log('${{inputs.x}}')}; fi"
+    file = jobs(tmp_path, tune=sweep(code, numbers(3, 2)))
+    done = allranks("run", file, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "best of 2 trials: 1 (x=2); not ranked, without a finite score: 0" in done.stdout
+    trials = run_json(file, cwd=tmp_path)["steps"]["tune"]["trials"]
+    assert [trial["message"] for trial in trials] == ["logged no finite 'score'", ""]
+
+
 def test_a_trial_that_exceeds_its_time_is_cancelled_and_no_failure(tmp_path):
     code = f"echo . >> {tmp_path}/begun; {log('3')}; if [ ${{{{inputs.x}}}} = 1 ]; then sleep 300; fi"
     result = run_json(

@@ -21,7 +21,6 @@ from allranks.errors import CannotRunHereError
 from allranks.local.folders import StepFolder
 from allranks.local.gang import Gang, RankCommand, RankExit
 from allranks.local.launch.context import LaunchContext
-from allranks.local.variables import of_node
 
 HOW_TO_GET_IT = 'Install it: pip install "allranks[mpi]", or apt-get install openmpi-bin.'
 
@@ -116,7 +115,7 @@ def _write_files(context: LaunchContext) -> Path:
     (files / "exits").mkdir(parents=True)
     (files / "nodes").mkdir()
     for node in range(cluster.nodes):
-        variables = {**of_node(cluster, node, folder.tmp(node)), **context.overrides}
+        variables = {**context.of_node(node), **context.overrides}
         lines = [f"cd {shlex.quote(str(folder.work(node)))}"]
         lines += [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
         (files / "nodes" / f"{node}.sh").write_text("\n".join(lines) + "\n")

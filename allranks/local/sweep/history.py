@@ -9,16 +9,22 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 from allranks.local.folders import Home, StepFolder
+from allranks.local.stores import all_databases
 
 TRIAL_TAG = "allranks.trial"
-_LOGGED = """
+WAIT = 10.0  # seconds that the last look at a trial waits for a database that others write to
+_OF_TRIAL = """
     SELECT metrics.value FROM metrics JOIN tags ON tags.run_uuid = metrics.run_uuid
-    WHERE tags.key = ? AND tags.value = ? AND metrics.key = ? AND NOT metrics.is_nan
-    ORDER BY metrics.timestamp, metrics.step
+    WHERE tags.key = ? AND tags.value = ? AND metrics.key = ?
 """
+# MLflow stores an infinity as the largest number that there is, and a NaN as 0 with a flag.
+_FINITE = "NOT metrics.is_nan AND abs(metrics.value) < 1.7976931348623157e308"
+_LOGGED = f"{_OF_TRIAL} AND {_FINITE} ORDER BY metrics.timestamp, metrics.step"
+_NOT_A_NUMBER = f"{_OF_TRIAL} AND NOT ({_FINITE})"
 
 
 def mlflow_context(folder: StepFolder) -> str:
@@ -46,22 +52,48 @@ class History:
 
     def __init__(self, folder: StepFolder, home: Home, metric: str) -> None:
         self.folder = folder
-        self._file, self._database = folder.metrics(), home.mlflow
-        self._log = home.mlflow.with_name(f"{home.mlflow.name}-wal")  # SQLite may keep the newest rows beside it
+        self._file = folder.metrics()
+        self._home = home
         self._metric = metric
         self._stamp: tuple[int, ...] = ()
         self._values: list[float] = []
         self.current = False
 
-    def values(self) -> list[float]:
-        """All values so far, in the order of logging."""
-        stamp = tuple(part for path in (self._file, self._database, self._log) for part in _stamp(path))
+    def values(self, patience: float = 0.0) -> list[float]:
+        """All finite values so far, in the order of logging.
+
+        Args:
+            patience: seconds to wait for a database that somebody is writing to.
+        """
+        databases = all_databases(self._home)
+        logs = [path.with_name(f"{path.name}-wal") for path in databases]  # SQLite may keep the newest rows beside it
+        stamp = tuple(part for path in (self._file, *databases, *logs) for part in _stamp(path))
         if stamp != self._stamp:
-            found = _from_file(self._file, self._metric) or _from_database(self._database, self.folder, self._metric)
+            found = _from_file(self._file, self._metric) or self._from_databases(databases, patience)
             self.current = found is not None
             if found is not None:
                 self._stamp, self._values = stamp, found
         return self._values
+
+    def accounted(self) -> bool:
+        """Whether it is known that a trial without a value has none, rather than that it may have been lost.
+
+        So it is when rank 0 has written other metrics to the file, or when MLflow has a value that is not a number.
+        """
+        return self._file.is_file() or any(
+            _query(database, _NOT_A_NUMBER, (TRIAL_TAG, _tag(self.folder), self._metric), WAIT)
+            for database in all_databases(self._home)
+        )
+
+    def _from_databases(self, databases: Sequence[Path], patience: float) -> list[float] | None:
+        """None when one of them cannot be read now: it is being made, or somebody writes to it."""
+        values: list[float] = []
+        for database in databases:
+            found = _query(database, _LOGGED, (TRIAL_TAG, _tag(self.folder), self._metric), patience)
+            if found is None:
+                return None
+            values += found
+        return values
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -89,15 +121,13 @@ def _from_file(file: Path, metric: str) -> list[float]:
     return values
 
 
-def _from_database(database: Path, folder: StepFolder, metric: str) -> list[float] | None:
-    """None when the database cannot be read now: it is being made, or somebody writes to it."""
-    if not database.is_file():
-        return []
+def _query(database: Path, query: str, values: tuple[str, ...], patience: float) -> list[float] | None:
+    """The one column of a query; None when the database cannot be read within the patience, in seconds."""
     try:
-        connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=0)
+        connection = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=patience)
         try:
-            return [float(value) for (value,) in connection.execute(_LOGGED, (TRIAL_TAG, _tag(folder), metric))]
+            return [float(value) for (value,) in connection.execute(query, values)]
         finally:
             connection.close()
-    except sqlite3.Error:
-        return None
+    except sqlite3.Error as error:
+        return [] if "no such table" in str(error) else None  # somebody is about to make them, or it is not MLflow's

@@ -164,7 +164,7 @@ class Sweep(Execution):
     def conclude(self, records: Cache) -> Failure | None:
         """Make the best trial's outputs the step's; a failure when there is no such trial."""
         best = None if self._fault else self.best
-        if best is None:
+        if best is None or any(trial.silent for trial in self.trials):
             return self._no_best()
         assert best.finished is not None  # noqa: S101 it has succeeded
         assert self.workplace is not None  # noqa: S101 the engine acquired it
@@ -185,6 +185,13 @@ class Sweep(Execution):
         metric = self.search.metric
         if self._fault:
             return Failure(self._fault)
+        lost = [f"{trial.step.name} ({_values(trial)})" for trial in self.trials if trial.silent]
+        if lost:
+            return Failure(
+                f"no best trial can be told: {', '.join(lost)} ended well but logged no {metric!r}, neither in "
+                "outputs/metrics.jsonl nor in MLflow. Log it in every trial, NaN where there is none; the next run "
+                "repeats only these"
+            )
         silent = [trial for trial in self.trials if trial.status == SUCCEEDED]
         if silent:
             logged = sorted({name for trial in silent for name in trial.result().metrics})
@@ -194,10 +201,8 @@ class Sweep(Execution):
             return Failure("no trial was begun before the sweep's limits.timeout was up")
         first = next((trial for trial in self.trials if trial.status == FAILED), self.trials[0])
         failure = first.failure or Failure("cancelled")
-        values = ", ".join(f"{name}={value}" for name, value in first.parameters.items())
-        message = (
-            f"none of {len(self.trials)} trials succeeded; the first, {first.step.name} ({values}): {failure.message}"
-        )
+        which = f"{first.step.name} ({_values(first)})"
+        message = f"none of {len(self.trials)} trials succeeded; the first, {which}: {failure.message}"
         return replace(failure, message=message)
 
     def end(self, status: str, failure: Failure | None = None) -> None:
@@ -235,6 +240,10 @@ class Sweep(Execution):
             best, metrics = (None, {}) if trial is None else (trial.number, trial.result().metrics)
         sweep = SweepResult(self.search.goal, self.search.metric, self.search.trials, table, best)
         return replace(found, sweep=sweep, metrics=metrics)
+
+
+def _values(trial: Trial) -> str:
+    return ", ".join(f"{name}={value}" for name, value in trial.parameters.items())
 
 
 def _entry(trial: Trial) -> dict[str, Any]:

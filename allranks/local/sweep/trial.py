@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from allranks.local.cache import Workplace
 from allranks.local.execution import Execution
 from allranks.local.folders import StepFolder
+from allranks.local.gang import Gang
 from allranks.local.result import SUCCEEDED, Failure, StepResult, TrialResult
-from allranks.local.sweep.history import History, mlflow_context
+from allranks.local.sweep.history import WAIT, History, mlflow_context
 from allranks.local.sweep.search import Parameters, trial_step
 
 if TYPE_CHECKING:
@@ -58,12 +59,32 @@ class Trial(Execution):
         """What it has logged of the primary metric, one value for each interval."""
         if self._final is not None:
             return self._final
-        if self._history is None or self._history.folder != self._source:
-            self._history = History(self._source, self.job.home, self.sweep.search.metric)
-        values = self._history.values()
-        if self.over and self._history.current:
+        values = self._logged().values(WAIT if self.over else 0.0)
+        if self.over and self._logged().current:
             self._final = values  # a sweep may have a thousand trials, and all are looked at whenever one changes
         return values
+
+    def _logged(self) -> History:
+        if self._history is None or self._history.folder != self._source:
+            self._history = History(self._source, self.job.home, self.sweep.search.metric)
+        return self._history
+
+    def broken_promise(self, gang: Gang) -> str:
+        """As for any step; and a trial without a trace of the primary metric may have lost it on the way."""
+        found = super().broken_promise(gang)
+        logged = self._logged()
+        silent = not found and not logged.values(WAIT) and not (logged.current and logged.accounted())
+        return self._silence if silent else found
+
+    @property
+    def _silence(self) -> str:
+        metric = self.sweep.search.metric
+        return f"ended well but logged no {metric!r}, neither in outputs/metrics.jsonl nor in MLflow"
+
+    @property
+    def silent(self) -> bool:
+        """Whether it ended well and nobody knows its metric."""
+        return self.failure is not None and self.failure.message == self._silence
 
     @property
     def _source(self) -> StepFolder:
@@ -100,5 +121,11 @@ class Trial(Execution):
             seconds=self.seconds,
             reused_from=self.recalled or self.reused_from,
             folder=self._source.path,
-            message=self.failure.message if self.failure and self.status != SUCCEEDED else "",
+            message=self.failure.message if self.failure and self.status != SUCCEEDED else self._unranked,
         )
+
+    @property
+    def _unranked(self) -> str:
+        """Why a trial that has succeeded is not ranked; empty otherwise."""
+        missing = self.status == SUCCEEDED and self.metric is None
+        return f"logged no finite {self.sweep.search.metric!r}" if missing else ""

@@ -1,0 +1,60 @@
+"""What a snapshot takes: no runs folder, and a word about what a step hardly needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from allranks.local.folders import Home
+from allranks.local.heavy import MOST, heavy_snapshots
+from allranks.spec import Component, Source
+from tests.local.support import allranks, pipeline, run_json, step
+
+
+@pytest.mark.parametrize("runs", [".allranks", "kept/runs"])
+def test_a_runs_folder_is_no_part_of_the_code_that_it_lies_in(tmp_path, runs):
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step('ls -A', more='code: .')}}}\n")
+    first = run_json(file, "--runs-dir", tmp_path / runs, cwd=tmp_path)
+    (tmp_path / runs / "mlflow.db").touch()
+    second = run_json(file, "--runs-dir", tmp_path / runs, cwd=tmp_path)
+    assert second["steps"]["one"]["reused"], "the snapshot has not changed"
+    taken = Path(first["run_dir"], "steps/one/snapshot").rglob("*")
+    assert [path.name for path in taken if path.is_file()] == ["pipeline.yaml"]
+
+
+def component(folder: Path, **sizes: int) -> Component:
+    for name, size in sizes.items():
+        path = folder / name.replace("__", "/").replace("_dot_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            file.truncate(size)
+    return Component(name="mine", source=Source(folder / "component.yaml", folder), code=folder)
+
+
+def test_a_snapshot_of_more_than_100_mb_is_warned_of(tmp_path):
+    usual = component(tmp_path, train_dot_py=2000, model_dot_pt=1000, data__x_dot_csv=MOST - 3000)
+    assert heavy_snapshots([usual]) == []
+    (problem,) = heavy_snapshots([component(tmp_path, data__y_dot_csv=1), usual])
+    assert problem.severity == "warning"
+    assert problem.message == "the snapshot of mine, 100.0 MB in 4 files, holds much: data/ (100.0 MB)."
+    assert problem.hint.endswith(f"in {tmp_path}/.amlignore leave out what the step does not need: '/data/'.")
+    (tmp_path / ".gitignore").write_text("/data/\n")
+    assert heavy_snapshots([usual]) == []
+
+
+def test_models_and_logs_in_a_snapshot_are_warned_of(tmp_path):
+    (tmp_path / ".gitignore").touch()
+    found = component(tmp_path, out__model_dot_pt=3_000_000, mlruns__0__meta_dot_yaml=10, train_dot_log=10)
+    (problem,) = heavy_snapshots([found])
+    assert problem.message.endswith("holds models or logs: out/model.pt (3.0 MB), mlruns/ (0.0 MB).")
+    assert problem.hint.endswith(
+        f"in {tmp_path}/.gitignore leave out what the step does not need: '/out/model.pt', '/mlruns/'."
+    )
+
+
+def test_a_dry_run_warns_too(tmp_path):
+    (tmp_path / "mlflow.db").touch()
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step('ls', more='code: .')}}}\n")
+    Home(tmp_path / ".allranks").prepare()
+    assert "holds models or logs: mlflow.db" in allranks("run", file, "--dry-run", cwd=tmp_path).stderr
