@@ -9,7 +9,7 @@ from typing import Any
 
 from allranks.local.cache import Cache, Finished
 from allranks.local.execution import Execution, Job
-from allranks.local.folders import Home
+from allranks.local.options import Options
 from allranks.local.plan import AZURE_PORT, Plan, StepOutput
 from allranks.local.sweep.sweep import Sweep, execution_of
 from allranks.local.sweep.trial import Trial
@@ -19,19 +19,21 @@ RUN = "RUN"  # stands for the id that a run gets when it starts
 SECRETS = ("TOKEN", "KEY", "SECRET", "SAS", "PASSWORD")
 
 
-def dry_run(plan: Plan, home: Home, python: Path) -> dict[str, Any]:
+def dry_run(plan: Plan, options: Options) -> dict[str, Any]:
     """The document that ``allranks run --dry-run --json`` prints.
 
     Paths that a step will only know when it runs are shown as ``<step.port>``.
     """
-    job = Job(home, home.run(RUN), plan.name, python, dict(os.environ), time.monotonic())
-    records = Cache(home)
+    home = options.home
+    job = Job(home, home.run(RUN), plan.name, options.python, dict(os.environ), time.monotonic())
+    records = Cache(home, options.reuse_since)
+    reusing = options.use_cache and not plan.force_rerun
     finished: dict[str, Finished] = {}
     steps = {}
     for name, step in plan.steps.items():
         execution = execution_of(step, job)
         found = None
-        if all(other in finished for other in step.after) and step.component.is_deterministic and not plan.force_rerun:
+        if reusing and all(other in finished for other in step.after) and step.component.is_deterministic:
             found = records.find(execution.identify(finished))
         if found is not None:
             finished[name] = found

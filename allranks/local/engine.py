@@ -66,7 +66,7 @@ class Engine:
         self._observer = observer
         self._folder = options.home.run(new_run_id())
         self._began = time.monotonic()
-        self._cache = Cache(options.home)
+        self._cache = Cache(options.home, options.reuse_since)
         self._ports = machine.Ports()
         self._selector = selectors.DefaultSelector()
         self._signal: int | None = None
@@ -75,13 +75,15 @@ class Engine:
         self._steps = {name: execution_of(step, job) for name, step in plan.steps.items()}
         self._executions = list(self._steps.values())  # and the trials of sweeps, as they are begun
         about = {"run_id": self._folder.id, "name": plan.name, "pid": os.getpid(), "started": time.time()}
-        self._header: dict[str, Any] = {**options.about, **about}
+        self._header: dict[str, Any] = {**options.request.to_document(), **about}
 
     def run(self) -> RunResult:
         """Start what can start, wait, note what happened; again, until every step is over."""
         self._folder.path.mkdir(parents=True)
         alive = self._folder.lock()
         try:
+            kept = {"request": self._options.request.to_document(), "definition": self._options.definition}
+            write_json(self._folder.request, kept)
             self._write_state(RUNNING)  # before anything that takes time, so that it is listed if we are killed
             take_snapshots(self._steps.values(), self._folder)
             self._observer.started(self._folder, self._plan)
@@ -264,7 +266,7 @@ class Engine:
             failure = execution.explain(gang, timed_out=timed_out)
         if timed_out and isinstance(execution, Trial):
             self._end(execution, CANCELLED, failure)  # as on Azure ML: a limit of the sweep, and not a fault
-        elif execution.attempts <= self._options.retries:
+        elif execution.attempts <= self._options.request.retries:
             execution.keep_logs()
             execution.status, execution.gang, execution.failure = RETRYING, None, failure
             execution.due = time.monotonic() + min(2.0 ** (execution.attempts - 1), LONGEST_PAUSE)

@@ -10,7 +10,8 @@
         work/<key>/trials.json              of a sweep that is not finished: its trials so far, and how they ended
         runs/<id>/
             alive                           locked while an engine runs it
-            run.json                        target, values, status; one entry for each step
+            run.json                        target, values, status; one entry for each step; secrets blotted out
+            request.json                    what was asked for and the pipeline as it was read, for ``--resume``
             report.html                     graph, timeline, metrics, logs
             steps/<step>/
                 step.json                   status, command, variables of rank 0, outputs and their files
@@ -108,6 +109,11 @@ class RunFolder:
     def state(self) -> Path:
         """What was asked for, and what became of it."""
         return self.path / "run.json"
+
+    @property
+    def request(self) -> Path:
+        """How it was started, secrets included: what ``--resume`` starts again."""
+        return self.path / "request.json"
 
     @property
     def report(self) -> Path:

@@ -55,6 +55,20 @@ def _apply_value(pipeline: Pipeline, name: str, text: str) -> Pipeline:
     return change_step(pipeline, step_name, change)
 
 
+def absolute_values(pipeline: Pipeline, values: Mapping[str, str]) -> dict[str, str]:
+    """The values with the paths of data inputs absolute, from the working folder; unknown names stay as they are."""
+    steps = {f"{step}.{inner}": declared for step, inner, declared in _step_inputs(pipeline)}
+    declared = {**steps, **pipeline.inputs}
+    return {
+        name: _absolute(text) if name in declared and declared[name].is_data else text for name, text in values.items()
+    }
+
+
+def _absolute(text: str) -> str:
+    """A path as an absolute one, from the working folder; an address as it is."""
+    return text if "://" in text or text.startswith("azureml:") else str(Path(text).expanduser().resolve())
+
+
 def _inputs_hint(pipeline: Pipeline) -> str:
     return f"The pipeline's inputs: {', '.join(pipeline.inputs) or 'none'}. A step's: STEP.INPUT=VALUE."
 
@@ -82,8 +96,7 @@ def _step_inputs(pipeline: Pipeline, prefix: str = "") -> list[tuple[str, str, I
 def _typed(name: str, declared: Input, text: str) -> str | int | float | bool | Data:
     """The text of the command line as the input's type; a path becomes absolute, from the working folder."""
     if declared.is_data:
-        remote = "://" in text or text.startswith("azureml:")
-        return Data(text if remote else str(Path(text).expanduser().resolve()))
+        return Data(_absolute(text))
     value = check_value(declared, text)
     if isinstance(value, Problem):
         raise SpecError([replace(value, where=name, file=None, line=None)])
