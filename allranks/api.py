@@ -53,6 +53,7 @@ def run(
     from allranks.cli import live
     from allranks.local.folders import Home
     from allranks.performing import absolute_mapping, chosen_interpreter, perform, prepare_run
+    from allranks.redaction import redact
     from allranks.request import Request
 
     home = Home(Path(runs_dir).resolve())
@@ -72,7 +73,7 @@ def run(
     prepared = prepare_run(request, home, job)
     home.prepare()
     for note in prepared.plan.notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(f"note: {redact(note)}", file=sys.stderr)
     observer = live.observer(as_json=False)
     try:
         return perform(prepared, home, observer)

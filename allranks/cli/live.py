@@ -21,6 +21,7 @@ from allranks.local.result import (
     SweepResult,
     read_progress,
 )
+from allranks.redaction import redact_named
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -181,7 +182,8 @@ def best_trial(sweep: SweepResult | None) -> str:
 def shown_parameters(parameters: Mapping[str, str | int | float | bool]) -> str:
     """A trial's values for people, numbers shortened: ``learning_rate=0.01, optimizer=sgd``."""
     return ", ".join(
-        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in parameters.items()
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={redact_named(name, str(value))}"
+        for name, value in parameters.items()
     )
 
 

@@ -18,6 +18,7 @@ from allranks.local.folders import DEFAULT_HOME, Home
 from allranks.local.plan import Plan
 from allranks.local.result import FAILED, SUCCEEDED, RunResult, StepResult
 from allranks.performing import EarlierRun, absolute_mapping, chosen_interpreter, earlier_run, perform, prepare_run
+from allranks.redaction import redact, redact_document
 from allranks.request import Request
 
 NAME = "run"
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     home.prepare()
     if not args.json:
         for note in prepared.plan.notes:
-            print(f"note: {note}", file=sys.stderr)
+            print(f"note: {redact(note)}", file=sys.stderr)
     observer = live.observer(as_json=args.json)
     try:
         result = perform(prepared, home, observer)
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         if isinstance(observer, live.LiveTable):
             observer.close()
     if args.json:
-        print(json.dumps(result.document(), indent=1))
+        print(json.dumps(redact_document(result.document()), indent=1))
     else:
         _summarise(result)
     return result.exit_code
@@ -132,7 +133,7 @@ def _show_dry_run(document: dict[str, Any], plan: Plan, *, as_json: bool) -> int
         print(json.dumps(document, indent=1))
         return 0
     for note in plan.notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(f"note: {redact(note)}", file=sys.stderr)
     for name, step in document["steps"].items():
         reuse = "would be reused" if step["reused"] else "would run"
         print(f"{name}: {step['nodes']} x {step['processes']}, {reuse}, snapshot {step['snapshot'][:12]}")

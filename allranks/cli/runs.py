@@ -21,6 +21,7 @@ from allranks.local.assets import registered_below
 from allranks.local.cache import forget_unfinished
 from allranks.local.folders import DEFAULT_HOME, Home, RunFolder, StepFolder, read_json
 from allranks.local.result import CANCELLED, FAILED, RUNNING, SKIPPED, SUCCEEDED
+from allranks.redaction import redact
 
 NAME = "runs"
 HELP = "list the runs of this folder or the jobs on Azure, show, follow, cancel or remove one"
@@ -153,7 +154,7 @@ def logs(args: argparse.Namespace, home: Home) -> int:
 
 
 def lines_of(files: Callable[[], Mapping[int, Path]], over: Callable[[], bool]) -> Iterator[str]:
-    """The lines of growing log files as they are written, until ``over`` answers yes and all has been read.
+    """The lines of growing log files as they are written, secrets blotted out, until ``over`` says that all is there.
 
     Args:
         files: log by rank; asked again on every look, since a rank's log appears when the rank starts.
@@ -170,7 +171,7 @@ def lines_of(files: Callable[[], Mapping[int, Path]], over: Callable[[], bool]) 
             whole = new if last else new[: new.rfind(b"\n") + 1]
             read[rank] = start + len(whole)
             mark = f"[rank {rank}] " if len(found) > 1 else ""
-            yield from (mark + line for line in whole.decode(errors="replace").splitlines())
+            yield from (mark + line for line in redact(whole.decode(errors="replace")).splitlines())
         if last:
             return
         time.sleep(POLL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from allranks.local.cache import Cache, Finished
 from allranks.local.execution import Execution, Job
@@ -14,6 +14,7 @@ from allranks.local.plan import AZURE_PORT, Plan, StepOutput
 from allranks.local.sweep.sweep import Sweep, execution_of
 from allranks.local.sweep.trial import Trial
 from allranks.local.variables import inherited
+from allranks.redaction import redact_document
 
 RUN = "RUN"  # stands for the id that a run gets when it starts
 SECRETS = ("TOKEN", "KEY", "SECRET", "SAS", "PASSWORD")
@@ -38,13 +39,14 @@ def dry_run(plan: Plan, options: Options) -> dict[str, Any]:
         if found is not None:
             finished[name] = found
         steps[name] = _step(execution, found, {other: records.folder(finished[other]).outputs for other in finished})
-    return {
+    planned = {
         "run_id": None,
         "status": "planned",
         "run_dir": None,
         "outputs": {name: str(output) for name, output in plan.outputs.items()},
         "steps": steps,
     }
+    return cast("dict[str, Any]", redact_document(planned))
 
 
 def _step(execution: Execution, found: Finished | None, published: dict[str, Path]) -> dict[str, Any]:

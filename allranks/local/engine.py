@@ -17,7 +17,7 @@ from allranks.errors import StorageError
 from allranks.local import machine, processes
 from allranks.local.cache import Cache, Finished, Workplace, clear_up
 from allranks.local.execution import Execution, Job, take_snapshots
-from allranks.local.folders import write_json
+from allranks.local.folders import private_files, write_json
 from allranks.local.gang import Gang
 from allranks.local.guard import Guard
 from allranks.local.options import Observer, Options, new_run_id
@@ -37,6 +37,7 @@ from allranks.local.result import (
 from allranks.local.signals import caught_signals
 from allranks.local.sweep.sweep import Sweep, execution_of
 from allranks.local.sweep.trial import Trial
+from allranks.redaction import redact_document
 
 TICK = 0.25  # seconds between two looks at the metrics while something runs
 STACKS = 0.5  # seconds that hung ranks get to write their stacks
@@ -52,15 +53,15 @@ def run(plan: Plan, options: Options, observer: Observer) -> RunResult:
         StorageError: the runs folder cannot be written.
     """
     options.home.prepare()
-    with options.home.explained():
+    with options.home.explained(), private_files() as umask:
         clear_up(options.home)
-        return Engine(plan, options, observer).run()
+        return Engine(plan, options, observer, umask).run()
 
 
 class Engine:
     """One run. The work is in ``run``; the rest are its steps, in the order in which they are used."""
 
-    def __init__(self, plan: Plan, options: Options, observer: Observer) -> None:
+    def __init__(self, plan: Plan, options: Options, observer: Observer, umask: int) -> None:
         self._plan = plan
         self._options = options
         self._observer = observer
@@ -71,7 +72,7 @@ class Engine:
         self._selector = selectors.DefaultSelector()
         self._signal: int | None = None
         self._timed_out: set[str] = set()
-        job = Job(options.home, self._folder, plan.name, options.python, dict(os.environ), self._began)
+        job = Job(options.home, self._folder, plan.name, options.python, dict(os.environ), self._began, umask)
         self._steps = {name: execution_of(step, job) for name, step in plan.steps.items()}
         self._executions = list(self._steps.values())  # and the trials of sweeps, as they are begun
         about = {"run_id": self._folder.id, "name": plan.name, "pid": os.getpid(), "started": time.time()}
@@ -341,7 +342,7 @@ class Engine:
         }
         result = RunResult(self._folder.id, status, self._folder.path, steps, outputs, self._signal)
         ended = None if status == RUNNING else time.time()
-        write_json(self._folder.state, {**self._header, "ended": ended, **result.document()})
+        write_json(self._folder.state, redact_document({**self._header, "ended": ended, **result.document()}))
         return result
 
 

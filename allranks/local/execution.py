@@ -28,13 +28,14 @@ from allranks.local.result import (
     read_progress,
 )
 from allranks.local.variables import Cluster, inherited, of_data, of_job
+from allranks.redaction import redact_document
 
 KEY_FORMAT = 1  # raised when a change of the engine makes the outputs of older versions unusable
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the steps of one run have in common."""
+    """What the steps of one run have in common; ``umask`` is that of their processes, and not the engine's."""
 
     home: Home
     run: RunFolder
@@ -42,6 +43,7 @@ class Job:
     python: Path
     environ: Mapping[str, str]
     began: float
+    umask: int = 0o022
 
 
 class Execution:
@@ -150,7 +152,7 @@ class Execution:
         cluster = self.cluster(ports.row(1 + processes) if self.step.distribution else AZURE_PORT)
         self._inputs = {path: fingerprint.tree(path) for path in data.values()}
         ranks = self.ranks({name: str(path) for name, path in data.items()}, self.places(), cluster)
-        self.gang = Gang(ranks, guard, self.marker)
+        self.gang = Gang(ranks, guard, self.marker, self.job.umask)
         self.due = None if self.step.timeout is None else time.monotonic() + self.step.timeout
 
     def _lay_out(self) -> None:
@@ -268,7 +270,8 @@ class Execution:
         """Write step.json."""
         result = self.result()
         self.folder.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.folder.state, {**result.document(), "command": self.command, "key": self.key})
+        document = {**result.document(), "command": self.command, "key": self.key}
+        write_json(self.folder.state, redact_document(document))
         return result
 
     def result(self) -> StepResult:

@@ -186,8 +186,8 @@ class Home:
             StorageError: the place cannot be written to.
         """
         try:
-            for folder in (self.runs, self.cache, self.path / "work"):
-                folder.mkdir(parents=True, exist_ok=True)
+            for folder in (self.path, self.runs, self.cache, self.path / "work"):
+                make_private(folder)
             ignore = self.path / ".gitignore"
             if not ignore.exists():
                 ignore.write_text("*\n")
@@ -236,6 +236,22 @@ class Home:
         problem = f"fits {len(matches)} runs" if matches else "is no run"
         known = ", ".join(run.id for run in (matches or runs)[-5:])
         raise UnknownNameError(f"{name!r} {problem}: {known}.", "See `allranks runs list`.")
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that its owner alone may enter, whatever the umask says; one that is there keeps its mode."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextmanager
+def private_files() -> Iterator[int]:
+    """Within the block what this process makes belongs to its owner alone; gives the umask for what it starts."""
+    before = os.umask(0o077)
+    try:
+        yield before
+    finally:
+        os.umask(before)
 
 
 def write_json(path: Path, document: Any) -> None:

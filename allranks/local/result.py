@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from allranks.redaction import redact
+
 SUCCEEDED, FAILED, SKIPPED, CANCELLED = "succeeded", "failed", "skipped", "cancelled"
 WAITING, RUNNING, RETRYING = "waiting", "running", "retrying"
 
@@ -233,10 +235,11 @@ def read_progress(metrics_file: Path, *, tail: bool = False) -> Progress:
 
 
 def last_lines(log: Path, count: int = 20, most: int = 16384) -> tuple[str, ...]:
-    """The end of a log: at most so many lines of the last so many bytes."""
+    """The end of a log, secrets blotted out: at most so many lines of the last so many bytes."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - most))
-            return tuple(file.read().decode(errors="replace").rstrip().splitlines()[-count:])
+            lines = file.read().decode(errors="replace").rstrip().splitlines()[-count:]
+            return tuple(redact("\n".join(lines)).splitlines())
     except OSError:
         return ()
