@@ -45,12 +45,14 @@ def run(
         inputs: inputs of the pipeline by name; a path for data.
 
     Returns:
-        The result; its ``status`` says whether all steps succeeded. A step that fails raises nothing.
+        The result; its ``status`` says whether all steps succeeded. A step that fails raises nothing: ``explanation``
+        says why it failed, and is printed.
 
     Raises:
         AllranksError: what was asked for is wrong; nothing has run.
     """
     from allranks.cli import live
+    from allranks.cli.summary import summarise
     from allranks.local.folders import Home
     from allranks.performing import absolute_mapping, chosen_interpreter, perform, prepare_run
     from allranks.redaction import redact
@@ -76,10 +78,42 @@ def run(
         print(f"note: {redact(note)}", file=sys.stderr)
     observer = live.observer(as_json=False)
     try:
-        return perform(prepared, home, observer)
+        result = perform(prepared, home, observer)
     finally:
         if isinstance(observer, live.LiveTable):
             observer.close()
+    summarise(result)
+    return result
+
+
+def runs(runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> list[RunResult]:
+    """The runs of a folder, oldest first; those of the command line too, and any that is running now.
+
+    Args:
+        runs_dir: where runs are kept.
+    """
+    from allranks.cli.runs import state_of
+    from allranks.local.folders import Home
+    from allranks.local.past import past_result
+
+    return [past_result(state_of(folder)) for folder in Home(Path(runs_dir).resolve()).all_runs()]
+
+
+def find_run(run_id: str, runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> RunResult:
+    """One run of a folder, as it ended or as it is now.
+
+    Args:
+        run_id: its id, a unique beginning of it, or ``latest``.
+        runs_dir: where runs are kept.
+
+    Raises:
+        UnknownNameError: no run, or more than one, answers to it.
+    """
+    from allranks.cli.runs import state_of
+    from allranks.local.folders import Home
+    from allranks.local.past import past_result
+
+    return past_result(state_of(Home(Path(runs_dir).resolve()).find(run_id)))
 
 
 def submit(

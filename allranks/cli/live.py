@@ -21,7 +21,7 @@ from allranks.local.result import (
     SweepResult,
     read_progress,
 )
-from allranks.redaction import redact_named
+from allranks.redaction import redact, redact_named
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -61,7 +61,7 @@ class Lines(Silent):
 
     def changed(self, step: StepResult) -> None:
         """Print what became of the step."""
-        print(f"  {step.name}: {describe(step)}", flush=True)
+        print(redact(f"  {step.name}: {describe(step)}"), flush=True)
 
 
 class LiveTable(Silent):
@@ -98,7 +98,7 @@ class LiveTable(Silent):
             self._live.stop()
             self._live = None
         for step in self._results.values():
-            print(f"  {step.name}: {describe(step)}")
+            print(redact(f"  {step.name}: {describe(step)}"))
 
 
 def _table(steps: list[StepResult], width: int) -> Table:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
 from allranks.cli import live, target
-from allranks.cli.text import counted, rows, seconds
+from allranks.cli.summary import summarise
 from allranks.errors import UsageError
 from allranks.local.dry import dry_run
 from allranks.local.folders import DEFAULT_HOME, Home
 from allranks.local.plan import Plan
-from allranks.local.result import FAILED, SUCCEEDED, RunResult, StepResult
 from allranks.performing import EarlierRun, absolute_mapping, chosen_interpreter, earlier_run, perform, prepare_run
 from allranks.redaction import redact, redact_document
 from allranks.request import Request
@@ -77,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(redact_document(result.document()), indent=1))
     else:
-        _summarise(result)
+        summarise(result)
     return result.exit_code
 
 
@@ -139,62 +137,3 @@ def _show_dry_run(document: dict[str, Any], plan: Plan, *, as_json: bool) -> int
         print(f"{name}: {step['nodes']} x {step['processes']}, {reuse}, snapshot {step['snapshot'][:12]}")
         print("  " + step["command"].strip().replace("\n", "\n  "))
     return 0
-
-
-def _summarise(result: RunResult) -> None:
-    """The end of a run for people: the measures, where everything is, and what went wrong."""
-    for step in result.steps.values():
-        if step.status == FAILED:
-            _explain(result, step)
-    took = sum(1 for step in result.steps.values() if step.reused_from)
-    total = max((s.started + s.seconds for s in result.steps.values() if s.started is not None), default=0.0)
-    print(f"{result.status} in {seconds(total)}" + (f", {took} of {len(result.steps)} steps reused" if took else ""))
-    lines = [
-        (f"{step.name}.{name}", f"{value:.4f}") for step in result.steps.values() for name, value in _measures(step)
-    ]
-    lines += [
-        (f"{step.name}.{step.sweep.metric}", f"{step.metrics[step.sweep.metric]:.4f}, {live.best_trial(step.sweep)}")
-        for step in result.steps.values()
-        if step.sweep is not None and step.sweep.metric in step.metrics
-    ]
-    for step in result.steps.values():
-        if step.nodes * step.processes > 1:
-            ranks = step.nodes * step.processes
-            lines.append((f"{step.name} ran on", f"{ranks} ranks, {counted(step.nodes, 'node')} x {step.processes}"))
-    lines += [(name, str(_page(path))) for name, path in result.outputs.items()]
-    lines += [("logs", f"{result.run_dir}/steps/*/user_logs"), ("page of the run", str(result.run_dir / "report.html"))]
-    if result.status != SUCCEEDED:
-        lines.append(("to go on", f"allranks run --resume {result.run_id}{_elsewhere(result)}"))
-    print(rows(lines, keep_whole=True))
-
-
-def _measures(step: StepResult) -> list[tuple[str, float]]:
-    primary = step.sweep.metric if step.sweep else ""  # shown with its trial
-    return [(name, value) for name, value in step.metrics.items() if name == "accuracy" != primary]
-
-
-def _page(path: Path) -> Path:
-    """A report's page rather than its folder, since that is what a person opens."""
-    return path / "index.html" if (path / "index.html").is_file() else path
-
-
-def _explain(result: RunResult, step: StepResult) -> None:
-    failure = step.failure
-    if failure is None:
-        return
-    print(f"error: step {step.name}: {failure.message}", file=sys.stderr)
-    for line in failure.last_lines:
-        print(f"  | {line}", file=sys.stderr)
-    if "SIGKILL" in failure.message:
-        print(
-            "  SIGKILL that nobody sent comes from the system, when memory runs out: `dmesg` says so", file=sys.stderr
-        )
-    if failure.log is not None:
-        print(f"  log: {failure.log}", file=sys.stderr)
-        print(f"  all logs: allranks runs logs {result.run_id} {step.name}{_elsewhere(result)}", file=sys.stderr)
-
-
-def _elsewhere(result: RunResult) -> str:
-    """The option that finds a run which is not in this folder's .allranks."""
-    home = result.run_dir.parents[1]
-    return "" if home == Path(DEFAULT_HOME).resolve() else f" --runs-dir {shlex.quote(str(home))}"
