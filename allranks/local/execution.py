@@ -27,6 +27,7 @@ from allranks.local.result import (
     last_lines,
     read_progress,
 )
+from allranks.local.traces import point_at_sources
 from allranks.local.variables import Cluster, inherited, of_data, of_job
 from allranks.redaction import redact_document
 
@@ -264,7 +265,8 @@ class Execution:
         message = f"{who} {exit_.reason}"
         if timed_out:
             message = f"not finished after {self.limit} = {self.step.timeout:g} s"
-        return Failure(message, command.rank, command.node, command.log, last_lines(command.log))
+        quoted = point_at_sources(last_lines(command.log), self.folder, self.files)
+        return Failure(message, command.rank, command.node, command.log, quoted)
 
     def keep(self) -> StepResult:
         """Write step.json."""

@@ -42,9 +42,9 @@ def _apply_value(pipeline: Pipeline, name: str, text: str) -> Pipeline:
         meanings = " or ".join(f"input {inner!r} of step {step!r}" for step, inner in places)
         raise UsageError(f"{name!r} could be {meanings}.", "Rename one of them.")
     if not places:
-        known = [*pipeline.inputs, *(f"{step}.{inner}" for step, inner, _ in _step_inputs(pipeline))]
         raise UnknownNameError(
-            f"{name!r} is no input of {_called(pipeline)}{_nearest(name, known)}.", _inputs_hint(pipeline)
+            f"{name!r} is no input of {_called(pipeline)}{_nearest(name, input_names(pipeline))}.",
+            _inputs_hint(pipeline),
         )
     step_name, inner = places[0]
 
@@ -53,6 +53,11 @@ def _apply_value(pipeline: Pipeline, name: str, text: str) -> Pipeline:
         return replace(step, inputs=MappingProxyType({**step.inputs, inner: value}))
 
     return change_step(pipeline, step_name, change)
+
+
+def input_names(pipeline: Pipeline) -> list[str]:
+    """Everything that a value can be given to: the pipeline's inputs and, as STEP.INPUT, those of its steps."""
+    return [*pipeline.inputs, *(f"{step}.{inner}" for step, inner, _ in _step_inputs(pipeline))]
 
 
 def absolute_values(pipeline: Pipeline, values: Mapping[str, str]) -> dict[str, str]:
