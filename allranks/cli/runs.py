@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.cli import azure_runs, text
-from allranks.cli.live import SHOWN_METRICS
+from allranks.cli.live_table import SHOWN_METRICS
 from allranks.cli.workspace import add_workspace_arguments
 from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.local.assets import registered_below

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from allranks.cli import live
+from allranks.cli.live_table import best_trial
 from allranks.cli.text import counted, rows, seconds
 from allranks.local.result import SUCCEEDED, RunResult, StepResult
 
@@ -24,7 +24,7 @@ def summarise(result: RunResult) -> None:
         (f"{step.name}.{name}", f"{value:.4f}") for step in result.steps.values() for name, value in _measures(step)
     ]
     lines += [
-        (f"{step.name}.{step.sweep.metric}", f"{step.metrics[step.sweep.metric]:.4f}, {live.best_trial(step.sweep)}")
+        (f"{step.name}.{step.sweep.metric}", f"{step.metrics[step.sweep.metric]:.4f}, {best_trial(step.sweep)}")
         for step in result.steps.values()
         if step.sweep is not None and step.sweep.metric in step.metrics
     ]
