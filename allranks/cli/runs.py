@@ -20,6 +20,7 @@ from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.local.assets import registered_below
 from allranks.local.cache import forget_unfinished
 from allranks.local.folders import DEFAULT_HOME, Home, RunFolder, StepFolder, read_json
+from allranks.local.report import write_report
 from allranks.local.result import CANCELLED, FAILED, RUNNING, SKIPPED, SUCCEEDED
 from allranks.redaction import redact
 
@@ -202,8 +203,10 @@ def open_page(args: argparse.Namespace, home: Home) -> int:
     """Open the run's page where there is a screen, and print its path."""
     folder = home.find(args.run)
     page = folder.report.absolute()
+    if not folder.alive and (read_json(folder.state) or {}).get("status") == RUNNING:
+        write_report(folder, state_of(folder))  # its engine was killed
     if not page.is_file():
-        raise UnknownNameError(f"run {folder.id} has no page yet.", "It is written when the run ends.")
+        raise UnknownNameError(f"run {folder.id} has no page yet.", "It is written when the run is a second old.")
     print(json.dumps({"report": str(page)}) if args.json else page)
     screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if screen and not args.json:  # without one, the standard library would start a text browser in this terminal

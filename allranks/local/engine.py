@@ -22,18 +22,8 @@ from allranks.local.gang import Gang
 from allranks.local.guard import Guard
 from allranks.local.options import Observer, Options, new_run_id
 from allranks.local.plan import Plan, StepOutput
-from allranks.local.report import write_report
-from allranks.local.result import (
-    CANCELLED,
-    FAILED,
-    RETRYING,
-    RUNNING,
-    SKIPPED,
-    SUCCEEDED,
-    WAITING,
-    Failure,
-    RunResult,
-)
+from allranks.local.report import RunningPage, write_report
+from allranks.local.result import CANCELLED, FAILED, RETRYING, RUNNING, SKIPPED, SUCCEEDED, WAITING, Failure, RunResult
 from allranks.local.signals import caught_signals
 from allranks.local.sweep.sweep import Sweep, execution_of
 from allranks.local.sweep.trial import Trial
@@ -66,6 +56,7 @@ class Engine:
         self._options = options
         self._observer = observer
         self._folder = options.home.run(new_run_id())
+        self._page = RunningPage(self._folder)
         self._began = time.monotonic()
         self._cache = Cache(options.home, options.reuse_since)
         self._ports = machine.Ports()
@@ -227,6 +218,7 @@ class Engine:
             self._cancel()
         self._enforce_timeouts()
         self._observer.tick(self._steps)
+        self._page.look(lambda: self._state(RUNNING)[1])
 
     def _patience(self) -> float | None:
         now = time.monotonic()
@@ -335,14 +327,16 @@ class Engine:
         statuses = {execution.status for execution in self._steps.values()}
         return next((status for status in (FAILED, CANCELLED) if status in statuses), SUCCEEDED)
 
-    def _write_state(self, status: str) -> RunResult:
+    def _state(self, status: str, ended: float | None = None) -> tuple[RunResult, dict[str, Any]]:
+        """The result so far, and what run.json says of it."""
         steps = {name: execution.result() for name, execution in self._steps.items()}
-        outputs = {
-            name: self._path(output) for name, output in self._plan.outputs.items() if steps[output.step].outputs
-        }
-        result = RunResult(self._folder.id, status, self._folder.path, steps, outputs, self._signal)
-        ended = None if status == RUNNING else time.time()
-        write_json(self._folder.state, redact_document({**self._header, "ended": ended, **result.document()}))
+        ends = {name: self._path(end) for name, end in self._plan.outputs.items() if steps[end.step].outputs}
+        result = RunResult(self._folder.id, status, self._folder.path, steps, ends, self._signal)
+        return result, redact_document({**self._header, "ended": ended, **result.document()})
+
+    def _write_state(self, status: str) -> RunResult:
+        result, document = self._state(status, None if status == RUNNING else time.time())
+        write_json(self._folder.state, document)
         return result
 
 

@@ -272,7 +272,8 @@ class Execution:
         """Write step.json."""
         result = self.result()
         self.folder.path.mkdir(parents=True, exist_ok=True)
-        document = {**result.document(), "command": self.command, "key": self.key}
+        inputs = {name: str(value) for name, value in self.step.inputs.items()}
+        document = {**result.document(), "command": self.command, "inputs": inputs, "key": self.key}
         write_json(self.folder.state, redact_document(document))
         return result
 
