@@ -9,14 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from allranks.api import run, submit
+    from allranks.api import find_run, run, runs, submit
     from allranks.azure.components import components
     from allranks.azure.composing import scale
 
     __version__: str
 
-__all__ = ["__version__", "components", "run", "scale", "submit"]
-_HOMES = {"components": "azure.components", "run": "api", "scale": "azure.composing", "submit": "api"}
+__all__ = ["__version__", "components", "find_run", "run", "runs", "scale", "submit"]
+_HOMES = {
+    "components": "azure.components",
+    "scale": "azure.composing",
+    **dict.fromkeys(("find_run", "run", "runs", "submit"), "api"),
+}
 """Each name and its module."""
 
 

@@ -8,13 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.errors import UsageError
 from allranks.local.folders import DEFAULT_HOME
 
 if TYPE_CHECKING:
     from allranks.azure.jobs import JobState
     from allranks.local.result import RunResult
-    from allranks.spec import Pipeline
 
 
 def run(
@@ -27,6 +25,8 @@ def run(
     cache: bool = True,
     runs_dir: str | os.PathLike[str] = DEFAULT_HOME,
     values: Mapping[str, Any] | None = None,
+    map: Mapping[str, str | os.PathLike[str]] | None = None,  # noqa: A002 the name of the option
+    python: Mapping[str, str | os.PathLike[str]] | None = None,
     **inputs: Any,
 ) -> RunResult:
     """Run a pipeline on this machine, as Azure ML would, and wait for its end.
@@ -39,39 +39,81 @@ def run(
         retries: further attempts for a step that fails, at least 0.
         cache: False runs every step from its beginning.
         runs_dir: where runs are kept.
-        values: inputs whose names are no Python names, such as ``train.epochs``.
+        values: inputs whose names are no Python names, such as ``train.epochs``, or are taken here, such as ``steps``.
+        map: what stands for data or a component in the cloud, such as ``{"azureml:mnist": "./mnist"}``.
+        python: step to the interpreter that runs it, in place of the one that its environment calls for.
         inputs: inputs of the pipeline by name; a path for data.
 
     Returns:
-        The result; its ``status`` says whether all steps succeeded. A step that fails raises nothing.
+        The result; its ``status`` says whether all steps succeeded. A step that fails raises nothing: ``explanation``
+        says why it failed, and is printed.
 
     Raises:
         AllranksError: what was asked for is wrong; nothing has run.
     """
     from allranks.cli import live
-    from allranks.local import engine
-    from allranks.local.assets import Stands, read_mapping
+    from allranks.cli.summary import summarise
     from allranks.local.folders import Home
-    from allranks.local.options import Options
-    from allranks.local.prepare import prepare
+    from allranks.performing import absolute_mapping, chosen_interpreter, perform, prepare_run
+    from allranks.redaction import redact
+    from allranks.request import Request
 
-    if retries < 0:
-        raise UsageError(f"retries={retries} is less than 0.")
     home = Home(Path(runs_dir).resolve())
-    stands = Stands(read_mapping((), _folder_of(pipeline)), home)
-    asked = _texts({**(values or {}), **inputs})
-    plan = prepare(_read(pipeline, stands), home, stands, values=asked, scale=scale or {}, only=steps)
+    job = None if isinstance(pipeline, str) else pipeline
+    request = Request(
+        target=pipeline if isinstance(pipeline, str) else "",
+        folder=str(Path.cwd()),
+        built=job is not None,
+        values=_texts({**(values or {}), **inputs}),
+        scale={step: (nodes, processes) for step, (nodes, processes) in (scale or {}).items()},
+        only=tuple(steps),
+        map=tuple(absolute_mapping(f"{reference}={os.fspath(path)}") for reference, path in (map or {}).items()),
+        python=dict(chosen_interpreter(f"{step}={os.fspath(path)}") for step, path in (python or {}).items()),
+        retries=retries,
+        cache=cache,
+    )
+    prepared = prepare_run(request, home, job)
     home.prepare()
-    for note in plan.notes:
-        print(f"note: {note}", file=sys.stderr)
+    for note in prepared.plan.notes:
+        print(f"note: {redact(note)}", file=sys.stderr)
     observer = live.observer(as_json=False)
-    about = {"target": pipeline if isinstance(pipeline, str) else plan.name, "values": asked}
-    about |= {"scale": {step: list(counts) for step, counts in (scale or {}).items()}, "only": list(steps)}
     try:
-        return engine.run(plan, Options(home, Path(sys.executable), cache, retries, about=about), observer)
+        result = perform(prepared, home, observer)
     finally:
         if isinstance(observer, live.LiveTable):
             observer.close()
+    summarise(result)
+    return result
+
+
+def runs(runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> list[RunResult]:
+    """The runs of a folder, oldest first; those of the command line too, and any that is running now.
+
+    Args:
+        runs_dir: where runs are kept.
+    """
+    from allranks.cli.runs import state_of
+    from allranks.local.folders import Home
+    from allranks.local.past import past_result
+
+    return [past_result(state_of(folder)) for folder in Home(Path(runs_dir).resolve()).all_runs()]
+
+
+def find_run(run_id: str, runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> RunResult:
+    """One run of a folder, as it ended or as it is now.
+
+    Args:
+        run_id: its id, a unique beginning of it, or ``latest``.
+        runs_dir: where runs are kept.
+
+    Raises:
+        UnknownNameError: no run, or more than one, answers to it.
+    """
+    from allranks.cli.runs import state_of
+    from allranks.local.folders import Home
+    from allranks.local.past import past_result
+
+    return past_result(state_of(Home(Path(runs_dir).resolve()).find(run_id)))
 
 
 def submit(
@@ -122,27 +164,6 @@ def submit(
     place = find_workspace(subscription, resource_group, workspace)
     reference = Registered(registry) if registered or registry else None
     return send(connect(place), place, assembled, reference, lambda note: print(f"note: {note}", file=sys.stderr))
-
-
-def _folder_of(pipeline: Any) -> Path:
-    from allranks.cli import target
-
-    return target.folder_of(pipeline) if isinstance(pipeline, str) else Path.cwd()
-
-
-def _read(pipeline: Any, stands: Any) -> Pipeline:
-    from allranks import catalogue
-    from allranks.cli import target
-
-    def resolve(reference: str) -> Path | None:
-        found: Path | None = catalogue.resolve(reference) or stands.find(reference)
-        return found
-
-    if isinstance(pipeline, str):
-        return target.load(pipeline, resolve)
-    from allranks.azure.assemble import pipeline_of
-
-    return pipeline_of(pipeline, resolve)
 
 
 def _texts(inputs: Mapping[str, Any]) -> dict[str, str]:

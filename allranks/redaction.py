@@ -3,32 +3,113 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from typing import Any
 
 _NAMES = (
     r"client_?secret|password|passwd|(?<![a-z])pwd|(?:(?<![a-z])|(?<=%3f))sig|shared_?access_?key"
     r"|(?:account|storage|access|api|secret|private|subscription)[_-]?key"
     r"|(?:access|refresh|id|auth|tracking|azureml|bearer|hf|sas)[_-]?token"
 )
+_SHAPES = (  # of tokens that tell by themselves whose they are, as their services document them
+    r"hf_[A-Za-z0-9]{30,}",  # Hugging Face
+    r"gh[pousr]_[A-Za-z0-9]{36,}|github_pat_\w{50,}",
+    r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])",  # AWS
+    r"(?<!sha512-)[A-Za-z0-9+/]{86}==",  # the key of a storage account
+    r"[\w.~-]{3}\dQ~[\w.~-]{31,34}",  # the secret of an application in Entra ID
+    r"sk-(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{32,}",  # OpenAI and those who took after it
+    r"xox[abeoprs]-[\w-]{10,}|xapp-\d-[\w-]{20,}",  # Slack
+    r"gl(?:pat|ptt|dt|rt|cbt|ft|soat|imt|agent)-[\w-]{20,}(?:\.[\w-]+)*",  # GitLab
+    r"pypi-AgE[\w-]{50,}|npm_[A-Za-z0-9]{36}|AIza[\w-]{35}|dapi[0-9a-f]{32}",  # PyPI, npm, Google, Databricks
+)
+_SHAPE_HINTS = (
+    *("hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "hub_pat_", "akia", "asia", "==", "q~"),
+    *("sk-", "xox", "xapp-", "gl", "pypi-", "npm_", "aiza", "dapi"),
+)
+_NAME_HINTS = ("secret", "password", "passwd", "pwd", "sig", "key", "token")
+# Each with words of which one is in every text that it changes: looking for these takes a hundredth of the time.
 _SECRETS = (
-    # NAME=VALUE in addresses and connection strings, NAME: VALUE in headers, "NAME": "VALUE" in JSON, also within JSON.
     (
+        ("private key",),
+        re.compile(r"-----BEGIN ([A-Z ]*)PRIVATE KEY-----.*?(?:-----END \1PRIVATE KEY-----|\Z)", re.DOTALL),
+        "***",
+    ),
+    (
+        ("akia", "asia"),
+        re.compile(r"((?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}[\s:,;|\"']{1,3})[A-Za-z0-9/+]{40}(?![\w/+])"),
+        r"\1***",
+    ),
+    (_SHAPE_HINTS, re.compile(rf"(?a)(?<![\w+/~-])(?:{'|'.join(_SHAPES)})(?![\w/+~])"), "***"),
+    (("hooks.slack",), re.compile(r"(https://hooks\.slack\.com/(?:services|workflows)/)[\w/]+"), r"\1***"),
+    (  # an option and its value, as they stand in a command
+        _NAME_HINTS,
+        re.compile(rf"""(?i)(?<!\S)(--?(?:[\w-]*[_-])?(?:{_NAMES})|--token)(\s+)('[^']*'|"[^"]*"|[^\s'"-]\S*)"""),
+        r"\1\2***",
+    ),
+    (  # NAME=VALUE in addresses and connection strings, NAME: VALUE in headers, "NAME": "VALUE" in JSON, or within JSON
+        _NAME_HINTS,
         re.compile(
             rf"""(?i)({_NAMES})(\\?["'])?(\s*[=:]\s*)(?P<open>\\?["'])?(?(open)(?:(?!(?P=open)).)*|[^&\s"';,]+)"""
         ),
         r"\1\2\3\g<open>***",
     ),
-    (re.compile(rf"(?i)({_NAMES})%3D(?:(?!%26)[^&\s\"';,])+"), r"\1%3D***"),  # an address inside an address
-    (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"), "***"),  # a JSON web token
-    (re.compile(r"(?i)\bBearer\s+\S+"), "Bearer ***"),
-    (re.compile(r"(?i)\b([a-z][a-z\d+.-]{0,30}://)[^/\s:@]*:[^/\s@]+@"), r"\1***@"),  # https://user:password@host
+    (("%3d",), re.compile(rf"(?i)({_NAMES})%3D(?:(?!%26)[^&\s\"';,])+"), r"\1%3D***"),  # an address inside an address
+    (("eyj",), re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"), "***"),  # a JSON web token
+    (("bearer",), re.compile(r"(?i)\bBearer\s+\S+"), "Bearer ***"),
+    (("://",), re.compile(r"(?i)\b([a-z][a-z\d+.-]{0,30}://)[^/\s:@]*:[^/\s@]+@"), r"\1***@"),  # https://user:pass@host
 )
+
+
+_NAMED = re.compile(rf"(?i){_NAMES}|\A(?:token|secret|credentials?)\Z")
+_VALUES = frozenset({"values", "parameters", "inputs", "variables", "environment_variables"})
+_PLACES = frozenset({"outputs", "folder", "run_dir", "log"})  # paths of ours, which are read again
+
+
+def redact_named(name: str, value: str) -> str:
+    """The value of an input or a variable: blotted out whole if its name says that it is a secret."""
+    return "***" if _says_secret(name) else _redact_again(value)
+
+
+@lru_cache(1024)
+def _says_secret(name: str) -> bool:
+    return bool(_NAMED.search(name))
+
+
+def redact_document(document: Any, within: str = "") -> Any:
+    """A JSON document with its texts redacted; ``within`` is the key that it stands below.
+
+    Values of inputs and variables are judged by their names too; the paths of runs stay, since they are read again.
+    """
+    if isinstance(document, dict):
+        return {
+            key: redact_named(key, value)
+            if within in _VALUES and isinstance(value, str)
+            else value
+            if key in _PLACES
+            else redact_document(value, key)
+            for key, value in document.items()
+        }
+    if isinstance(document, list):
+        return [redact_document(one, within) for one in document]
+    return _redact_again(document) if isinstance(document, str) else document
+
+
+def _redact_again(text: str) -> str:
+    """What a document holds is mostly short, and written again whenever a step changes."""
+    return _remembered(text) if len(text) <= 200 else redact(text)
 
 
 def redact(text: str) -> str:
     """The text with signatures, keys, tokens and passwords blotted out.
 
-    What gives a secret away is its name before it, or its form: a JSON web token, credentials in an address.
+    What gives a secret away is its name before it, or its form: a token of a service that gives its own a shape, a
+    private key, credentials in an address.
     """
-    for pattern, replacement in _SECRETS:
-        text = pattern.sub(replacement, text)
+    lower = text.lower()
+    for hints, pattern, replacement in _SECRETS:
+        if any(hint in lower for hint in hints):
+            text = pattern.sub(replacement, text)
     return text
+
+
+_remembered = lru_cache(8192)(redact)

@@ -141,6 +141,7 @@ def _read(target: Any, resolve: Resolve) -> _Target:
 
     file = find_file(target)
     document = read(file, resolve=resolve)
+    _require_pipeline_or_component(file)
     if isinstance(document, Component):
         return _Target(of_component(document), lambda _values: _job_of(file, document.name), SERVERLESS, document.name)
     if _is_component(file):
@@ -166,6 +167,14 @@ def pipeline_of(job: Any, resolve: Resolve) -> Pipeline:
         if any(str(node._component).startswith("/subscriptions/") for node in job.jobs.values()):  # noqa: SLF001
             raise UsageError("this pipeline job has been sent before.", "Call its function again, for another job.")
         return pipeline_from(pipeline_document(job), Source(file=None, base=Path.cwd()), resolve)
+
+
+def _require_pipeline_or_component(file: Path) -> None:
+    """Refuse a command job or a sweep job by itself: the SDK makes no pipeline of it."""
+    document, _ = read_document(file)
+    if document.get("type") == "sweep" or "commandjob" in str(document.get("$schema")).lower():
+        message = f"{file} is a job by itself, and `allranks submit` sends pipelines and components."
+        raise UsageError(message, f"Send it with: az ml job create --file {file}.")
 
 
 def _is_component(file: Path) -> bool:

@@ -138,6 +138,22 @@ def _client(**place: str) -> Any:
         return MLClient(DefaultAzureCredential(), enable_telemetry=False, **timeouts, **place)
 
 
+def require_sdk(who: str) -> None:
+    """Refuse to go on without the SDK.
+
+    Args:
+        who: needs it, for the message.
+
+    Raises:
+        CannotRunHereError: it is not installed.
+    """
+    try:
+        with quiet():
+            import azure.ai.ml  # noqa: F401
+    except ImportError as error:
+        raise CannotRunHereError(f"{who} needs the Azure ML SDK, azure-ai-ml ({error}).", INSTALL) from None
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep the SDK's notes about experimental classes, and its log lines of errors that it also raises, to itself."""

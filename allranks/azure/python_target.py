@@ -67,6 +67,12 @@ def read_document(target: str, values: Mapping[str, Literal] | None = None) -> d
 def split(target: str) -> tuple[Path, str]:
     """The file and the function of ``FILE.py:FUNCTION``; raises UsageError for a target that is written otherwise."""
     file, colon, function = target.rpartition(":")
+    if target.endswith(".py"):
+        raise UsageError(
+            f"{target!r} is a script; a Python target is a function with @pipeline, {target}:FUNCTION.",
+            f"A script is started by a component: `command: python {Path(target).name}` in a YAML, as docs/your-own.md"
+            " shows.",
+        )
     if not colon or not file.endswith(".py") or not function.isidentifier():
         raise UsageError(f"{target!r} does not name a Python pipeline.", "Write FILE.py:FUNCTION.")
     return Path(file), function

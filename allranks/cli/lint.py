@@ -17,7 +17,7 @@ from allranks import catalogue, library
 from allranks.cli import text
 from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
 from allranks.local.assets import Stands, read_mapping
-from allranks.spec import Component, Pipeline, check, check_designer, check_machines, read
+from allranks.spec import Component, Pipeline, check, check_designer, check_machines, check_quotes, read
 from allranks.spec.schema import ELSEWHERE
 
 NAME = "lint"
@@ -128,7 +128,7 @@ def problems_of(target: str, mapped: Sequence[str] = (), *, designer: bool = Fal
         document = _read(target, mapped)
     except SpecError as error:
         return [*error.problems, *error.warnings]
-    problems = [*check(document), *check_machines(document)]
+    problems = [*check(document), *check_machines(document), *check_quotes(document)]
     if designer and (isinstance(document, Component) or document.source.file is None):
         problems += check_designer(document)
     return problems

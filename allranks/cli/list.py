@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import textwrap
 
 from allranks import catalogue
 from allranks.cli import text
@@ -23,13 +24,26 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(document(entries), indent=1))
         return 0
-    lines = [[e.name, e.distribution, e.display_name, e.description] for e in entries]
-    aligned = dict(zip(entries, text.rows(lines).splitlines(), strict=True))
+    aligned = dict(zip(entries, _lines(entries), strict=True))
     for kind in ("component", "pipeline", "environment"):
         print(f"{kind}s")
         print("\n".join(aligned[e] for e in entries if e.kind == kind) or "  none")
     print("\n`allranks show NAME` shows the inputs and outputs, `allranks run NAME` runs it here.")
     return 0
+
+
+def _lines(entries: list[catalogue.Entry]) -> list[str]:
+    """A line for each entry; on a terminal that is too narrow for all of them the descriptions stand below."""
+    whole = text.rows([[e.name, e.distribution, e.display_name, e.description] for e in entries], keep_whole=True)
+    edge = text.columns() or 0
+    if not edge or max(map(len, whole.splitlines())) <= edge:
+        return whole.splitlines()
+    heads = text.rows([[e.name, e.distribution, e.display_name] for e in entries]).splitlines()
+    margin = " " * 6
+    below = [
+        textwrap.fill(e.description, max(edge, 30), initial_indent=margin, subsequent_indent=margin) for e in entries
+    ]
+    return [f"{head}\n{description}".rstrip() for head, description in zip(heads, below, strict=True)]
 
 
 def document(entries: list[catalogue.Entry]) -> dict[str, list[dict[str, str]]]:

@@ -49,6 +49,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **keywords: Any) -> None:
         super().__init__(allow_abbrev=False, **keywords)
         self.commands: dict[str, Parser] = {}
+        self.given: list[str] = []
 
     def add_subparsers(self, **keywords: Any) -> Any:
         """Remember that there are commands below: argparse cannot intermix their arguments with options."""
@@ -62,7 +63,13 @@ class Parser(argparse.ArgumentParser):
 
         hint = f"See `{self.prog} --help`."
         if unknown := re.match(r"unrecognized arguments: (-\S+)", message):
-            raise UsageError(f"{message}{nearest(unknown[1].partition('=')[0], self._options())}.", hint)
+            option = unknown[1].partition("=")[0]
+            if self.prog.rpartition(" ")[2] in ("run", "submit"):
+                from allranks.cli.unknown import unknown_option
+
+                message, how = unknown_option(option, self.given, self._options(), message)
+                raise UsageError(message, f"{how} {hint}".strip())
+            raise UsageError(f"{message}{nearest(option, self._options())}.", hint)
         if self.commands and (unknown := re.match(r"argument .*: invalid choice: '(\S+)'", message)):
             raise UsageError(
                 f"{unknown[1]!r} is no command of `{self.prog}`{nearest(unknown[1], self.commands)}.",
@@ -119,6 +126,7 @@ def _dispatch(arguments: list[str]) -> int:
     module = importlib.import_module(VERBS[verb])
     parser = Parser(prog=f"allranks {verb}", description=module.HELP)
     module.add_arguments(parser)
+    parser.given = rest
     try:
         # Intermixed: `run NAME --scale train=2x2 epochs=3` has an option between its positional arguments.
         args = parser.parse_args(rest) if parser.commands else parser.parse_intermixed_args(rest)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from allranks import catalogue, library
+from allranks.azure.client import require_sdk
 from allranks.cli import text
 from allranks.errors import AllranksError, UsageError
 
 if TYPE_CHECKING:
     from allranks.azure.register import Plan, Row
+    from allranks.azure.register_assets import Asset
 
 NAME = "register"
 HELP = "register components, pipelines and their environments in a workspace or a registry"
@@ -44,10 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Publish what is not there yet; 2 if something differs from what is published under this version."""
     _check(args)
+    require_sdk("`allranks register`")
     from allranks.azure import register, register_assets
     from allranks.azure.explain import service_errors
 
     assets = register_assets.assets(args.names)
+    if args.workspace is None and args.registry is None:
+        return _list_assets(assets, as_json=args.json)
     with service_errors("asking what is registered", _shown_place(args)):
         client, place = _connect(args)
         plan = register.plan(client, place, assets, _told)
@@ -71,6 +77,19 @@ def run(args: argparse.Namespace) -> int:
     shown = document(plan, dry_run=args.dry_run) if args.json else summary(plan, dry_run=args.dry_run)
     print(json.dumps(shown, indent=1) if args.json else shown)
     return 2 if plan.of("refused") else 0
+
+
+def _list_assets(assets: Sequence[Asset], *, as_json: bool) -> int:
+    """A dry run without a place: what there is to register, in which order; nobody is asked."""
+    if as_json:
+        listed = [
+            {"kind": asset.kind, "name": asset.name, "version": asset.version, "action": None} for asset in assets
+        ]
+        print(json.dumps({"place": None, "version": library.VERSION, "dry_run": True, "assets": listed}, indent=1))
+        return 0
+    print("to register, in this order; with --workspace or --registry it is compared with what is there")
+    print(text.rows([[asset.kind, asset.name, asset.version] for asset in assets]))
+    return 0
 
 
 def table(plan: Plan) -> str:
@@ -122,8 +141,9 @@ def notes(plan: Plan) -> list[str]:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if args.workspace is None and args.registry is None:
-        raise UsageError("where to register is not said.", "Give --workspace [NAME] or --registry NAME.")
+    if args.workspace is None and args.registry is None and not args.dry_run:
+        hint = "Give --workspace [NAME] or --registry NAME; --dry-run alone lists what there is to register."
+        raise UsageError("where to register is not said.", hint)
     if args.registry is not None and (args.subscription or args.resource_group):
         message = "--subscription and --resource-group are about a workspace; a registry is found by its name."
         raise UsageError(message, "Leave them out.")

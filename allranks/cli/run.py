@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
-from allranks import catalogue
 from allranks.cli import live, target
-from allranks.cli.text import counted, rows, seconds
+from allranks.cli.summary import summarise
 from allranks.errors import UsageError
-from allranks.local import engine
-from allranks.local.assets import Stands, read_mapping
 from allranks.local.dry import dry_run
-from allranks.local.folders import DEFAULT_HOME, Home, read_json
-from allranks.local.options import Options
+from allranks.local.folders import DEFAULT_HOME, Home
 from allranks.local.plan import Plan
-from allranks.local.prepare import prepare
-from allranks.local.result import FAILED, SUCCEEDED, RunResult, StepResult
+from allranks.performing import EarlierRun, absolute_mapping, chosen_interpreter, earlier_run, perform, prepare_run
+from allranks.redaction import redact, redact_document
+from allranks.request import Request
 
 NAME = "run"
 HELP = "run a pipeline or a component on this machine, as Azure ML would"
@@ -41,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what would run, and run nothing")
     parser.add_argument("--no-cache", action="store_true", help="run every step, from its beginning")
     parser.add_argument("--resume", metavar="RUN", help="start a run again as it was; its finished steps are reused")
-    parser.add_argument("--retries", metavar="N", type=int, default=0, help="further attempts for a step that fails")
+    parser.add_argument("--retries", metavar="N", type=int, help="further attempts for a step that fails (default: 0)")
     parser.add_argument(
         "--map",
         metavar="REFERENCE=PATH",
@@ -63,58 +58,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check everything, run the plan, say what became of it."""
     home = Home(Path(args.runs_dir).resolve())
-    wanted = _wanted(args, home)
-    plan = _plan(wanted, home)
+    request, earlier = _request(args, home)
+    prepared = prepare_run(request, home, earlier=earlier)
     if args.dry_run:
-        return _show_dry_run(dry_run(plan, home, Path(sys.executable)), plan, as_json=args.json)
+        return _show_dry_run(dry_run(prepared.plan, prepared.options(home)), prepared.plan, as_json=args.json)
     home.prepare()
     if not args.json:
-        for note in plan.notes:
-            print(f"note: {note}", file=sys.stderr)
+        for note in prepared.plan.notes:
+            print(f"note: {redact(note)}", file=sys.stderr)
     observer = live.observer(as_json=args.json)
-    options = Options(home, Path(sys.executable), not args.no_cache, args.retries, about=wanted)
     try:
-        result = engine.run(plan, options, observer)
+        result = perform(prepared, home, observer)
     finally:
         if isinstance(observer, live.LiveTable):
             observer.close()
     if args.json:
-        print(json.dumps(result.document(), indent=1))
+        print(json.dumps(redact_document(result.document()), indent=1))
     else:
-        _summarise(result)
+        summarise(result)
     return result.exit_code
 
 
-def _wanted(args: argparse.Namespace, home: Home) -> dict[str, Any]:
-    """What was asked for, in the form that run.json keeps and ``--resume`` reads back."""
-    if args.retries < 0:
-        raise UsageError(f"--retries {args.retries} is less than 0.")
+def _request(args: argparse.Namespace, home: Home) -> tuple[Request, EarlierRun | None]:
+    """What was asked for, and the run that is resumed."""
     if args.target is not None and "=" in args.target and not Path(args.target).exists():
         args.values.insert(0, args.target)
         args.target = None
-    asked = {
-        "target": args.target,
+    given = {
         "values": dict(parse_value(text) for text in args.values),
-        "scale": dict(parse_scale(text) for text in args.scale),
-        "only": [name for name in args.steps.split(",") if name],
-        "map": list(args.map),
-        "python": dict(_interpreter(text) for text in args.python),
+        "scale": {step: (nodes, each) for step, (nodes, each) in map(parse_scale, args.scale)},
+        "only": tuple(name for name in args.steps.split(",") if name),
+        "map": tuple(map(absolute_mapping, args.map)),
+        "python": dict(chosen_interpreter(text) for text in args.python),
+        "retries": args.retries,
+        "cache": False if args.no_cache else None,
     }
     if args.resume:
-        before = read_json(home.find(args.resume).state)
-        if args.target is not None and args.target != before["target"]:
-            raise UsageError(f"--resume {args.resume} was a run of {before['target']!r}, not of {args.target!r}.")
-        return {
-            "target": before["target"],
-            "values": {**before["values"], **asked["values"]},
-            "scale": {**before["scale"], **asked["scale"]},
-            "only": asked["only"] or before["only"],
-            "map": [*before.get("map", []), *asked["map"]],
-            "python": {**before.get("python", {}), **asked["python"]},
-        }
+        return _resumed(args, home, given)
     if args.target is None:
         raise UsageError("nothing to run: TARGET is missing.", f"Give {target.CHOICES}.")
-    return asked
+    known = {name: value for name, value in given.items() if value is not None}
+    return Request(args.target, str(Path.cwd()), **known), None
+
+
+def _resumed(args: argparse.Namespace, home: Home, given: dict[str, Any]) -> tuple[Request, EarlierRun]:
+    """The request of the run that ``--resume`` names, with what was given again."""
+    earlier = earlier_run(home, args.resume)
+    before = earlier.request
+    if args.target not in (None, before.target, before.located):
+        raise UsageError(f"--resume {args.resume} was a run of {before.target!r}, not of {args.target!r}.")
+    return before.resumed(earlier.folder.id, given), earlier
 
 
 def parse_value(text: str) -> tuple[str, str]:
@@ -133,98 +126,14 @@ def parse_scale(text: str) -> tuple[str, list[int]]:
     return match["step"], [int(match["nodes"]), int(match["processes"])]
 
 
-def _interpreter(text: str) -> tuple[str, str]:
-    step, separator, path = text.partition("=")
-    if not separator or not step or not path:
-        raise UsageError(f"--python {text!r} is not STEP=PATH.", "For example: --python train=/opt/torch/bin/python.")
-    python = Path(path).expanduser().absolute()  # not resolved: a virtual environment's Python is a link
-    if not (python.is_file() and os.access(python, os.X_OK)):
-        raise UsageError(f"--python {text!r}: there is no program {str(python)!r}.")
-    return step, str(python)
-
-
-def _plan(wanted: dict[str, Any], home: Home) -> Plan:
-    """From what was asked for to the plan."""
-    stands = Stands(read_mapping(wanted["map"], target.folder_of(wanted["target"])), home)
-    pipeline = target.load(wanted["target"], lambda reference: catalogue.resolve(reference) or stands.find(reference))
-    return prepare(
-        pipeline,
-        home,
-        stands,
-        values=wanted["values"],
-        scale={step: (counts[0], counts[1]) for step, counts in wanted["scale"].items()},
-        only=wanted["only"],
-        pythons={name: Path(path) for name, path in wanted["python"].items()},
-    )
-
-
 def _show_dry_run(document: dict[str, Any], plan: Plan, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(document, indent=1))
         return 0
     for note in plan.notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(f"note: {redact(note)}", file=sys.stderr)
     for name, step in document["steps"].items():
         reuse = "would be reused" if step["reused"] else "would run"
         print(f"{name}: {step['nodes']} x {step['processes']}, {reuse}, snapshot {step['snapshot'][:12]}")
         print("  " + step["command"].strip().replace("\n", "\n  "))
     return 0
-
-
-def _summarise(result: RunResult) -> None:
-    """The end of a run for people: the measures, where everything is, and what went wrong."""
-    for step in result.steps.values():
-        if step.status == FAILED:
-            _explain(result, step)
-    took = sum(1 for step in result.steps.values() if step.reused_from)
-    total = max((s.started + s.seconds for s in result.steps.values() if s.started is not None), default=0.0)
-    print(f"{result.status} in {seconds(total)}" + (f", {took} of {len(result.steps)} steps reused" if took else ""))
-    lines = [
-        (f"{step.name}.{name}", f"{value:.4f}") for step in result.steps.values() for name, value in _measures(step)
-    ]
-    lines += [
-        (f"{step.name}.{step.sweep.metric}", f"{step.metrics[step.sweep.metric]:.4f}, {live.best_trial(step.sweep)}")
-        for step in result.steps.values()
-        if step.sweep is not None and step.sweep.metric in step.metrics
-    ]
-    for step in result.steps.values():
-        if step.nodes * step.processes > 1:
-            ranks = step.nodes * step.processes
-            lines.append((f"{step.name} ran on", f"{ranks} ranks, {counted(step.nodes, 'node')} x {step.processes}"))
-    lines += [(name, str(_page(path))) for name, path in result.outputs.items()]
-    lines += [("logs", f"{result.run_dir}/steps/*/user_logs"), ("page of the run", str(result.run_dir / "report.html"))]
-    if result.status != SUCCEEDED:
-        lines.append(("to go on", f"allranks run --resume {result.run_id}{_elsewhere(result)}"))
-    print(rows(lines, keep_whole=True))
-
-
-def _measures(step: StepResult) -> list[tuple[str, float]]:
-    primary = step.sweep.metric if step.sweep else ""  # shown with its trial
-    return [(name, value) for name, value in step.metrics.items() if name == "accuracy" != primary]
-
-
-def _page(path: Path) -> Path:
-    """A report's page rather than its folder, since that is what a person opens."""
-    return path / "index.html" if (path / "index.html").is_file() else path
-
-
-def _explain(result: RunResult, step: StepResult) -> None:
-    failure = step.failure
-    if failure is None:
-        return
-    print(f"error: step {step.name}: {failure.message}", file=sys.stderr)
-    for line in failure.last_lines:
-        print(f"  | {line}", file=sys.stderr)
-    if "SIGKILL" in failure.message:
-        print(
-            "  SIGKILL that nobody sent comes from the system, when memory runs out: `dmesg` says so", file=sys.stderr
-        )
-    if failure.log is not None:
-        print(f"  log: {failure.log}", file=sys.stderr)
-        print(f"  all logs: allranks runs logs {result.run_id} {step.name}{_elsewhere(result)}", file=sys.stderr)
-
-
-def _elsewhere(result: RunResult) -> str:
-    """The option that finds a run which is not in this folder's .allranks."""
-    home = result.run_dir.parents[1]
-    return "" if home == Path(DEFAULT_HOME).resolve() else f" --runs-dir {shlex.quote(str(home))}"

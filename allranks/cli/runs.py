@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from allranks.cli import azure_runs, text
-from allranks.cli.live import SHOWN_METRICS
+from allranks.cli.live_table import SHOWN_METRICS
 from allranks.cli.workspace import add_workspace_arguments
 from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.local.assets import registered_below
 from allranks.local.cache import forget_unfinished
 from allranks.local.folders import DEFAULT_HOME, Home, RunFolder, StepFolder, read_json
+from allranks.local.report import write_report
 from allranks.local.result import CANCELLED, FAILED, RUNNING, SKIPPED, SUCCEEDED
+from allranks.redaction import redact
 
 NAME = "runs"
 HELP = "list the runs of this folder or the jobs on Azure, show, follow, cancel or remove one"
@@ -53,7 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     command("show", show, "show the steps, outputs and metrics of a run")
     logs_parser = command("logs", logs, "print the log of a step, of every rank or of one")
     logs_parser.add_argument(
-        "step", metavar="STEP", help="the step's name; a nested one is OUTER.INNER, a trial SWEEP.NUMBER"
+        "step",
+        metavar="STEP",
+        nargs="?",
+        help="the step's name; a nested one is OUTER.INNER, a trial SWEEP.NUMBER; without one the steps are listed",
     )
     logs_parser.add_argument("--rank", type=int, metavar="N", help="this rank only")
     logs_parser.add_argument("--follow", action="store_true", help="go on printing until the step has finished")
@@ -131,6 +136,8 @@ def logs(args: argparse.Namespace, home: Home) -> int:
     """Print the logs of a step, every rank's lines marked with its number when there are several."""
     folder = home.find(args.run)
     steps = _steps_and_trials(folder)
+    if args.step is None:
+        return _list_logs(args, home, folder, steps)
     if args.step not in steps:
         close = text.nearest(args.step, steps)
         raise UnknownNameError(f"run {folder.id} has no step {args.step!r}{close}.", f"Its steps: {', '.join(steps)}.")
@@ -152,8 +159,24 @@ def logs(args: argparse.Namespace, home: Home) -> int:
     return 0
 
 
+def _list_logs(args: argparse.Namespace, home: Home, folder: RunFolder, steps: Mapping[str, Any]) -> int:
+    """Print which steps have how many logs, and where."""
+    if args.follow or args.rank is not None:
+        raise UsageError("--follow and --rank are about one step.", f"Its steps: {', '.join(steps)}.")
+    found = {name: _logs(_step_with_logs(home, folder, name, step)) for name, step in steps.items()}
+    if args.json:
+        paths = {name: {str(rank): str(path) for rank, path in ranks.items()} for name, ranks in found.items()}
+        print(json.dumps({"run_id": folder.id, "steps": paths}, indent=1))
+        return 0
+    places = {name: str(next(iter(ranks.values())).parent) if ranks else "" for name, ranks in found.items()}
+    numbers = {name: text.counted(len(ranks), "log") if ranks else "no logs" for name, ranks in found.items()}
+    cells = [(name, steps[name]["status"], numbers[name], places[name]) for name in found]
+    print(f"{text.rows(cells, keep_whole=True)}\none step's log: allranks runs logs {folder.id} STEP")
+    return 0
+
+
 def lines_of(files: Callable[[], Mapping[int, Path]], over: Callable[[], bool]) -> Iterator[str]:
-    """The lines of growing log files as they are written, until ``over`` answers yes and all has been read.
+    """The lines of growing log files as they are written, secrets blotted out, until ``over`` says that all is there.
 
     Args:
         files: log by rank; asked again on every look, since a rank's log appears when the rank starts.
@@ -170,7 +193,7 @@ def lines_of(files: Callable[[], Mapping[int, Path]], over: Callable[[], bool]) 
             whole = new if last else new[: new.rfind(b"\n") + 1]
             read[rank] = start + len(whole)
             mark = f"[rank {rank}] " if len(found) > 1 else ""
-            yield from (mark + line for line in whole.decode(errors="replace").splitlines())
+            yield from (mark + line for line in redact(whole.decode(errors="replace")).splitlines())
         if last:
             return
         time.sleep(POLL)
@@ -180,8 +203,10 @@ def open_page(args: argparse.Namespace, home: Home) -> int:
     """Open the run's page where there is a screen, and print its path."""
     folder = home.find(args.run)
     page = folder.report.absolute()
+    if not folder.alive and (read_json(folder.state) or {}).get("status") == RUNNING:
+        write_report(folder, state_of(folder))  # its engine was killed
     if not page.is_file():
-        raise UnknownNameError(f"run {folder.id} has no page yet.", "It is written when the run ends.")
+        raise UnknownNameError(f"run {folder.id} has no page yet.", "It is written when the run is a second old.")
     print(json.dumps({"report": str(page)}) if args.json else page)
     screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if screen and not args.json:  # without one, the standard library would start a text browser in this terminal
@@ -254,17 +279,23 @@ def _step_with_logs(home: Home, folder: RunFolder, name: str, step: Mapping[str,
 
 def _chosen(step: StepFolder, rank: int | None, *, wait: bool = False) -> dict[int, Path]:
     """The logs of all ranks, or of one; a step without a distribution has only rank 0."""
-    found = {0: step.log(None)} if step.log(None).is_file() else {}
-    for path in step.logs.glob("std_log_process_*.txt"):
-        found[int(path.stem.rpartition("_")[2])] = path
+    found = _logs(step)
     if wait and (rank is None or rank not in found):
-        return {} if rank is not None else dict(sorted(found.items()))
+        return {} if rank is not None else found
     if not found:
         raise UnknownNameError(f"there is no log in {step.logs}: the step has not started.", "--follow waits for it.")
     if rank is not None and rank not in found:
         known = ", ".join(map(str, sorted(found)))
         raise UnknownNameError(f"the step has no rank {rank}.", f"Its ranks: {known}.")
-    return {rank: found[rank]} if rank is not None else dict(sorted(found.items()))
+    return {rank: found[rank]} if rank is not None else found
+
+
+def _logs(step: StepFolder) -> dict[int, Path]:
+    """The logs that there are, by rank."""
+    found = {0: step.log(None)} if step.log(None).is_file() else {}
+    for path in step.logs.glob("std_log_process_*.txt"):
+        found[int(path.stem.rpartition("_")[2])] = path
+    return dict(sorted(found.items()))
 
 
 def _read_from(path: Path, start: int) -> bytes:

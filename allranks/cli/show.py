@@ -8,6 +8,7 @@ import re
 import shlex
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ def find(name: str) -> Path:
 
 def document(shown: Component | Pipeline, target: str, mapped: Sequence[str] = ()) -> dict[str, Any]:
     """What ``--json`` prints: the same as the page, with the defaults, enums and ranges typed."""
+    ranges = bound_ranges(shown) if isinstance(shown, Pipeline) else {}
     common: dict[str, Any] = {
         "kind": "component" if isinstance(shown, Component) else "pipeline",
         "name": _name(shown),
@@ -85,7 +87,7 @@ def document(shown: Component | Pipeline, target: str, mapped: Sequence[str] = (
         "display_name": shown.display_name,
         "description": shown.description,
         "path": str(shown.source.file or target.partition(":")[0]),
-        "inputs": {name: _input_document(port) for name, port in shown.inputs.items()},
+        "inputs": {name: _input_document(ranges.get(name, port)) for name, port in shown.inputs.items()},
         "outputs": {
             n: {"type": o.type, "mode": o.mode, "description": o.description} for n, o in shown.outputs.items()
         },
@@ -105,7 +107,8 @@ def page(shown: Component | Pipeline, target: str, mapped: Sequence[str] = ()) -
     parts[-1] += f"\n  {shown.source.file or target.partition(':')[0]}"
     if shown.description:
         parts.append(_filled(shown.description))
-    parts.append("inputs\n" + _ports([_input_cells(port) for port in shown.inputs.values()]))
+    ranges = bound_ranges(shown) if isinstance(shown, Pipeline) else {}
+    parts.append("inputs\n" + _ports([_input_cells(ranges.get(name, port)) for name, port in shown.inputs.items()]))
     parts.append("outputs\n" + _ports([_output_cells(port) for port in shown.outputs.values()]))
     if isinstance(shown, Pipeline):
         parts.append(
@@ -215,6 +218,28 @@ def _given(port: Input) -> str:
     if port.default is None:
         return "optional"
     return f"default {_value(port.default)}" if port.default != "" else "default ''"
+
+
+def bound_ranges(pipeline: Pipeline) -> dict[str, Input]:
+    """The inputs of a pipeline, with the range and the choices of the ports that they feed where they have none.
+
+    Of several ports the narrowest range counts: a value has to suit all of them.
+    """
+    found = dict(pipeline.inputs)
+    for step in pipeline.steps.values():
+        ports = bound_ranges(step.component) if isinstance(step.component, Pipeline) else step.component.inputs
+        for name, value in step.inputs.items():
+            bound = _BINDING.fullmatch(value) if isinstance(value, str) else None
+            if bound and bound[1] in found and name in ports:
+                found[bound[1]] = _narrowed(found[bound[1]], ports[name])
+    return found
+
+
+def _narrowed(port: Input, by: Input) -> Input:
+    lows = [bound for bound in (port.min, by.min) if bound is not None]
+    highs = [bound for bound in (port.max, by.max) if bound is not None]
+    enum = tuple(choice for choice in port.enum if choice in by.enum) if port.enum and by.enum else port.enum or by.enum
+    return replace(port, min=max(lows, default=None), max=min(highs, default=None), enum=enum)
 
 
 def limits(port: Input) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from allranks.azure.jobs import FAILED, JobState, StepState
 from allranks.azure.watch import FailureLog, Outcome, Watcher, watch
 from allranks.cli import text
-from allranks.cli.live import STYLES
+from allranks.cli.live_table import STYLES
 
 if TYPE_CHECKING:
     from rich.live import Live

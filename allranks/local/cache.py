@@ -30,15 +30,20 @@ class Finished:
 
 
 class Cache:
-    """The records of finished steps of one home."""
+    """The records of finished steps of one home.
 
-    def __init__(self, home: Home) -> None:
+    Args:
+        since: leave out what runs before this one have done; their ids start with the time.
+    """
+
+    def __init__(self, home: Home, since: str = "") -> None:
         self._home = home
+        self._since = since
 
     def find(self, key: str) -> Finished | None:
         """The finished execution with this key, if its outputs are all there and unchanged."""
         record = read_json(self._home.cache / f"{key}.json")
-        if not isinstance(record, dict):
+        if not isinstance(record, dict) or record["run_id"] < self._since:
             return None
         finished = Finished(record["run_id"], record["step"], record["execution"])
         outputs = self.folder(finished).outputs

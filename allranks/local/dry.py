@@ -5,45 +5,49 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from allranks.local.cache import Cache, Finished
 from allranks.local.execution import Execution, Job
-from allranks.local.folders import Home
+from allranks.local.options import Options
 from allranks.local.plan import AZURE_PORT, Plan, StepOutput
 from allranks.local.stores import Stores
 from allranks.local.sweep.sweep import Sweep, execution_of
 from allranks.local.sweep.trial import Trial
 from allranks.local.variables import inherited
+from allranks.redaction import redact_document
 
 RUN = "RUN"  # stands for the id that a run gets when it starts
 SECRETS = ("TOKEN", "KEY", "SECRET", "SAS", "PASSWORD")
 
 
-def dry_run(plan: Plan, home: Home, python: Path) -> dict[str, Any]:
+def dry_run(plan: Plan, options: Options) -> dict[str, Any]:
     """The document that ``allranks run --dry-run --json`` prints.
 
     Paths that a step will only know when it runs are shown as ``<step.port>``.
     """
-    job = Job(home, home.run(RUN), plan.name, python, dict(os.environ), time.monotonic(), Stores(home))
-    records = Cache(home)
+    home = options.home
+    job = Job(home, home.run(RUN), plan.name, options.python, dict(os.environ), time.monotonic(), Stores(home))
+    records = Cache(home, options.reuse_since)
+    reusing = options.use_cache and not plan.force_rerun
     finished: dict[str, Finished] = {}
     steps = {}
     for name, step in plan.steps.items():
         execution = execution_of(step, job)
         found = None
-        if all(other in finished for other in step.after) and step.component.is_deterministic and not plan.force_rerun:
+        if reusing and all(other in finished for other in step.after) and step.component.is_deterministic:
             found = records.find(execution.identify(finished))
         if found is not None:
             finished[name] = found
         steps[name] = _step(execution, found, {other: records.folder(finished[other]).outputs for other in finished})
-    return {
+    planned = {
         "run_id": None,
         "status": "planned",
         "run_dir": None,
         "outputs": {name: str(output) for name, output in plan.outputs.items()},
         "steps": steps,
     }
+    return cast("dict[str, Any]", redact_document(planned))
 
 
 def _step(execution: Execution, found: Finished | None, published: dict[str, Path]) -> dict[str, Any]:

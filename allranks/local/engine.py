@@ -17,23 +17,14 @@ from allranks.errors import StorageError
 from allranks.local import machine, processes
 from allranks.local.cache import Cache, Finished, Workplace, clear_up
 from allranks.local.execution import Execution, Job, abandon, take_snapshots
+from allranks.local.folders import private_files
 from allranks.local.gang import Gang
 from allranks.local.guard import Guard
 from allranks.local.options import Observer, Options, new_run_id
 from allranks.local.plan import Plan, StepOutput
 from allranks.local.record import RunRecord
-from allranks.local.report import write_report
-from allranks.local.result import (
-    CANCELLED,
-    FAILED,
-    RETRYING,
-    RUNNING,
-    SKIPPED,
-    SUCCEEDED,
-    WAITING,
-    Failure,
-    RunResult,
-)
+from allranks.local.report import RunningPage, write_report
+from allranks.local.result import CANCELLED, FAILED, RETRYING, RUNNING, SKIPPED, SUCCEEDED, WAITING, Failure, RunResult
 from allranks.local.signals import caught_signals
 from allranks.local.stores import Stores
 from allranks.local.sweep.sweep import Sweep, execution_of
@@ -53,36 +44,38 @@ def run(plan: Plan, options: Options, observer: Observer) -> RunResult:
         StorageError: the runs folder cannot be written.
     """
     options.home.prepare()
-    with options.home.explained():
+    with options.home.explained(), private_files() as umask:
         clear_up(options.home)
-        return Engine(plan, options, observer).run()
+        return Engine(plan, options, observer, umask).run()
 
 
 class Engine:
     """One run. The work is in ``run``; the rest are its steps, in the order in which they are used."""
 
-    def __init__(self, plan: Plan, options: Options, observer: Observer) -> None:
+    def __init__(self, plan: Plan, options: Options, observer: Observer, umask: int) -> None:
         self._plan = plan
         self._options = options
         self._observer = observer
         self._folder = options.home.run(new_run_id())
+        self._page = RunningPage(self._folder)
         self._began = time.monotonic()
-        self._cache = Cache(options.home)
+        self._cache = Cache(options.home, options.reuse_since)
         self._ports = machine.Ports()
         self._selector = selectors.DefaultSelector()
         self._signal: int | None = None
         self._timed_out: set[str] = set()
         self._stores, environ = Stores(options.home), dict(os.environ)
-        job = Job(options.home, self._folder, plan.name, options.python, environ, self._began, self._stores)
+        job = Job(options.home, self._folder, plan.name, options.python, environ, self._began, self._stores, umask)
         self._steps = {name: execution_of(step, job) for name, step in plan.steps.items()}
         self._executions = list(self._steps.values())  # and the trials of sweeps, as they are begun
-        self._record = RunRecord(self._folder, plan, options.about)
+        self._record = RunRecord(self._folder, plan, options.request.to_document())
 
     def run(self) -> RunResult:
         """Start what can start, wait, note what happened; again, until every step is over."""
         self._folder.path.mkdir(parents=True)
         alive = self._folder.lock()
         try:
+            self._record.write_request(self._options.definition)
             self._record.write(self._steps, running=True)  # before what takes time: a run that is killed is listed
             take_snapshots(self._steps.values(), self._folder)
             self._observer.started(self._folder, self._plan)
@@ -234,6 +227,7 @@ class Engine:
             self._cancel()
         self._enforce_timeouts()
         self._observer.tick(self._steps)
+        self._page.look(lambda: self._record.document(self._steps, running=True))
 
     def _patience(self) -> float | None:
         now = time.monotonic()
@@ -270,7 +264,7 @@ class Engine:
             failure = execution.explain(gang, timed_out=timed_out)
         if timed_out and isinstance(execution, Trial):
             self._end(execution, CANCELLED, failure)  # as on Azure ML: a limit of the sweep, and not a fault
-        elif execution.attempts <= self._options.retries:
+        elif execution.attempts <= self._options.request.retries:
             execution.keep_logs()
             execution.status, execution.gang, execution.failure = RETRYING, None, failure
             execution.due = time.monotonic() + min(2.0 ** (execution.attempts - 1), LONGEST_PAUSE)

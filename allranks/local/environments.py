@@ -15,6 +15,7 @@ from pathlib import Path
 from allranks import catalogue
 from allranks.errors import CannotRunHereError, UnknownNameError
 from allranks.files import write_text
+from allranks.local.folders import make_private
 from allranks.local.guard import Guard
 
 INSTALL = "install.py"  # an environment that pip alone cannot build has one; its Dockerfile runs it as well
@@ -49,7 +50,8 @@ def build(home: Path, name: str) -> Path:
         CannotRunHereError: a command failed; what it printed says why. Or somebody else is building the same one.
     """
     source, folder = source_of(name), place(home.absolute(), name)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_private(home.absolute())
+    make_private(folder.parent)
     marker = f"ALLRANKS_BUILDING={folder}"
     with _alone(folder), _guarded(marker):
         shutil.rmtree(folder, ignore_errors=True)

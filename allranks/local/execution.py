@@ -34,14 +34,16 @@ from allranks.local.result import (
     read_progress,
 )
 from allranks.local.stores import Stores
+from allranks.local.traces import point_at_sources
 from allranks.local.variables import Cluster, inherited, of_data, of_job
+from allranks.redaction import redact_document
 
 KEY_FORMAT = 1  # raised when a change of the engine makes the outputs of older versions unusable
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the steps of one run have in common."""
+    """What the steps of one run have in common; ``umask`` is that of their processes, and not the engine's."""
 
     home: Home
     run: RunFolder
@@ -50,6 +52,7 @@ class Job:
     environ: Mapping[str, str]
     began: float
     stores: Stores
+    umask: int = 0o022
 
 
 class Execution:
@@ -158,7 +161,7 @@ class Execution:
         cluster = self.cluster(ports.row(1 + processes) if self.step.distribution else AZURE_PORT)
         self._inputs = {path: fingerprint.tree(path) for path in data.values()}
         ranks = self.ranks({name: str(path) for name, path in data.items()}, self.places(), cluster)
-        self.gang = Gang(ranks, guard, self.marker)
+        self.gang = Gang(ranks, guard, self.marker, self.job.umask)
         self.due = None if self.step.timeout is None else time.monotonic() + self.step.timeout
 
     def _lay_out(self) -> None:
@@ -298,13 +301,16 @@ class Execution:
         message = f"{who} {exit_.reason}"
         if timed_out:
             message = f"not finished after {self.limit} = {self.step.timeout:g} s"
-        return Failure(message, command.rank, command.node, command.log, last_lines(command.log))
+        quoted = point_at_sources(last_lines(command.log), self.folder, self.files)
+        return Failure(message, command.rank, command.node, command.log, quoted)
 
     def keep(self) -> StepResult:
         """Write step.json."""
         result = self.result()
         self.folder.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.folder.state, {**result.document(), "command": self.command, "key": self.key})
+        inputs = {name: str(value) for name, value in self.step.inputs.items()}
+        document = {**result.document(), "command": self.command, "inputs": inputs, "key": self.key}
+        write_json(self.folder.state, redact_document(document))
         return result
 
     def result(self) -> StepResult:

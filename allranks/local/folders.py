@@ -11,7 +11,8 @@
         work/<key>/trials.json              of a sweep that is not finished: its trials so far, and how they ended
         runs/<id>/
             alive                           locked while an engine runs it
-            run.json                        target, values, status; one entry for each step
+            run.json                        target, values, status; one entry for each step; secrets blotted out
+            request.json                    what was asked for and the pipeline as it was read, for ``--resume``
             report.html                     graph, timeline, metrics, logs
             installed/                      what steps install of which that could not be seen beforehand
             steps/<step>/
@@ -124,6 +125,11 @@ class RunFolder:
         return self.path / "run.json"
 
     @property
+    def request(self) -> Path:
+        """How it was started, secrets included: what ``--resume`` starts again."""
+        return self.path / "request.json"
+
+    @property
     def report(self) -> Path:
         """The page for people."""
         return self.path / "report.html"
@@ -207,8 +213,8 @@ class Home:
             StorageError: the place cannot be written to.
         """
         try:
-            for folder in (self.runs, self.cache, self.path / "work"):
-                folder.mkdir(parents=True, exist_ok=True)
+            for folder in (self.path, self.runs, self.cache, self.path / "work"):
+                make_private(folder)
             for name, text in ((".gitignore", "*\n"), (MARK, MARKED)):
                 if not (self.path / name).exists():
                     (self.path / name).write_text(text)
@@ -267,6 +273,22 @@ def is_runs_folder(path: str | os.PathLike[str]) -> bool:
         return b"Runs of allranks" in Path(path, MARK).read_bytes()
     except OSError:
         return False
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that its owner alone may enter, whatever the umask says; one that is there keeps its mode."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextmanager
+def private_files() -> Iterator[int]:
+    """Within the block what this process makes belongs to its owner alone; gives the umask for what it starts."""
+    before = os.umask(0o077)
+    try:
+        yield before
+    finally:
+        os.umask(before)
 
 
 def write_json(path: Path, document: Any) -> None:

@@ -66,14 +66,16 @@ class Gang:
         commands: one for each process.
         guard: is told of every session, in case this process is killed.
         marker: ``NAME=value`` in the environment of all of the gang's processes and of no others.
+        umask: of all of them.
     """
 
-    def __init__(self, commands: Sequence[RankCommand], guard: Guard, marker: str) -> None:
+    def __init__(self, commands: Sequence[RankCommand], guard: Guard, marker: str, umask: int) -> None:
         self.commands = tuple(commands)
         self.started = time.monotonic()
         self.exits: list[RankExit] = []
         self.marker = marker.encode()
         self._guard = guard
+        self._umask = umask
         self._dismissed = False
         self._running: dict[int, tuple[subprocess.Popen[bytes], RankCommand]] = {}
         try:
@@ -94,6 +96,7 @@ class Gang:
                 cwd=command.cwd,
                 env=dict(command.environ),
                 start_new_session=True,
+                umask=self._umask,
                 preexec_fn=partial(processes.die_with, os.getpid()),  # noqa: PLW1509 safe here: the engine has one thread
             )
         self._guard.add(process.pid)

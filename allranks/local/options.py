@@ -13,6 +13,7 @@ from allranks.local.execution import Execution
 from allranks.local.folders import Home, RunFolder
 from allranks.local.plan import Plan
 from allranks.local.result import StepResult
+from allranks.request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +21,24 @@ class Options:
     """How a plan is run.
 
     Attributes:
-        use_cache: take the outputs of finished steps; False also forgets checkpoints of unfinished ones.
-        retries: further attempts for a step that fails.
-        about: what run.json keeps besides the results: target, values, whatever is needed to start the run again.
+        request: what was asked for: run.json shows it, request.json keeps it.
+        definition: the pipeline as it was read, for request.json.
     """
 
     home: Home
     python: Path
-    use_cache: bool = True
-    retries: int = 0
-    about: Mapping[str, Any] = field(default_factory=dict)
+    request: Request
+    definition: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def use_cache(self) -> bool:
+        """Whether outputs of finished steps are taken; otherwise checkpoints of unfinished ones are forgotten too."""
+        return self.request.cache or bool(self.request.since)
+
+    @property
+    def reuse_since(self) -> str:
+        """The first run whose outputs may be taken; empty for any."""
+        return "" if self.request.cache else self.request.since
 
 
 class Observer(Protocol):

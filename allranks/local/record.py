@@ -1,4 +1,4 @@
-"""What run.json says of a run: what was asked for, and what has become of each step so far."""
+"""What is kept of a run: what was asked for, and what has become of each step so far."""
 
 from __future__ import annotations
 
@@ -12,23 +12,35 @@ from allranks.local.execution import Execution
 from allranks.local.folders import RunFolder, write_json
 from allranks.local.plan import Plan
 from allranks.local.result import CANCELLED, FAILED, RUNNING, SUCCEEDED, RunResult
+from allranks.redaction import redact_document
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """Writes run.json.
+    """Writes request.json and run.json.
 
     Attributes:
         folder: the run's.
         plan: what is run.
-        about: what is needed to start the run again.
+        request: what was asked for, as JSON.
         started: seconds since 1970.
     """
 
     folder: RunFolder
     plan: Plan
-    about: Mapping[str, Any]
+    request: Mapping[str, Any]
     started: float = field(default_factory=time.time)
+
+    def write_request(self, definition: Any) -> None:
+        """Write what ``--resume`` needs, secrets included.
+
+        Args:
+            definition: the pipeline as it was read, as JSON.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        write_json(self.folder.request, {"request": self.request, "definition": definition})
 
     def write(self, steps: Mapping[str, Execution], *, running: bool = False, signal: int | None = None) -> RunResult:
         """Write what became of the run, or how far it is.
@@ -41,11 +53,16 @@ class RunRecord:
         Raises:
             OSError: it cannot be written.
         """
-        result = self.result(steps, running=running, signal=signal)
+        write_json(self.folder.state, self.document(steps, running=running))
+        return self.result(steps, running=running, signal=signal)
+
+    def document(self, steps: Mapping[str, Execution], *, running: bool = False) -> dict[str, Any]:
+        """What run.json says now, secrets blotted out; arguments as for ``write``."""
         about = {"run_id": self.folder.id, "name": self.plan.name, "pid": os.getpid(), "started": self.started}
         ended = None if running else time.time()
-        write_json(self.folder.state, {**self.about, **about, "ended": ended, **result.document()})
-        return result
+        result = self.result(steps, running=running).document()
+        found: dict[str, Any] = redact_document({**self.request, **about, "ended": ended, **result})
+        return found
 
     def result(self, steps: Mapping[str, Execution], *, running: bool = False, signal: int | None = None) -> RunResult:
         """What became of the run; see ``write``."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from allranks.files import write_text
-from allranks.local.folders import RunFolder, read_json
+from allranks.local.curves import charts
+from allranks.local.folders import RunFolder, StepFolder, read_json
 from allranks.local.result import SUCCEEDED, last_lines
 
+FIRST_PAGE, NEXT_PAGE = 1.0, 2.0  # seconds from the start of a run, and between two pages of it
 LOG_LINES = 40  # of each rank; the whole log is linked
 
 
@@ -28,11 +31,41 @@ class Box:
 WIDTH, HEIGHT, GAP_X, GAP_Y = 190, 54, 60, 22  # of the graph's boxes and between them, in pixels
 
 
-def write_report(run: RunFolder) -> None:
-    """Write report.html from run.json and what the steps left, whole or not at all."""
+class RunningPage:
+    """The page of a run that goes on: written when it is a second old, and again every few seconds.
+
+    Args:
+        run: whose page it is.
+    """
+
+    def __init__(self, run: RunFolder) -> None:
+        self._run = run
+        self._due = time.monotonic() + FIRST_PAGE
+
+    def look(self, state: Callable[[], dict[str, Any]]) -> None:
+        """Write it if it is time: rarely enough to take no more than a fiftieth of the time.
+
+        Args:
+            state: gives what run.json would say now.
+        """
+        began = time.monotonic()
+        if began < self._due:
+            return
+        write_report(self._run, state())
+        ended = time.monotonic()
+        self._due = ended + max(NEXT_PAGE, 50 * (ended - began))
+
+
+def write_report(run: RunFolder, state: dict[str, Any] | None = None) -> None:
+    """Write report.html, whole or not at all.
+
+    Args:
+        run: whose page it is.
+        state: what run.json would say; if it is not given, what run.json says.
+    """
     from jinja2 import Environment, PackageLoader, select_autoescape
 
-    state = read_json(run.state)
+    state = state or read_json(run.state)
     environment = Environment(
         loader=PackageLoader("allranks.local", "templates"),
         autoescape=select_autoescape(default=True),
@@ -42,6 +75,8 @@ def write_report(run: RunFolder) -> None:
     page = environment.get_template("report.html").render(
         run=state,
         values=state.get("values") or {},
+        scale=[f"--scale {step}={nodes}x{each}" for step, (nodes, each) in (state.get("scale") or {}).items()],
+        written=time.strftime("%H:%M:%S"),
         steps=[_step(run, name, step) for name, step in state["steps"].items()],
         boxes=list(boxes.values()),
         arrows=_arrows(boxes, state["steps"]),
@@ -60,12 +95,14 @@ def _step(run: RunFolder, name: str, step: dict[str, Any]) -> dict[str, Any]:
     logs = (
         sorted(folder.logs.glob("*.txt"), key=lambda path: (len(path.name), path.name)) if folder.logs.exists() else []
     )
+    kept = read_json(folder.state) or {}
     return {
         "name": name,
         **step,
-        "command": (read_json(folder.state) or {}).get("command", ""),
+        "command": kept.get("command", ""),
+        "inputs": kept.get("inputs", {}),
         "logs": [{"name": log.name, "path": _relative(log, run), "lines": last_lines(log, LOG_LINES)} for log in logs],
-        "curves": _curves(folder.metrics()),
+        "charts": charts(StepFolder(folder.logs.resolve().parent).metrics()),  # a reused step's logs are a link
         "plot": _trial_plot(step),
         "links": {port: _relative(folder.outputs / port, run) for port in step["outputs"]},
     }
@@ -124,28 +161,3 @@ def _arrows(boxes: dict[str, Box], steps: dict[str, Any]) -> list[str]:
             middle = (x1 + x2) // 2
             paths.append(f"M{x1} {y1} C{middle} {y1} {middle} {y2} {x2} {y2}")
     return paths
-
-
-def _curves(metrics: Path) -> list[dict[str, Any]]:
-    """Each metric that has at least two values, as the points of a line in a box of 240 by 60."""
-    series: dict[str, list[tuple[float, float]]] = {}
-    try:
-        lines = metrics.read_text(errors="replace").splitlines()
-    except OSError:
-        return []
-    for line in lines:
-        try:
-            entry = json.loads(line)
-            for name, value in entry["metrics"].items():
-                series.setdefault(name, []).append((float(entry["step"]), float(value)))
-        except (ValueError, KeyError, TypeError):
-            continue
-    return [_curve(name, points) for name, points in series.items() if len(points) > 1]
-
-
-def _curve(name: str, points: list[tuple[float, float]]) -> dict[str, Any]:
-    low_x, high_x = min(x for x, _ in points), max(x for x, _ in points)
-    low_y, high_y = min(y for _, y in points), max(y for _, y in points)
-    wide, high = (high_x - low_x) or 1.0, (high_y - low_y) or 1.0
-    line = " ".join(f"{240 * (x - low_x) / wide:.1f},{58 - 56 * (y - low_y) / high:.1f}" for x, y in points)
-    return {"name": name, "line": line, "first": points[0][1], "last": points[-1][1], "low": low_y, "high": high_y}

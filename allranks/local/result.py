@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
+
+from allranks.local.folders import DEFAULT_HOME
+from allranks.redaction import redact
 
 SUCCEEDED, FAILED, SKIPPED, CANCELLED = "succeeded", "failed", "skipped", "cancelled"
 WAITING, RUNNING, RETRYING = "waiting", "running", "retrying"
@@ -136,6 +141,11 @@ class StepResult:
     sweep: SweepResult | None = None
     parameters: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
+    @property
+    def logs(self) -> list[Path]:
+        """The logs of its ranks, in their order; those of a reused step are of the run that executed it."""
+        return sorted((self.folder / "user_logs").glob("*.txt"), key=lambda path: (len(path.name), path.name))
+
     def document(self) -> dict[str, Any]:
         """As JSON, the form that `allranks run --json` prints."""
         return {
@@ -168,6 +178,43 @@ class RunResult:
     steps: Mapping[str, StepResult]
     outputs: Mapping[str, Path] = field(default_factory=dict)
     signal: int | None = None
+
+    @property
+    def failures(self) -> Mapping[str, Failure]:
+        """Why steps failed, by step; empty if none has."""
+        return {name: step.failure for name, step in self.steps.items() if step.status == FAILED and step.failure}
+
+    @property
+    def explanation(self) -> str:
+        """Why steps failed, with the ends of their logs and where all of them are; empty if none has."""
+        return "\n".join(line for name, failure in self.failures.items() for line in self._explain(name, failure))
+
+    def _explain(self, step: str, failure: Failure) -> Iterator[str]:
+        yield redact(f"error: step {step}: {failure.message}")
+        yield from (f"  | {line}" for line in failure.last_lines)
+        if "SIGKILL" in failure.message:
+            yield "  SIGKILL that nobody sent comes from the system, when memory runs out: `dmesg` says so"
+        if failure.log is not None:
+            yield f"  log: {failure.log}"
+            yield f"  all logs: allranks runs logs {self.run_id} {step}{self.elsewhere}"
+
+    @property
+    def elsewhere(self) -> str:
+        """The option with which a command finds this run, if it is not in this folder's ``.allranks``."""
+        home = self.run_dir.parents[1]
+        return "" if home == Path(DEFAULT_HOME).resolve() else f" --runs-dir {shlex.quote(str(home))}"
+
+    def _repr_html_(self) -> str:
+        """A table of the steps, for notebooks."""
+        cells = [
+            (name, step.status, f"{step.seconds:.1f} s", ", ".join(f"{k}={v:.4g}" for k, v in step.metrics.items()))
+            for name, step in self.steps.items()
+        ]
+        lines = ["".join(f"<td>{escape(cell)}</td>" for cell in line) for line in cells]
+        table = "".join(f"<tr>{line}</tr>" for line in ("<th>step<th>status<th>time<th>metrics", *lines))
+        why = f"<pre>{escape(self.explanation)}</pre>" if self.explanation else ""
+        page = escape(str(self.run_dir / "report.html"))
+        return f"<p>run {escape(self.run_id)}: {self.status}; page: {page}</p><table>{table}</table>{why}"
 
     @property
     def exit_code(self) -> int:
@@ -233,10 +280,11 @@ def read_progress(metrics_file: Path, *, tail: bool = False) -> Progress:
 
 
 def last_lines(log: Path, count: int = 20, most: int = 16384) -> tuple[str, ...]:
-    """The end of a log: at most so many lines of the last so many bytes."""
+    """The end of a log, secrets blotted out: at most so many lines of the last so many bytes."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - most))
-            return tuple(file.read().decode(errors="replace").rstrip().splitlines()[-count:])
+            lines = file.read().decode(errors="replace").rstrip().splitlines()[-count:]
+            return tuple(redact("\n".join(lines)).splitlines())
     except OSError:
         return ()

@@ -42,9 +42,9 @@ def _apply_value(pipeline: Pipeline, name: str, text: str) -> Pipeline:
         meanings = " or ".join(f"input {inner!r} of step {step!r}" for step, inner in places)
         raise UsageError(f"{name!r} could be {meanings}.", "Rename one of them.")
     if not places:
-        known = [*pipeline.inputs, *(f"{step}.{inner}" for step, inner, _ in _step_inputs(pipeline))]
         raise UnknownNameError(
-            f"{name!r} is no input of {_called(pipeline)}{_nearest(name, known)}.", _inputs_hint(pipeline)
+            f"{name!r} is no input of {_called(pipeline)}{_nearest(name, input_names(pipeline))}.",
+            _inputs_hint(pipeline),
         )
     step_name, inner = places[0]
 
@@ -53,6 +53,25 @@ def _apply_value(pipeline: Pipeline, name: str, text: str) -> Pipeline:
         return replace(step, inputs=MappingProxyType({**step.inputs, inner: value}))
 
     return change_step(pipeline, step_name, change)
+
+
+def input_names(pipeline: Pipeline) -> list[str]:
+    """Everything that a value can be given to: the pipeline's inputs and, as STEP.INPUT, those of its steps."""
+    return [*pipeline.inputs, *(f"{step}.{inner}" for step, inner, _ in _step_inputs(pipeline))]
+
+
+def absolute_values(pipeline: Pipeline, values: Mapping[str, str]) -> dict[str, str]:
+    """The values with the paths of data inputs absolute, from the working folder; unknown names stay as they are."""
+    steps = {f"{step}.{inner}": declared for step, inner, declared in _step_inputs(pipeline)}
+    declared = {**steps, **pipeline.inputs}
+    return {
+        name: _absolute(text) if name in declared and declared[name].is_data else text for name, text in values.items()
+    }
+
+
+def _absolute(text: str) -> str:
+    """A path as an absolute one, from the working folder; an address as it is."""
+    return text if "://" in text or text.startswith("azureml:") else str(Path(text).expanduser().resolve())
 
 
 def _inputs_hint(pipeline: Pipeline) -> str:
@@ -82,8 +101,7 @@ def _step_inputs(pipeline: Pipeline, prefix: str = "") -> list[tuple[str, str, I
 def _typed(name: str, declared: Input, text: str) -> str | int | float | bool | Data:
     """The text of the command line as the input's type; a path becomes absolute, from the working folder."""
     if declared.is_data:
-        remote = "://" in text or text.startswith("azureml:")
-        return Data(text if remote else str(Path(text).expanduser().resolve()))
+        return Data(_absolute(text))
     value = check_value(declared, text)
     if isinstance(value, Problem):
         raise SpecError([replace(value, where=name, file=None, line=None)])

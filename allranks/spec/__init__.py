@@ -5,6 +5,7 @@ from __future__ import annotations
 from allranks.spec.check import check, check_command_values, check_value
 from allranks.spec.check_designer import check_designer
 from allranks.spec.check_machines import Compute, check_machines
+from allranks.spec.check_quotes import check_quotes
 from allranks.spec.document import read_document
 from allranks.spec.expressions import Reference, literal_text, references, render_command, single, substitute
 from allranks.spec.graph import dependencies
@@ -43,6 +44,7 @@ __all__ = [
     "check_command_values",
     "check_designer",
     "check_machines",
+    "check_quotes",
     "check_value",
     "component_from",
     "dependencies",

@@ -161,15 +161,27 @@ def declared_name(name: str, declared: Mapping[str, object]) -> str:
 
 def single_quoted_inputs(command: str) -> frozenset[str]:
     """Return the inputs that stand inside single quotes of the shell command; a quote in a value would end them."""
-    found = set()
+    return frozenset(
+        reference.name
+        for reference, quote in _quoting(command)
+        if quote == "'" and reference.scope in ("inputs", "search_space")
+    )
+
+
+def bare_inputs(command: str) -> tuple[str, ...]:
+    """Return the inputs that stand outside all quotes of the shell command, each once, in the order of the command."""
+    bare = (reference.name for reference, quote in _quoting(command) if not quote and reference.scope == "inputs")
+    return tuple(dict.fromkeys(bare))
+
+
+def _quoting(command: str) -> Iterator[tuple[Reference, str]]:
+    """Every reference of a command with the quote that it stands in; empty for none."""
     quote = ""
     at = 0
     while at < len(command):
         character = command[at]
         if match := _EXPRESSION.match(command, at):
-            reference = _reference(match[1])
-            if quote == "'" and reference.scope in ("inputs", "search_space"):
-                found.add(reference.name)
+            yield _reference(match[1]), quote
             at = match.end()
             continue
         if character == "\\" and quote != "'":
@@ -184,4 +196,3 @@ def single_quoted_inputs(command: str) -> frozenset[str]:
             if at < 0:
                 break
         at += 1
-    return frozenset(found)

@@ -16,6 +16,7 @@ from allranks.spec.inline import settle
 from allranks.spec.limits import MOST_NESTED, MOST_STEPS
 from allranks.spec.model import Component, Data, Input, Literal, Output, Pipeline, Resources, Settings, Step
 from allranks.spec.section import Section, is_address
+from allranks.spec.standalone import job_name, sweep_job, with_variables
 from allranks.spec.step_type import did_you_mean_type, refuse_type, step_type
 from allranks.spec.suggest import did_you_mean, nearest
 from allranks.spec.sweep import sweep as read_sweep
@@ -66,6 +67,10 @@ class Reader:
             return self._pipeline(top, name)
         if type_ == "command":
             return self._component(top, name)
+        if type_ == "sweep" and not top.where:
+            rewritten = sweep_job(top)
+            pipeline = self._pipeline(rewritten, rewritten.text("name"))
+            return None if pipeline is None else with_variables(pipeline, top)
         if not type_:
             top.wrong("", "has neither 'jobs' nor 'command', so it is no pipeline and no command component.")
         elif type_ in schema.ELSEWHERE:
@@ -80,6 +85,7 @@ class Reader:
         job = "commandjob" in top.text("$schema").lower()
         if job:
             top.known(schema.COMMAND_JOB, "a command job")
+            name = job_name(top)
             inputs = ports.valued_inputs(top.mapping("inputs"))
         else:
             top.known(schema.COMMAND_COMPONENT, "a component", _ON_THE_STEP)

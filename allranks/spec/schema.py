@@ -50,6 +50,7 @@ STEP_TEXTS = frozenset({"name", "display_name", "description", "tags"})
 COMPONENT_STEP = NODE | STEP_TEXTS | COMMAND
 COMPONENT_STEP |= {"component", "environment_variables", "compute", "limits", "services", "identity"}
 SWEEP_STEP = NODE | STEP_TEXTS | {"trial", "sampling_algorithm", "search_space", "objective", "early_termination"}
+SWEEP_JOB = SWEEP_STEP | JOB | {"limits"}
 SWEEP_STEP |= {"limits", "compute", "queue_settings", "resources", "identity"}
 PIPELINE_STEP = NODE | STEP_TEXTS | {"component", "settings"}
 INLINE_STEP = COMMAND_JOB | NODE

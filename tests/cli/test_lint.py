@@ -176,3 +176,33 @@ def test_what_runs_only_in_azure_hides_no_warning(cli: Callable[..., Any], tmp_p
         ("jobs.theirs.resources.instance_type", "warning"),
     ]
     assert "was retired on" in problems[-1]["message"]
+
+
+def test_a_text_that_the_shell_would_read_is_named_with_the_quotes_that_it_lacks(
+    cli: Callable[..., Any], tree: Path
+) -> None:
+    text = GOOD.replace("  times: {type: integer, default: 1, min: 1}\n", BARE_INPUTS)
+    command = "run --a ${{inputs.a}} --b '${{inputs.b}}' --c \"${{inputs.c}}\" --d ${{inputs.d}} --e ${{inputs.e}}"
+    command += " $[[--f ${{inputs.f}}]] --g ${{inputs.g}}"
+    (tree / "greet.yaml").write_text(text.replace("echo '${{inputs.times}}'", command))
+    (tree / "twice.yaml").write_text(
+        "type: pipeline\njobs:\n  one: {type: command, component: ./greet.yaml, inputs: {g: ./}}\n"
+        "  two: {type: command, component: ./greet.yaml, inputs: {g: ./}}\n"
+    )
+    called = cli("lint", "greet.yaml", "twice.yaml")
+    assert called.code == 0
+    warning, summary = called.out.splitlines()
+    assert warning.startswith("warning: greet.yaml:14: command: texts stand bare in the command: a, f. A shell reads")
+    assert warning.endswith("Write '${{inputs.a}}', in single quotes: between double ones $(...) still runs.)")
+    assert summary == "2 documents checked, 0 errors, 1 warning"
+
+
+BARE_INPUTS = """\
+  a: {type: string, default: x}
+  b: {type: string, default: x}
+  c: {type: string, default: x}
+  d: {type: string, default: x, enum: [x, y]}
+  e: {type: number, default: 1}
+  f: {type: string, optional: true}
+  g: {type: uri_folder}
+"""

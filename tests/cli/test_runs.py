@@ -279,3 +279,24 @@ def test_a_real_run(tmp_path: Path) -> None:
     call("runs", "remove", again["run_id"])
     call("runs", "remove", result["run_id"])
     assert call("runs").startswith("no runs")
+
+
+def test_logs_without_a_step_list_the_steps(runs: Callable[..., Any], home: Path) -> None:
+    steps = {name: {"status": status, "seconds": 3.0, "metrics": {}} for name, status in STATUSES.items()}
+    folder = make_run(home, "20260101-a", **steps)
+    folder.step("train").log(0).write_text("one\n")
+    folder.step("train").log(1).write_text("one\n")
+    listed = runs("logs", "latest")
+    assert listed.code == 0, listed.err
+    assert [line.split() for line in listed.out.splitlines()] == [
+        ["prepare", "succeeded", "no", "logs"],
+        ["train", "failed", "2", "logs", str(folder.step("train").logs)],
+        ["one", "step's", "log:", "allranks", "runs", "logs", "20260101-a", "STEP"],
+    ]
+    document = runs("logs", "latest", "--json").json
+    assert document["steps"]["train"] == {"0": str(folder.step("train").log(0)), "1": str(folder.step("train").log(1))}
+    for option in (["--follow"], ["--rank", "1"]):
+        assert "--follow and --rank are about one step" in runs("logs", "latest", *option).err
+
+
+STATUSES = {"prepare": "succeeded", "train": "failed"}

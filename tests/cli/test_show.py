@@ -146,3 +146,10 @@ def test_an_unknown_name_says_where_to_look(cli: Callable[..., Any], name: str, 
 )
 def test_limits_in_words(port: Input, expected: str) -> None:
     assert limits(port) == expected
+
+
+def test_a_pipeline_s_inputs_have_the_ranges_and_choices_of_what_they_feed(cli: Callable[..., Any]) -> None:
+    inputs = cli("show", "image_classification", "--json").json["inputs"]
+    assert (inputs["epochs"]["min"], inputs["epochs"]["max"]) == (1, None)
+    page = cli("show", "image_classification").out
+    assert "at least 1" in page.partition("outputs\n")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -25,7 +26,7 @@ jobs:
 """
 
 
-def on_a_terminal(columns: int, cwd: Path, *arguments: str) -> str:
+def on_a_terminal(columns: int, cwd: Path, *arguments: str, code: int = 0) -> str:
     """The output of a call whose standard output is a terminal of so many columns, without its colours."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -47,7 +48,7 @@ def on_a_terminal(columns: int, cwd: Path, *arguments: str) -> str:
         if not part:
             break
     os.close(ours)
-    assert process.wait(timeout=60) == 0, text
+    assert process.wait(timeout=60) == code, text
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.decode()).replace("\r", "")
 
 
@@ -59,8 +60,8 @@ def test_prose_is_broken_at_the_edge_and_no_choice_is_cut(tmp_path: Path) -> Non
     assert "…" not in page
 
 
-def test_a_list_is_cut_at_the_edge_unless_too_little_would_be_left(tmp_path: Path) -> None:
-    assert max(map(len, on_a_terminal(80, tmp_path, "list").splitlines()[:-2])) == 80
+def test_a_list_is_broken_at_the_edge_unless_too_little_would_be_left(tmp_path: Path) -> None:
+    assert max(map(len, on_a_terminal(80, tmp_path, "list").splitlines()[:-2])) in range(70, 81)
     assert "…" not in on_a_terminal(40, tmp_path, "list")
 
 
@@ -94,3 +95,62 @@ def test_a_name_that_no_file_can_have_is_one_message(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stderr.endswith("aaa.yaml: File name too long.\n")
+
+
+LOGGED = {"validation_accuracy": 0.91, "loss": 0.123456, "samples_per_second": 12345.6}
+METRICS = json.dumps({"step": 3, "total": 9, "metrics": LOGGED})
+BUSY = f"""\
+type: pipeline
+jobs:
+  prepare_a_large_dataset:
+    command: >-
+      mkdir outputs && echo '{METRICS}' > outputs/metrics.jsonl && sleep 1.2
+    environment: {{image: x}}
+"""
+
+
+def test_at_80_columns_names_and_times_stay_when_metrics_arrive(tmp_path: Path) -> None:
+    (tmp_path / "busy.yaml").write_text(BUSY)
+    printed = on_a_terminal(80, tmp_path, "run", "busy.yaml")
+    drawn = [line for line in printed.splitlines() if line.startswith("prepare") and "validation_accuracy 0.91" in line]
+    assert drawn, printed
+    whole = re.compile(r"prepare_a_large_dataset +running +\d\.\d s +█+░+ +33% +validation_accuracy 0\.91")
+    assert any(whole.match(line) for line in drawn), drawn
+
+
+SPACE = {"batch_size": [64], "weight_decay": [0.001], "dropout_probability": [0.25], "learning_rate": [0.003, 0.002]}
+SWEEP = f"""\
+type: pipeline
+jobs:
+  tune_everything:
+    type: sweep
+    trial:
+      type: command
+      name: tune
+      inputs: {{{", ".join(f"{name}: {{type: number}}" for name in SPACE)}}}
+      command: "echo {" ".join(f"${{{{inputs.{name}}}}}" for name in SPACE)}; sleep 1.5"
+      environment: {{image: x}}
+    sampling_algorithm: grid
+    search_space: {json.dumps({name: {"type": "choice", "values": values} for name, values in SPACE.items()})}
+    objective: {{goal: minimize, primary_metric: validation_loss}}
+    limits: {{max_total_trials: 2, max_concurrent_trials: 2}}
+"""
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_the_trials_of_a_sweep_can_be_told_apart(tmp_path: Path, columns: int) -> None:
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    printed = on_a_terminal(columns, tmp_path, "run", "sweep.yaml", code=1)
+    for number, rate in enumerate(("0.003", "0.002")):
+        drawn = [line for line in printed.splitlines() if line.startswith(f"  tune_everything.{number} ")]
+        assert drawn, printed
+        assert f"learning_rate={rate}" in drawn[-1]
+
+
+def test_a_list_shows_descriptions_below_where_the_line_is_too_short(tmp_path: Path) -> None:
+    listed = on_a_terminal(80, tmp_path, "list").splitlines()
+    at = next(index for index, line in enumerate(listed) if line.split()[:1] == ["train_ddp"])
+    assert "Train (PyTorch DDP)" in listed[at]
+    assert listed[at + 1].startswith("      ")
+    assert len(listed[at + 1].split()) > 4
+    assert "…" not in "\n".join(listed)

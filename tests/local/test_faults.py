@@ -268,3 +268,21 @@ def test_the_rank_that_failed_is_named_and_none_that_waited_for_it(tmp_path, cul
     failure = run_json(file, cwd=tmp_path)["steps"]["train"]["failure"]
     assert failure["rank"] == culprit
     assert any("ValueError: bad row" in line for line in failure["last_lines"])
+
+
+def test_a_traceback_points_at_the_file_that_is_mended_unless_it_has_changed(tmp_path):
+    code = tmp_path / "code"
+    (code / "inner").mkdir(parents=True)
+    (code / "main.py").write_text("from inner.part import work\n\nwork()\n")
+    (code / "inner" / "part.py").write_text("def work():\n    raise ValueError('wrong')\n")
+    (code / "edits.py").write_text(
+        "open(SELF, 'a').write('#')\nraise ValueError\n".replace("SELF", repr(str(code / "edits.py")))
+    )
+    jobs = f"{{a: {step('python main.py', more='code: ./code')}, b: {step('python edits.py', more='code: ./code')}}}"
+    result = run_json(pipeline(tmp_path, f"type: pipeline\njobs: {jobs}\n"), cwd=tmp_path)
+    lines = "\n".join(result["steps"]["a"]["failure"]["last_lines"])
+    assert f'File "{code}/main.py", line 3' in lines
+    assert f'File "{code}/inner/part.py", line 2, in work' in lines
+    assert "nodes/0/work" not in lines
+    changed = "\n".join(result["steps"]["b"]["failure"]["last_lines"])
+    assert "nodes/0/work/edits.py" in changed, "a line of the file as it is now would be another one"

@@ -1,0 +1,129 @@
+"""The charts of a step's metrics: training and validation of one metric together, each with its own axes."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+LEFT, RIGHT, TOP, BOTTOM = 52, 10, 8, 20  # around the lines, in pixels, for the numbers of the axes
+SIZE, MINOR_SIZE = (340, 170), (240, 110)
+LOGARITHMIC_FROM = 100.0  # the largest value through the smallest, above which a linear axis hides the small ones
+MOST_POINTS = 400  # of one line; a page of a long training stays small
+
+_MINOR = re.compile(r"learning_rate|_per_second|seconds|norm|memory|epoch|^lr$")
+_OF_VALIDATION = re.compile(r"^(?:validation|valid|val|eval|test)_(?=.)")
+
+Points = list[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One metric: the points of its polyline, its last value, and the number of its colour."""
+
+    name: str
+    points: str
+    last: float
+    colour: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart as the page draws it.
+
+    Attributes:
+        title: ``loss and validation_loss over steps``.
+        minor: of what a training is not judged by; drawn smaller.
+        ticks: height in pixels and number of each line across.
+    """
+
+    title: str
+    width: int
+    height: int
+    minor: bool
+    logarithmic: bool
+    lines: tuple[Line, ...]
+    ticks: tuple[tuple[float, str], ...]
+    first: str
+    last: str
+
+
+def charts(metrics_file: Path) -> list[Chart]:
+    """A chart for each metric with at least two values, in the order of the file, the minor ones last."""
+    groups: dict[str, dict[str, Points]] = {}
+    for name, points in _series(metrics_file).items():
+        groups.setdefault(_OF_VALIDATION.sub("", name), {})[name] = points
+    drawn = [_chart(group) for group in groups.values() if any(len(points) > 1 for points in group.values())]
+    return sorted(drawn, key=lambda chart: chart.minor)
+
+
+def _series(metrics_file: Path) -> dict[str, Points]:
+    series: dict[str, Points] = {}
+    try:
+        lines = metrics_file.read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    for line in lines:
+        try:
+            entry = json.loads(line)
+            for name, value in entry["metrics"].items():
+                x, y = float(entry["step"]), float(value)
+                if math.isfinite(x) and math.isfinite(y):
+                    series.setdefault(name, []).append((x, y))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return series
+
+
+def _chart(group: dict[str, Points]) -> Chart:
+    minor = all(_MINOR.search(name) for name in group)
+    width, height = MINOR_SIZE if minor else SIZE
+    xs = [x for points in group.values() for x, _ in points]
+    ys = [y for points in group.values() for _, y in points]
+    logarithmic = min(ys) > 0 and max(ys) / min(ys) >= LOGARITHMIC_FROM
+    numbers = _powers(min(ys), max(ys)) if logarithmic else _round_numbers(min(ys), max(ys))
+    low, high = min([*ys, *numbers]), max([*ys, *numbers])
+    scale = math.log10 if logarithmic else float
+
+    def across(x: float) -> float:
+        return LEFT + (width - LEFT - RIGHT) * (x - min(xs)) / ((max(xs) - min(xs)) or 1.0)
+
+    def up(y: float) -> float:
+        return height - BOTTOM - (height - TOP - BOTTOM) * (scale(y) - scale(low)) / ((scale(high) - scale(low)) or 1.0)
+
+    lines = tuple(
+        Line(name, " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in _thinned(points)), points[-1][1], index % 4)
+        for index, (name, points) in enumerate(sorted(group.items(), key=lambda one: len(one[0])))
+    )
+    ticks = tuple((round(up(number), 1), f"{number:.6g}") for number in numbers)
+    title = f"{' and '.join(line.name for line in lines)} over steps"
+    return Chart(title, width, height, minor, logarithmic, lines, ticks, f"{min(xs):g}", f"{max(xs):g}")
+
+
+def _thinned(points: Points) -> Iterable[tuple[float, float]]:
+    """The points, or of many every so manieth, and the last; a single one twice, since that is drawn as a dot."""
+    if len(points) == 1:
+        return [*points, *points]
+    step = math.ceil(len(points) / MOST_POINTS)
+    return points if step == 1 else [*points[:-1:step], points[-1]]
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """Two to six round numbers that enclose the values: multiples of 1, 2 or 5 times a power of ten."""
+    if high == low:
+        return [low]
+    rough = (high - low) / 4
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [number * step for number in range(first, last + 1)]
+
+
+def _powers(low: float, high: float) -> list[float]:
+    """The powers of ten that enclose the values, at most six of them."""
+    first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
+    step = max(1, math.ceil((last - first) / 5))
+    return [10.0**power for power in range(first, last + step, step)]

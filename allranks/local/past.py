@@ -1,0 +1,57 @@
+"""A run that has been, as the result that it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks.local.result import Failure, RunResult, StepResult, SweepResult, TrialResult
+
+
+def past_result(state: Mapping[str, Any]) -> RunResult:
+    """The result that a run.json says; what an engine that was killed could not write is missing from it."""
+    return RunResult(
+        run_id=state["run_id"],
+        status=state["status"],
+        run_dir=Path(state.get("run_dir") or ""),
+        steps={name: _step(name, step) for name, step in state["steps"].items()},
+        outputs=_paths(state.get("outputs")),
+    )
+
+
+def _step(name: str, step: Mapping[str, Any]) -> StepResult:
+    return StepResult(
+        name=name,
+        status=step["status"],
+        started=step["started"],
+        seconds=step["seconds"],
+        reused_from=step["reused_from"],
+        attempts=step["attempts"],
+        nodes=step["nodes"],
+        processes=step["processes"],
+        folder=Path(step["folder"]),
+        outputs=_paths(step["outputs"]),
+        metrics=step["metrics"],
+        failure=_failure(step["failure"]),
+        component=step["component"],
+        after=tuple(step["after"]),
+        sweep=_sweep(step) if "trials" in step else None,
+        parameters=step.get("parameters", {}),
+    )
+
+
+def _failure(failure: Mapping[str, Any] | None) -> Failure | None:
+    if failure is None:
+        return None
+    log = None if failure["log"] is None else Path(failure["log"])
+    return Failure(failure["message"], failure["rank"], failure["node"], log, tuple(failure["last_lines"]))
+
+
+def _sweep(step: Mapping[str, Any]) -> SweepResult:
+    trials = tuple(TrialResult(**{**trial, "folder": Path(trial["folder"])}) for trial in step["trials"])
+    return SweepResult(step["goal"], step["primary_metric"], step["max_total_trials"], trials, step["best_trial"])
+
+
+def _paths(paths: Mapping[str, str] | None) -> dict[str, Path]:
+    return {name: Path(path) for name, path in (paths or {}).items()}

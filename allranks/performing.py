@@ -1,0 +1,192 @@
+"""From a request to its run: the one way that the command line, Python and ``--resume`` take."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from allranks import catalogue
+from allranks.azure.python_target import is_python_target, split
+from allranks.cli import target
+from allranks.cli.text import YAML
+from allranks.errors import UsageError
+from allranks.local import engine
+from allranks.local.assets import Stands, read_mapping
+from allranks.local.folders import Home, RunFolder, read_json
+from allranks.local.options import Observer, Options
+from allranks.local.plan import Plan
+from allranks.local.prepare import prepare
+from allranks.local.result import RunResult
+from allranks.local.settings import absolute_values, all_steps, change_step
+from allranks.request import Request, request_from
+from allranks.spec import Component, Pipeline
+from allranks.spec.keep import kept_pipeline, pipeline_document
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRun:
+    """A run of which everything is known.
+
+    Attributes:
+        request: with the paths of data inputs absolute.
+        plan: what it will do.
+        definition: the pipeline as it was read, for the run's folder.
+    """
+
+    request: Request
+    plan: Plan
+    definition: Mapping[str, Any]
+
+    def options(self, home: Home) -> Options:
+        """How it is run: by this interpreter."""
+        return Options(home, Path(sys.executable), self.request, self.definition)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierRun:
+    """What a run has kept of how it was started.
+
+    Attributes:
+        folder: its folder, which holds the snapshots of its steps.
+        definition: the pipeline that it ran.
+    """
+
+    folder: RunFolder
+    request: Request
+    definition: Mapping[str, Any]
+
+
+def earlier_run(home: Home, name: str) -> EarlierRun:
+    """The run of that id, unique beginning of an id, or ``latest``.
+
+    Raises:
+        UnknownNameError: there is no such run.
+        UsageError: its folder does not say how it was started.
+    """
+    folder = home.find(name)
+    kept = read_json(folder.request)
+    try:
+        return EarlierRun(folder, request_from(kept["request"]), kept["definition"])
+    except (KeyError, TypeError, ValueError):
+        raise UsageError(
+            f"run {folder.id} cannot be resumed: its request.json is not there, or of another version.",
+            "Start it again with `allranks run TARGET`; its finished steps are reused.",
+        ) from None
+
+
+def prepare_run(request: Request, home: Home, job: Any = None, earlier: EarlierRun | None = None) -> PreparedRun:
+    """Read what is to run, and plan it.
+
+    Args:
+        request: what was asked for.
+        home: the folder of runs.
+        job: the SDK's pipeline job, where the target is one; its name becomes the target.
+        earlier: the run that is resumed: what is not there any more is taken from it.
+
+    Raises:
+        AllranksError: what was asked for is wrong; nothing has run.
+    """
+    folder = Path(request.folder) if request.built else target.folder_of(request.located)
+    stands = Stands(read_mapping(request.map, folder), home)
+    pipeline, notes = _read(request, stands, job, earlier)
+    definition = pipeline_document(pipeline)
+    request = replace(request, values=absolute_values(pipeline, request.values))
+    plan = prepare(
+        pipeline,
+        home,
+        stands,
+        values=request.values,
+        scale=request.scale,
+        only=request.only,
+        pythons={name: Path(path) for name, path in request.python.items()},
+    )
+    request = replace(request, target=request.target or plan.name)
+    return PreparedRun(request, replace(plan, notes=(*notes, *plan.notes)), definition)
+
+
+def perform(prepared: PreparedRun, home: Home, observer: Observer) -> RunResult:
+    """Run what was prepared to its end.
+
+    Raises:
+        StorageError: the runs folder cannot be written.
+    """
+    home.prepare()
+    return engine.run(prepared.plan, prepared.options(home), observer)
+
+
+def chosen_interpreter(text: str) -> tuple[str, str]:
+    """``STEP=PATH`` as the step and the absolute path of its Python; raises UsageError if there is no program."""
+    step, separator, path = text.partition("=")
+    if not separator or not step or not path:
+        raise UsageError(f"--python {text!r} is not STEP=PATH.", "For example: --python train=/opt/torch/bin/python.")
+    python = Path(path).expanduser().absolute()  # not resolved: a virtual environment's Python is a link
+    if not (python.is_file() and os.access(python, os.X_OK)):
+        raise UsageError(f"--python {text!r}: there is no program {str(python)!r}.")
+    return step, str(python)
+
+
+def absolute_mapping(option: str) -> str:
+    """``REFERENCE=PATH`` with the path absolute; anything else as it is, for whoever reads it to refuse."""
+    reference, _, path = option.partition("=")
+    return f"{reference}={Path(path).expanduser().absolute()}" if path else option
+
+
+def _read(request: Request, stands: Stands, job: Any, earlier: EarlierRun | None) -> tuple[Pipeline, list[str]]:
+    """The pipeline, and what a user should know of where it comes from."""
+
+    def resolve(reference: str) -> Path | None:
+        found: Path | None = catalogue.resolve(reference) or stands.find(reference)
+        return found
+
+    if job is not None:
+        from allranks.azure.assemble import pipeline_of
+
+        return pipeline_of(job, resolve), []
+    if earlier is None:
+        return target.load(request.located, resolve), []
+    gone = [] if request.built or _is_there(request) else [f"{request.located} is not there any more"]
+    if request.built or gone:
+        pipeline, lost = _with_kept_code(_kept(earlier), earlier.folder)
+        taken = gone + ([f"the code of {', '.join(lost)} is not there any more"] if lost else [])
+        return pipeline, [f"{what}: it is taken from run {earlier.folder.id}." for what in taken]
+    pipeline = target.load(request.located, resolve)
+    same = json.loads(json.dumps(pipeline_document(pipeline))) == earlier.definition
+    note = f"{request.target} has changed since that run, or a file that it names has; it runs as it is now."
+    return pipeline, [] if same else [note]
+
+
+def _is_there(request: Request) -> bool:
+    """Whether the target can still be read; a name of the library can."""
+    if is_python_target(request.target):
+        return split(request.located)[0].is_file()
+    path = Path(request.located)
+    return path.is_file() or path.suffix not in YAML
+
+
+def _kept(earlier: EarlierRun) -> Pipeline:
+    try:
+        return kept_pipeline(earlier.definition)
+    except ValueError as error:
+        raise UsageError(
+            f"run {earlier.folder.id} cannot be resumed: what it keeps of its pipeline is {error}.",
+            "Start it again; its finished steps are reused.",
+        ) from None
+
+
+def _with_kept_code(pipeline: Pipeline, folder: RunFolder) -> tuple[Pipeline, list[str]]:
+    """The pipeline, with the run's snapshot in place of code that is gone, and the steps whose code that is."""
+    lost = []
+    for name, step in all_steps(pipeline):
+        component, snapshot = step.component, folder.step(name).snapshot
+        if not isinstance(component, Component) or not snapshot.is_dir():
+            continue
+        if any(not path.exists() for path in (component.code, *component.includes) if path is not None):
+            lost.append(name)
+            kept = replace(component, code=snapshot, includes=())
+            pipeline = change_step(pipeline, name, lambda step, kept=kept: replace(step, component=kept))  # type: ignore[misc]
+    return pipeline, lost

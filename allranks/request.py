@@ -1,0 +1,92 @@
+"""What a user asked for: one frozen object for the command line, for Python and for ``--resume``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from allranks.errors import UsageError
+
+Scale = Mapping[str, tuple[int, int]]
+
+
+def _empty() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A run as it was asked for.
+
+    Attributes:
+        target: as for ``allranks run``; of a pipeline that was built in Python its name, which only people read.
+        folder: the working folder in which it was asked for; relative targets start there.
+        built: the pipeline was built in Python: nothing but the run's folder says what it is.
+        values: inputs as text; a path of a data input is absolute once the pipeline has been read.
+        scale: step to (nodes, processes per node).
+        only: these steps and those that they need; all if empty.
+        map: what stands for data or a component in the cloud, as REFERENCE=PATH, the paths absolute.
+        python: step to the interpreter that the user chose.
+        retries: further attempts for a step that fails, at least 0.
+        cache: False runs every step from its beginning.
+        since: with ``cache`` false, the run from which on finished steps are reused all the same: the one that this
+            one resumes. Empty for a run that resumes none.
+    """
+
+    target: str
+    folder: str
+    built: bool = False
+    values: Mapping[str, str] = field(default_factory=_empty)
+    scale: Scale = field(default_factory=_empty)
+    only: tuple[str, ...] = ()
+    map: tuple[str, ...] = ()
+    python: Mapping[str, str] = field(default_factory=_empty)
+    retries: int = 0
+    cache: bool = True
+    since: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a number of attempts that cannot be."""
+        if self.retries < 0:
+            raise UsageError(f"retries={self.retries} is less than 0.")
+
+    @property
+    def located(self) -> str:
+        """The target, as it is found from the present working folder."""
+        is_file = ".py:" in self.target or self.target.endswith((".py", ".yaml", ".yml"))
+        if self.built or not is_file or Path(self.folder) == Path.cwd():
+            return self.target
+        return str(Path(self.folder) / self.target)
+
+    def to_document(self) -> dict[str, Any]:
+        """As JSON."""
+        plain = replace(self, values=dict(self.values), scale=dict(self.scale), python=dict(self.python))
+        return {**asdict(plain), "scale": {step: list(counts) for step, counts in self.scale.items()}}
+
+    def resumed(self, run_id: str, given: Mapping[str, Any]) -> Request:
+        """The request of a run that resumes the run of this request.
+
+        Args:
+            run_id: that run's.
+            given: what was given again, by attribute: values, scale, map and python add to what was asked for, anything
+                else replaces it, None and empty change nothing.
+        """
+        changes = {name: value for name, value in given.items() if value not in (None, (), "")}
+        merged: dict[str, Any] = {name: {**getattr(self, name), **changes.pop(name, {})} for name in _MAPPINGS}
+        merged["map"] = (*self.map, *changes.pop("map", ()))
+        merged["since"] = "" if changes.get("cache") is False else self.since or run_id
+        return replace(self, **merged, **changes)
+
+
+_MAPPINGS = ("values", "scale", "python")
+
+
+def request_from(document: Mapping[str, Any]) -> Request:
+    """The request of a document that ``to_document`` made; what is not there has its default."""
+    known = {name: document[name] for name in Request.__dataclass_fields__ if name in document}
+    scale = {step: (nodes, processes) for step, (nodes, processes) in known.get("scale", {}).items()}
+    tuples = {name: tuple(known.get(name, ())) for name in ("only", "map")}
+    return Request(**{**known, **tuples, "scale": scale})

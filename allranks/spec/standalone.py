@@ -1,0 +1,68 @@
+"""Jobs that are no part of a pipeline: the name of a command job, and a sweep job as a pipeline of one step."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from allranks.spec import ports, schema, settings
+from allranks.spec.model import EMPTY, Pipeline
+from allranks.spec.section import Section
+
+
+def job_name(top: Section) -> str:
+    """What to call the one step of a job: its name, display name or file, as the name of a step.
+
+    On Azure ML a job without a name gets one that means nothing.
+    """
+    file = top.source.file
+    for text in (top.text("name"), top.text("display_name"), file.stem if file else ""):
+        name = re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")[:255]
+        if name:
+            return f"job_{name}" if name[0].isdigit() else name
+    return "job"
+
+
+def sweep_job(top: Section) -> Section:
+    """A sweep job's document as that of a pipeline whose one step is the sweep, each line at its place."""
+    top.known(schema.SWEEP_JOB, "a sweep job")
+    name, data = job_name(top), top.data
+    trial = data.get("trial")
+    inputs, outputs = _ports(top, "inputs"), _ports(top, "outputs")
+    step: dict[str, Any] = {key: data[key] for key in schema.SWEEP_STEP & data.keys() - _OF_THE_JOB}
+    step |= {"type": "sweep", "inputs": _bound("inputs", inputs), "outputs": _bound("outputs", outputs)}
+    if isinstance(trial, dict) and "component" not in trial:
+        own = {key: value for key, value in trial.items() if key != "environment_variables"}
+        valued = ports.valued_inputs(Section(dict(inputs), "inputs", top.source, []))
+        declared = {port: {"type": one.type, "optional": one.default is None} for port, one in valued.items()}
+        promised = {port: {"type": _type(one)} for port, one in outputs.items()}
+        step["trial"] = {"type": "command", "name": name, "inputs": declared, "outputs": promised, **own}
+    lines = {f"jobs.{name}.{place}": line for place, line in top.source.lines.items()}
+    source = replace(top.source, lines=MappingProxyType({**lines, **top.source.lines}))
+    kept = {key: data[key] for key in schema.PIPELINE & data.keys()}
+    return Section({**kept, "type": "pipeline", "name": name, "jobs": {name: step}}, top.where, source, top.problems)
+
+
+def with_variables(pipeline: Pipeline, top: Section) -> Pipeline:
+    """The pipeline of a sweep job, with the environment variables that the job's trial sets."""
+    trial = top.mapping("trial") if isinstance(top.data.get("trial"), dict) else None
+    variables = EMPTY if trial is None else MappingProxyType(dict(settings.environment_variables(trial)))
+    steps = {name: replace(step, environment_variables=variables) for name, step in pipeline.steps.items()}
+    return replace(pipeline, steps=MappingProxyType(steps))
+
+
+_OF_THE_JOB = frozenset({"type", "name", "display_name", "description", "tags", "inputs", "outputs", "compute"})
+
+
+def _ports(top: Section, key: str) -> dict[str, Any]:
+    return dict(top.mapping(key).data)
+
+
+def _bound(kind: str, names: dict[str, Any]) -> dict[str, str]:
+    return {name: f"${{{{parent.{kind}.{name}}}}}" for name in names}
+
+
+def _type(output: object) -> str:
+    return str(output.get("type") or "uri_folder") if isinstance(output, dict) else "uri_folder"
