@@ -1,8 +1,8 @@
 """``python -m allranks.renew``: write again, in a checkout, what is made from other files of it.
 
-The types of ``allranks.components`` and the pages of the components come from the components' YAML, the table in
-``docs/sizes.md`` from ``allranks/sizes/sizes.yaml``. With ``--check`` nothing is written, and the exit code is 1 when
-something is stale.
+The types of ``allranks.components`` and the pages of the components come from the components' YAML, the tables in
+``docs/sizes.md`` from ``sizes.yaml`` and ``builds.yaml`` in ``allranks/sizes``. With ``--check`` nothing is written,
+and the exit code is 1 when something is stale.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from allranks.errors import StorageError
 from allranks.files import write_text
 from allranks.spec import read_component
 
-_BEGIN, _END = "<!-- sizes: made by `python -m allranks.renew` -->", "<!-- end of sizes -->"
+_BEGIN, _END = "<!-- {}: made by `python -m allranks.renew` -->", "<!-- end of {} -->"
 
 
 def made_files() -> Mapping[Path, str]:
@@ -31,20 +31,22 @@ def made_files() -> Mapping[Path, str]:
         raise StorageError(f"there is no {root / 'docs'}: only a checkout can be renewed.")
     components = [read_component(path) for path in catalogue.components().values()]
     folder = root / "docs" / "components"
-    table = root / "docs" / "sizes.md"
+    page = root / "docs" / "sizes.md"
+    text = with_table(page.read_text(encoding="utf-8"), "sizes", pages.sizes_table(sizes.sizes().values()))
     return {
         root / "allranks" / "azure" / "components.pyi": stubs.stub(components),
         folder / "README.md": pages.index_page(components),
         **{folder / f"{one.name}.md": pages.component_page(one) for one in components},
-        table: with_table(table.read_text(encoding="utf-8"), pages.sizes_table(sizes.sizes().values())),
+        page: with_table(text, "builds", pages.builds_table(sizes.build_table(), sizes.sizes().values())),
     }
 
 
-def with_table(text: str, table: str) -> str:
-    """The page with another table between its two marks."""
-    before, _, rest = text.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    return f"{before}{_BEGIN}\n\n{table}\n\n{_END}{after}"
+def with_table(text: str, name: str, table: str) -> str:
+    """The page with another table between the two marks of this name."""
+    begin, end = _BEGIN.format(name), _END.format(name)
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n\n{table}\n\n{end}{after}"
 
 
 def left_over(files: Mapping[Path, str]) -> list[Path]:
