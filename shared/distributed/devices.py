@@ -191,9 +191,7 @@ def check_kernels(
     )
 
 
-def agree_on_devices(
-    control: Control, launch: Launch, node: NodeGpus, count: int, identity: str, timeout: float
-) -> None:
+def agree_on_devices(control: Control, launch: Launch, node: NodeGpus, count: int, identity: str) -> None:
     """Meet all ranks before the framework's group is made: a rank that refuses would leave the others waiting in it.
 
     Two numbers travel for each rank; names only where something is wrong or ranks see one GPU each.
@@ -204,11 +202,11 @@ def agree_on_devices(
         node: for the message.
         count: GPUs that this rank sees and can use; 0 for the CPU.
         identity: what tells this rank's GPU from all others.
-        timeout: seconds.
 
     Raises:
         Refusal: on every rank, if any rank has refused, some compute on GPUs and others on CPUs, or two see one GPU.
     """
+    timeout = control.start_timeout  # not that of a step: frameworks and drivers take their time at the start
     shares = 0 < count < launch.local_world_size
     on_gpu, sharing = control.meet("sum", "devices", timeout, [float(count > 0), float(shares)])
     if 0 < on_gpu < launch.world_size:

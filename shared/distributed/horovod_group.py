@@ -51,7 +51,7 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
             f"{launch.launcher}. Give the step the distribution `type: mpi`, or start the script with mpirun."
         )
     choose = _torch_device if backend == "torch" else _tensorflow_device
-    device, kind = choose(launch, control, timeout)
+    device, kind = choose(launch, control)
     _limit_stalls(timeout)
     hvd = _horovod(backend)
     hvd.init()
@@ -75,22 +75,22 @@ def _horovod(text: str) -> Any:
     return hvd
 
 
-def _torch_device(launch: Launch, control: Control, timeout: timedelta) -> tuple[Any, str]:
+def _torch_device(launch: Launch, control: Control) -> tuple[Any, str]:
     import torch
 
     from shared.distributed.torch_group import choose_device
 
-    device = choose_device(launch, control, timeout)
+    device = choose_device(launch, control)
     if device.type == "cuda":
         torch.cuda.set_device(device)  # before Horovod, which opens a context on the current GPU
     return device, device.type
 
 
-def _tensorflow_device(launch: Launch, control: Control, timeout: timedelta) -> tuple[str, str]:
+def _tensorflow_device(launch: Launch, control: Control) -> tuple[str, str]:
     from shared.distributed.tensorflow_group import limit_threads, take_gpus
 
     limit_threads(launch)
-    gpus = take_gpus(launch, control, timeout, one_each=True)
+    gpus = take_gpus(launch, control, one_each=True)
     return ("/GPU:0", "cuda") if gpus else ("/CPU:0", "cpu")
 
 

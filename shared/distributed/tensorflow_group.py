@@ -83,7 +83,7 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
         )
     limit_threads(launch)
     if launch.role == "worker":
-        take_gpus(launch, control, timeout, one_each=launch.local_world_size > 1)
+        take_gpus(launch, control, one_each=launch.local_world_size > 1)
     else:
         tf.config.set_visible_devices([], "GPU")  # a parameter server would take the workers' memory
     if backend == "parameter_server":
@@ -103,13 +103,12 @@ def limit_threads(launch: Launch) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(int(given) if given.isdecimal() else share)
 
 
-def take_gpus(launch: Launch, control: Control, timeout: timedelta, *, one_each: bool) -> list[Any]:
+def take_gpus(launch: Launch, control: Control, *, one_each: bool) -> list[Any]:
     """The GPUs that this process computes on, made the only ones that it sees; none for the CPU. All workers meet here.
 
     Args:
         launch: this process's place.
         control: where the ranks agree on their devices.
-        timeout: for that.
         one_each: whether a process takes one GPU; else it takes all that it sees.
 
     Raises:
@@ -130,7 +129,7 @@ def take_gpus(launch: Launch, control: Control, timeout: timedelta, *, one_each:
             built = build.get("cuda_compute_capabilities", [])
             check_kernels(found.name, name, capability, built, build.get("cuda_version", ""), node)
     identity = visible_identity(os.environ) if taken else ""
-    agree_on_devices(control, launch, node, len(gpus), identity, timeout.total_seconds())
+    agree_on_devices(control, launch, node, len(gpus), identity)
     if taken:
         tf.config.set_visible_devices(taken, "GPU")
     for gpu in taken:

@@ -54,7 +54,7 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
     Raises:
         Refusal: there are GPUs that cannot be used, or fewer than processes on a node.
     """
-    device = choose_device(launch, control, timeout)
+    device = choose_device(launch, control)
     if device.type == "cuda":
         torch.cuda.set_device(device)  # before the group, or every rank opens a context on GPU 0
     backend = backend or ("nccl" if device.type == "cuda" else "gloo")
@@ -69,7 +69,7 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
     return TorchGroup(device, f"{backend} on {device.type}")
 
 
-def choose_device(launch: Launch, control: Control, timeout: timedelta) -> torch.device:
+def choose_device(launch: Launch, control: Control) -> torch.device:
     """The GPU of this rank, or the CPU where there is none or somebody has hidden them; all ranks meet here.
 
     Raises:
@@ -89,7 +89,7 @@ def choose_device(launch: Launch, control: Control, timeout: timedelta) -> torch
             node,
         )
     identity = gpu_identity(device) if device.type == "cuda" else ""
-    agree_on_devices(control, launch, node, found.count, identity, timeout.total_seconds())
+    agree_on_devices(control, launch, node, found.count, identity)
     return device
 
 
@@ -105,8 +105,9 @@ def torch_gpus(node: NodeGpus) -> FrameworkGpus:
 
 
 def gpu_identity(device: torch.device) -> str:
-    """What tells a GPU from all others, on any node."""
-    return str(getattr(torch.cuda.get_device_properties(device), "uuid", "")) or visible_identity(os.environ)
+    """What tells a GPU from all others, on any node; the parts of a GPU (MIG) have the id of the whole in common."""
+    here = visible_identity(os.environ)
+    return here if "MIG-" in here else str(getattr(torch.cuda.get_device_properties(device), "uuid", "")) or here
 
 
 def _complaint() -> str:

@@ -229,7 +229,7 @@ AGREE = """
         found = FrameworkGpus("torch 2", "CUDA 12.6", {count}, "")
         index = devices.choose_gpu(node, found, world.launch)
         identity = devices.visible_identity(os.environ)
-        devices.agree_on_devices(world._control, world.launch, node, found.count, identity, 10.0)
+        devices.agree_on_devices(world._control, world.launch, node, found.count, identity)
         print("DEVICE", index)
 """
 

@@ -192,7 +192,7 @@ def test_the_control_plane_listens_on_loopback() -> None:
         assert [listening_addresses(rank) for rank in ranks] == [[("127.0.0.2", port + 1)], []]
 
 
-def all_on_gpus(kind: str, name: str, timeout: float, value: list[float]) -> list[float]:
+def all_on_gpus(kind: str, name: str, timeout: float | None, value: list[float]) -> list[float]:
     """The meeting on devices, when each of four ranks brings the same."""
     assert (kind, name) == ("sum", "devices")
     return [4 * number for number in value]
@@ -219,7 +219,8 @@ def test_mistake_6_the_device_is_set_before_the_group(monkeypatch: pytest.Monkey
         lambda backend, **given: calls.append((backend, str(given["device_id"]), given["rank"])),
     )
     launch = detect({"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "head"})
-    torch_group.start(launch, SimpleNamespace(world_id="a", meet=all_on_gpus), None, timedelta(seconds=5))
+    control = SimpleNamespace(world_id="a", start_timeout=None, meet=all_on_gpus)
+    torch_group.start(launch, control, None, timedelta(seconds=5))
     assert calls == [("device", "cuda:2"), ("nccl", "cuda:2", 2)]
 
 
