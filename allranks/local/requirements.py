@@ -22,8 +22,8 @@ from allranks.spec import Component
 # Two builds of one package: whoever has the one needs not have the other.
 EQUIVALENT = {"tensorflow-cpu": "tensorflow"}
 OPTIONAL = "optional.txt"  # what only some uses of an environment need
-ONE_VERSION = ("torch", "keras")
-"""What a pipeline has in one version only: a model that one step writes is read by the next."""
+ONE_VERSION = ("torch", "keras", "mlflow-skinny")
+"""What a pipeline has in one version only: what one step writes, a model or MLflow's database, another one reads."""
 
 
 @dataclass(frozen=True, slots=True)

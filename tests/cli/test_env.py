@@ -103,7 +103,7 @@ def has_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 LOCAL = {
     "torch": "2.13.0", "numpy": "2.4.6", "safetensors": "0.8.0", "scikit_learn": "1.9.1", "pillow": "13.0.0",
-    "tokenizers": "0.23.3", "pyarrow": "25.0.1", "mlflow_skinny": "3.15.0", "matplotlib": "3.11.2", "jinja2": "3.1.6",
+    "tokenizers": "0.23.3", "pyarrow": "25.0.1", "mlflow_skinny": "3.15.0", "matplotlib": "3.11.2", "jinja2": "3.1.6", "alembic": "1.20.1", "sqlalchemy": "2.1.9",
 }  # fmt: skip
 
 

@@ -20,11 +20,12 @@ from typing import Any
 import pytest
 
 from allranks import catalogue
+from allranks.local.environments import find_uv
 from allranks.spec import read_component
 from tests.local.support import ROOT, run_json
 
 CHOSEN = os.environ.get("ALLRANKS_ENVIRONMENTS", "").split() or list(catalogue.ENVIRONMENTS)
-SMALL_TEXT = {"sequence_length": 64}
+SMALL_TEXT = {"dataset": "files", "data": "{documents}", "sequence_length": 32, "vocabulary": 300}
 TRAINING = {"epochs": 1, "batch_size": 32, "data": "{digits}"}
 LANGUAGE = {"max_steps": 2, "batch_size": 4, "width": 32, "layers": 1, "heads": 2, "data": "{text}"}
 INPUTS: Mapping[str, Mapping[str, Any]] = {
@@ -73,6 +74,9 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
         str(ROOT / "constraints.txt"),
     ]
     subprocess.run([*install, "--editable", str(ROOT)], check=True)
+    uv = find_uv()
+    if uv is not None:
+        (folder / "bin" / "uv").symlink_to(uv)
     return folder / "bin" / "allranks"
 
 
@@ -80,10 +84,15 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """What the components read, made by this interpreter."""
     folder = tmp_path_factory.mktemp("made")
+    for number in range(120):
+        document = folder / "documents" / ("odd" if number % 2 else "even") / f"{number}.txt"
+        document.parent.mkdir(parents=True, exist_ok=True)
+        document.write_text(f"This is document {number}, which counts to {' '.join(map(str, range(number)))}.\n")
+    text = {**SMALL_TEXT, "data": str(folder / "documents")}
     jobs = {
         "digits": job("prepare_data", {}),
-        "text": job("prepare_text", SMALL_TEXT),
-        "passages": job("prepare_text", {**SMALL_TEXT, "task": "text_classification"}),
+        "text": job("prepare_text", text),
+        "passages": job("prepare_text", {**text, "task": "text_classification"}),
         "model": job("train_ddp", {**TRAINING, "data": "${{parent.jobs.digits.outputs.data}}"}),
         "report": job(
             "evaluate",
@@ -93,7 +102,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     result = run_json(pipeline(folder, jobs), "--scale", "model=1x1", cwd=folder)
     assert result["status"] == "succeeded", result
     ports = {"digits": "data", "text": "data", "passages": "data", "model": "model", "report": "report"}
-    return {name: result["steps"][name]["outputs"][port] for name, port in ports.items()}
+    outputs = {name: result["steps"][name]["outputs"][port] for name, port in ports.items()}
+    return {**outputs, "documents": text["data"]}
 
 
 def job(component: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
