@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
@@ -14,7 +12,6 @@ from typing import TypeAlias
 from allranks.errors import Problem, SpecError
 from allranks.local.assets import Stands, how_to_map
 from allranks.local.launch import LAUNCHERS
-from allranks.local.launch.mpi import find_mpirun
 from allranks.local.machine import gpu_shortage
 from allranks.local.plan import Plan, PlannedStep, StepOutput
 from allranks.local.settings import PROCESSES_INPUT, all_steps
@@ -247,8 +244,6 @@ def _plan_step(
             servers = _count(distribution.parameter_server_count, "parameter_server_count", step, scope, findings)
     elif distribution is not None:
         processes = _count(distribution.processes_per_node, "process_count_per_instance", step, scope, findings)
-    if distribution is not None and distribution.type == "mpi":
-        find_mpirun({"PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"})
     search = None if step.sweep is None else _search(step, step.sweep, scope, nodes * processes, findings)
     timeout = step.timeout if step.timeout is not None else component.timeout
     variables = {**component.environment_variables, **step.environment_variables}
