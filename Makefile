@@ -1,5 +1,5 @@
 # `make run` and `make test` need a Python of 3.11 or newer and nothing else: what they use is installed into .venv once,
-# and again when pyproject.toml or constraints.txt changes.
+# and again when pyproject.toml or constraints.txt changes. Where there is no GPU, torch is its build without CUDA.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,14 +7,15 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIPELINE ?= image_classification
 WORKERS ?= 2
+ENVIRONMENTS ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check format build clean
+.PHONY: help run test test-environments check locks format build clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
 	@echo
 	@echo 'ARGS go to the command behind a target:  make run ARGS="epochs=3"   make test ARGS="tests/cli -k list"'
 
@@ -29,6 +30,12 @@ check: $(VENV)/.stamp-dev ## formatting, lint, types and the quick tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
+
+test-environments: $(VENV)/.stamp-dev ## build each environment from its lock, and run its components in it (some: ENVIRONMENTS="pytorch evaluate")
+	ALLRANKS_ENVIRONMENTS="$(ENVIRONMENTS)" $(BIN)/pytest tests/environments/built.py $(ARGS)
+
+locks: $(VENV)/.stamp-dev ## resolve constraints.txt and every environment's lock (newest versions: ARGS=--upgrade)
+	$(BIN)/python -m allranks.renew --locks $(ARGS)
 
 format: $(VENV)/.stamp-dev ## format the code and fix what can be fixed without thought
 	$(BIN)/ruff format .
@@ -51,14 +58,16 @@ $(VENV)/.stamp-pip:
 	@touch $@
 
 $(VENV)/.stamp-local: $(VENV)/.stamp-pip pyproject.toml constraints.txt
+	$(BIN)/python environments/install_torch.py constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[local]'
 	@touch $@
 
 $(VENV)/.stamp-dev: $(VENV)/.stamp-pip pyproject.toml constraints.txt
+	$(BIN)/python environments/install_torch.py constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/.stamp-local
 
 # Built once for these versions of Python, torch and TensorFlow, in about five minutes, and kept in ~/.cache/allranks/wheels.
-$(VENV)/.stamp-horovod: $(VENV)/.stamp-dev environments/horovod/install.py environments/horovod/requirements.txt
+$(VENV)/.stamp-horovod: $(VENV)/.stamp-dev environments/horovod/install.py environments/horovod/lock.txt
 	$(BIN)/python environments/horovod/install.py
 	@touch $@

@@ -1,11 +1,11 @@
-"""Pages in Markdown that are written from the library's own files: one for each component, and the table of sizes."""
+"""Pages in Markdown that are written from the library's own files: one for each component, and the tables of sizes."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from allranks.sizes import VMSize
+from allranks.sizes import BuildTable, VMSize, images_in_words, runs_on
 from allranks.spec import Component, Distribution, Input, Output
 
 _MADE = "<!-- Made from {} by `python -m allranks.renew`: change that, and make it again. -->"
@@ -158,14 +158,35 @@ def _first(component: Component) -> str:
 def sizes_table(sizes: Iterable[VMSize]) -> str:
     """The VM sizes as a table; those that are retired come last."""
     ordered = sorted(sizes, key=lambda size: bool(size.retired))
-    head = ("size", "GPUs", "GB each", "InfiniBand", "source")
+    head = ("size", "GPUs", "GB each", "InfiniBand", "environments", "source")
     return _table(head, map(_size, ordered))
+
+
+def builds_table(table: BuildTable, sizes: Iterable[VMSize]) -> str:
+    """The builds of the images: for which GPUs of today's sizes they have code, and which drivers run them."""
+    today = {size.gpu for size in sizes if not size.retired} - table.arm_processors
+    known = {gpu: one for gpu, one in table.capabilities.items() if one and gpu in today}
+    rows = []
+    for build in table.builds.values():
+        gpus = ", ".join(gpu for gpu, one in known.items() if runs_on(one, build.machine_code))
+        later = ", ".join(gpu for gpu, one in known.items() if runs_on(one, build.ptx))
+        gpus += f"; {later} with a driver of series {build.ptx_driver} or newer" if later else ""
+        name = f"{build.name} {build.version}".removesuffix(" compiled")
+        rows.append((name, build.cuda, gpus, f"{build.driver} and newer", build.why))
+    return _table(("framework", "CUDA", "GPUs", "drivers", "why"), rows)
 
 
 def _size(size: VMSize) -> Sequence[str]:
     name = f"`{size.name}`" + (f" (retired {size.retired})" if size.retired else "")
     gpus = f"{size.gpus} {size.gpu}" if size.gpus else ""
-    return (name, gpus, str(size.gpu_memory or ""), infiniband(size), f"[{size.series}]({size.source})")
+    return (
+        name,
+        gpus,
+        str(size.gpu_memory or ""),
+        infiniband(size),
+        images_in_words(size),
+        f"[{size.series}]({size.source})",
+    )
 
 
 def infiniband(size: VMSize) -> str:

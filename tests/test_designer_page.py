@@ -26,8 +26,8 @@ VARIABLES = ("AZUREML_ARM_SUBSCRIPTION", "AZUREML_ARM_RESOURCEGROUP", "AZUREML_A
 
 def test_the_page_s_commands_are_ours_but_for_two() -> None:
     others = [command for command in COMMANDS if not command.startswith("allranks ")]
-    assert others == ['pip install "allranks[azure]"', "az login"]
-    wanted = Requirement(shlex.split(others[0])[2])
+    assert others == ['pip install -c ../allranks/constraints.txt -e "../allranks[azure]"', "az login"]
+    wanted = Requirement(shlex.split(others[0])[-1].removeprefix("../"))
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert wanted.name == "allranks"
     assert wanted.extras <= extras.keys()

@@ -29,7 +29,7 @@ def test_the_command_names_what_is_stale_and_writes_nothing_when_it_only_checks(
 
 def test_the_table_stays_between_its_marks() -> None:
     page = (ROOT / "docs" / "sizes.md").read_text()
-    other = renew.with_table(page, "| another |")
+    other = renew.with_table(page, "sizes", "| another |")
     assert "| another |" in other
     assert "Standard_ND40rs_v2" not in other
     assert other.startswith(page[:200])

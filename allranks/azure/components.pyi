@@ -1290,9 +1290,9 @@ class CheckCluster(CommandComponent):
         step_timeout: Number = 2,
     ) -> CheckClusterStep:
         """Run this before a long training: every rank reaches every other, how fast all-reduce is from 4
-        bytes to 256 MB, whether InfiniBand is there and in use, whether all machines have the same GPUs
-        and versions. Gives a table, a picture and a verdict, and names the rank that does not answer.
-        Takes a minute.
+        bytes to 256 MB, whether InfiniBand is there and in use, whether all machines have the same GPUs,
+        drivers and versions, and can use them. Gives a table, a picture and a verdict, and names the rank
+        that does not answer. Takes a minute.
 
         Args:
             transport: What carries the data. auto is NCCL on GPUs and gloo without; mpi measures MPI

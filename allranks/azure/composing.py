@@ -149,7 +149,8 @@ def _fit(step: Any) -> None:
         given = {**helping, **(step.environment_variables or {})}
         step.environment_variables = given or step.environment_variables
     kind = _kind(carrier.distribution)
-    use = Use(size, _known(nodes), _known(_processes(step)), kind, component.command, given)
+    environment = component.environment if isinstance(component.environment, str) else ""
+    use = Use(size, _known(nodes), _known(_processes(step)), kind, component.command, given, environment)
     for where, message, hint, severity in misfits(use):
         if severity == "error":
             raise UsageError(f"{component.name}: {where}: {message}", hint)

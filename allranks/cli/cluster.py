@@ -9,7 +9,7 @@ from typing import Any
 
 from allranks.cli import text
 from allranks.errors import UsageError
-from allranks.sizes import VMSize, sizes
+from allranks.sizes import VMSize, images_in_words, sizes
 
 NAME = "cluster"
 HELP = "make a compute cluster, and list the VM sizes that people train on"
@@ -93,8 +93,8 @@ def _sizes(args: argparse.Namespace) -> int:
         return 0
     from allranks.pages import infiniband
 
-    head = ["size", "GPUs", "GB each", "InfiniBand", ""]
-    lines = [[s.name, _gpus(s), str(s.gpu_memory or ""), infiniband(s), _retired(s)] for s in found]
+    head = ["size", "GPUs", "GB each", "InfiniBand", "", "environments"]
+    lines = [[s.name, _gpus(s), str(s.gpu_memory or ""), infiniband(s), _retired(s), images_in_words(s)] for s in found]
     print(text.rows([head, *lines]))
     return 0
 
@@ -122,6 +122,7 @@ def _document(size: VMSize) -> dict[str, Any]:
         "gpus": size.gpus,
         "gpu_memory_gb": size.gpu_memory or None,
         "infiniband_gbps": size.infiniband,
+        "environments": images_in_words(size) or None,
         "retired": size.retired or None,
         "source": size.source,
     }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from packaging.requirements import Requirement
+from rich.console import Console
 
 from allranks import catalogue
 from allranks.cli import text
@@ -24,10 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the commands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     shown = commands.add_parser("list", help="every environment, and what would run its steps here")
-    build = commands.add_parser("build", help="build one into .allranks/environments")
+    build = commands.add_parser("build", help="build some into .allranks/environments; what is built already is kept")
+    build.add_argument("names", metavar="NAME", nargs="+")
     check = commands.add_parser("check", help="say what an environment lacks here; exit with 1 if it cannot be used")
-    for command in (build, check):
-        command.add_argument("name", metavar="NAME")
+    check.add_argument("name", metavar="NAME")
     for command in (shown, build, check):
         command.add_argument("--runs-dir", type=Path, default=Path(DEFAULT_HOME), metavar="DIR")
         command.add_argument("--json", action="store_true", help="print one JSON document")
@@ -37,9 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Do what the command says."""
     if args.command == "build":
-        Home(args.runs_dir).prepare()
-        environments.build(args.runs_dir, _name(args.name))
-    if args.command in ("build", "check"):
+        return _build(list(dict.fromkeys(_name(name) for name in args.names)), args.runs_dir, as_json=args.json)
+    if args.command == "check":
         state = state_of(_name(args.name), args.runs_dir)
         _print(json.dumps(state, indent=1) if args.json else _sentence(state))
         return 0 if state["usable"] else 1
@@ -51,6 +52,59 @@ def run(args: argparse.Namespace) -> int:
         if not all(state["usable"] for state in states):
             _print("\n`allranks env build NAME` builds one here, `allranks env check NAME` says what it lacks.")
     return 0
+
+
+def _build(names: list[str], home: Path, *, as_json: bool) -> int:
+    """Build environments one after another; the first that fails ends it, and what was built before stays.
+
+    Raises:
+        CannotRunHereError: one could not be built.
+    """
+    Home(home).prepare()
+    for name in names:
+        if not is_ready(name, home):
+            with Phases(name) as phases:
+                environments.build(home, name, phases.tell)
+    states = [state_of(name, home) for name in names]
+    lines = [_sentence(state) if len(states) == 1 else f"{state['name']}: {_sentence(state)}" for state in states]
+    _print(json.dumps({"environments": states}, indent=1) if as_json else "\n".join(lines))
+    return 0 if all(state["usable"] for state in states) else 1
+
+
+class Phases:
+    """Shows on standard error how a build gets on: a line for each phase that is done, a spinner on a terminal."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._phase, self._since = name, "", 0.0
+        self._console = Console(stderr=True, highlight=False)
+        self._status = self._console.status("")
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._status.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        if kind is None:
+            self._finish()
+        self._status.stop()
+
+    def tell(self, phase: str) -> None:
+        """A phase begins, and so the one before has ended."""
+        self._finish()
+        self._phase, self._since = phase, time.monotonic()
+        self._status.update(f"{self._name}: {phase}")
+
+    def _finish(self) -> None:
+        if self._phase:
+            took = text.seconds(time.monotonic() - self._since)
+            self._console.print(f"{self._name}: {self._phase} ({took})", markup=False, soft_wrap=True)
+
+
+def is_ready(name: str, home: Path) -> bool:
+    """Is an environment built from the present lock, and has all that it asks for?"""
+    state = state_of(name, home)
+    return bool(state["built"] and state["usable"])
 
 
 def state_of(name: str, home: Path) -> dict[str, Any]:

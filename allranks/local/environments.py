@@ -8,18 +8,20 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
-from allranks import catalogue
+from allranks import catalogue, library
 from allranks.errors import CannotRunHereError, UnknownNameError
 from allranks.files import write_text
 from allranks.local.folders import make_private
 from allranks.local.guard import Guard
 
+LOCK = "lock.txt"  # exact versions of all that is installed; its Dockerfile and the tests take the same
 INSTALL = "install.py"  # an environment that pip alone cannot build has one; its Dockerfile runs it as well
-OPTIONAL = "optional.txt"  # what only some uses of an environment need
+INSTALL_TORCH = "install_torch.py"  # beside the environments: it chooses torch's build for this machine
 STAMP = "built.txt"  # the sha256 of what it was built from, written last
 
 
@@ -28,11 +30,20 @@ def place(home: Path, name: str) -> Path:
     return home / "environments" / name
 
 
+def log_file(home: Path, name: str) -> Path:
+    """What the commands of the last build of an environment printed."""
+    return place(home.absolute(), name).with_name(f"{name}.log")
+
+
 def interpreter(home: Path, name: str) -> Path | None:
-    """The Python of an environment that is built, and from the present requirements; else None."""
+    """The Python of an environment that is built from the present lock, and for this machine; else None.
+
+    One with torch that was built where no GPU is, as on the login node of a cluster, is not for a machine with one.
+    """
     folder = place(home.absolute(), name)
     stamp = folder / STAMP
-    if not stamp.is_file() or stamp.read_text(encoding="utf-8") != _digest(name):
+    fitting = {_digest(name, gpu=True), _digest(name, gpu=has_gpu())}
+    if not stamp.is_file() or stamp.read_text(encoding="utf-8") not in fitting:
         return None
     return folder / "bin" / "python"
 
@@ -42,31 +53,69 @@ def packages(python: Path) -> Path:
     return next((python.parent.parent / "lib").glob("python3*/site-packages"))
 
 
-def build(home: Path, name: str) -> Path:
-    """Build an environment anew and return its Python; minutes, most of which are downloads.
+def build(home: Path, name: str, tell: Callable[[str], None] = lambda _: None) -> Path:
+    """Build an environment anew from its lock and return its Python; minutes, most of which are downloads.
+
+    Args:
+        home: the folder ``.allranks``.
+        name: the environment.
+        tell: called at the start of each phase with what it is.
 
     Raises:
         UnknownNameError: there is no such environment.
-        CannotRunHereError: a command failed; what it printed says why. Or somebody else is building the same one.
+        CannotRunHereError: a command failed; the message names its last line and the log. Or somebody else is
+            building the same one.
     """
-    source, folder = source_of(name), place(home.absolute(), name)
+    source_of(name)
+    folder = place(home.absolute(), name)
     make_private(home.absolute())
     make_private(folder.parent)
-    marker = f"ALLRANKS_BUILDING={folder}"
-    with _alone(folder), _guarded(marker):
+    with _alone(folder), _guarded(marker := f"ALLRANKS_BUILDING={folder}"):
+        (folder / STAMP).unlink(missing_ok=True)  # first: a half-removed environment does not count as built
         shutil.rmtree(folder, ignore_errors=True)
-        python = folder / "bin" / "python"
-        _run([sys.executable, "-m", "venv", str(folder)], marker)
-        _run([str(python), "-m", "pip", "install", "--quiet", "--upgrade", "pip"], marker)
-        if (source / INSTALL).is_file():
-            _run([str(python), str(source / INSTALL)], marker)
-        else:
-            lists = [
-                f"--requirement={file}" for file in (source / "requirements.txt", source / OPTIONAL) if file.is_file()
-            ]
-            _run([str(python), "-m", "pip", "install", *lists], marker)
-        write_text(folder / STAMP, _digest(name))
-    return python
+        with log_file(home, name).open("w", encoding="utf-8") as log:
+            for phase, commands in _phases(name, folder / "bin" / "python"):
+                tell(phase)
+                _run(commands, marker, log, f"{name}: {phase}")
+        write_text(folder / STAMP, _digest(name, gpu=has_gpu()))
+    return folder / "bin" / "python"
+
+
+def _phases(name: str, python: Path) -> Iterator[tuple[str, list[list[str]]]]:
+    """What is done, in this order: a phase, and commands of which the first that succeeds does it.
+
+    uv installs in a third of pip's time, but does not read pip's configuration: where it fails, pip may not.
+    """
+    source, uv = source_of(name), find_uv()
+    lock = source / LOCK
+    yield "virtual environment", [[sys.executable, "-m", "venv", str(python.parent.parent)]]
+    torch = _pinned_torch(lock)
+    if torch:
+        script = str(library.root() / "environments" / INSTALL_TORCH)
+        build = "" if has_gpu() else ", the build without CUDA"
+        yield f"torch {torch}{build}", [[str(python), script, str(lock), *([f"--uv={uv}"] if uv else [])]]
+    by_uv = [[uv, "pip", "install", "--python", str(python), "--requirement", str(lock)]] if uv else []
+    by_pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--requirement", str(lock)]
+    yield "the other packages" if torch else "packages", [*by_uv, by_pip]
+    if (source / INSTALL).is_file():
+        yield f"{INSTALL}, which may compile", [[str(python), str(source / INSTALL)]]
+
+
+def find_uv() -> str | None:
+    """The program uv, beside this interpreter or on PATH; None where there is none."""
+    beside = Path(sys.executable).with_name("uv")
+    return str(beside) if beside.is_file() else shutil.which("uv")
+
+
+def has_gpu() -> bool:
+    """Is there a GPU of NVIDIA's? What the user hides from one run (CUDA_VISIBLE_DEVICES) is there all the same."""
+    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
+
+
+def _pinned_torch(lock: Path) -> str:
+    """The version of torch in a lock; empty if it has none."""
+    lines = lock.read_text(encoding="utf-8").splitlines()
+    return next((line.removeprefix("torch==") for line in lines if line.startswith("torch==")), "")
 
 
 @contextmanager
@@ -111,19 +160,40 @@ def source_of(name: str) -> Path:
     return path.parent
 
 
-def _digest(name: str) -> str:
-    """The sha256 of all that decides what is installed."""
+def _digest(name: str, *, gpu: bool) -> str:
+    """The sha256 of all that decides what is installed; where there is no torch, a GPU decides nothing."""
+    lock = source_of(name) / LOCK
     total = hashlib.sha256(sys.version.encode())
-    for file in ("requirements.txt", OPTIONAL, INSTALL):
-        path = source_of(name) / file
+    if gpu and _pinned_torch(lock):
+        total.update(b"gpu")
+    for path in (lock, source_of(name) / INSTALL):
         total.update(path.read_bytes() if path.is_file() else b"")
     return total.hexdigest()
 
 
-def _run(command: list[str], marker: str) -> None:
-    """Run a command with its output going where ours goes: a build takes long enough to want to see it."""
+def _run(commands: list[list[str]], marker: str, log: IO[str], what: str) -> None:
+    """Run commands until one succeeds, with what they print going to the log.
+
+    Raises:
+        CannotRunHereError: none did.
+    """
     name, _, value = marker.partition("=")
-    # Standard output is for our own result.
-    done = subprocess.run(command, stdout=sys.stderr, env={**os.environ, name: value}, check=False)
-    if done.returncode != 0:
-        raise CannotRunHereError(f"{' '.join(command)} failed with {done.returncode}.", "What it printed says why.")
+    environ = {key: text for key, text in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
+    for command in commands:
+        log.write(f"$ {' '.join(command)}\n")
+        log.flush()
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**environ, name: value},
+            check=False,
+        )
+        if done.returncode == 0:
+            return
+    with suppress(OSError):
+        log.flush()
+    lines = [line.strip() for line in Path(log.name).read_text(encoding="utf-8", errors="replace").splitlines()]
+    last = next((line for line in reversed(lines) if line.lower().startswith("error")), (lines or [""])[-1])
+    raise CannotRunHereError(f"{what} failed: {last}", f"All that was printed: {log.name}")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import socket
+from collections.abc import Iterable
 from functools import cache
+from itertools import takewhile
 
 from allranks.errors import CannotRunHereError
 
@@ -21,11 +23,17 @@ def cores() -> int:
 @cache
 def gpus() -> tuple[str, ...]:
     """The NVIDIA GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them; no library is asked."""
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return visible_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"), os.listdir("/dev"))  # noqa: PTH208
+
+
+def visible_gpus(chosen: str | None, devices: Iterable[str]) -> tuple[str, ...]:
+    """The GPUs of these device files that CUDA_VISIBLE_DEVICES leaves; None as its value leaves all.
+
+    CUDA stops to read at the first entry that is empty or -1.
+    """
     if chosen is not None:
-        return tuple(name.strip() for name in chosen.split(",") if name.strip() not in {"", "-1"})
-    numbers = sorted(int(m[1]) for name in os.listdir("/dev") if (m := re.fullmatch(r"nvidia(\d+)", name)))  # noqa: PTH208
-    return tuple(map(str, numbers))
+        return tuple(takewhile(lambda name: name not in {"", "-1"}, map(str.strip, chosen.split(","))))
+    return tuple(map(str, sorted(int(m[1]) for name in devices if (m := re.fullmatch(r"nvidia(\d+)", name)))))
 
 
 def gpu_shares(nodes: int, processes: int) -> tuple[str, ...] | None:
@@ -41,6 +49,16 @@ def gpu_shares(nodes: int, processes: int) -> tuple[str, ...] | None:
     if share < processes:
         return ("",) * nodes
     return tuple(",".join(devices[node * share : (node + 1) * share]) for node in range(nodes))
+
+
+def gpu_shortage(nodes: int, processes: int) -> str:
+    """Why these ranks train on the CPU of a machine with GPUs; empty where they do not, or where it has none."""
+    if not gpus() or gpu_shares(nodes, processes) != ("",) * nodes:
+        return ""
+    return (
+        f"{nodes} node(s) x {processes} rank(s) on {len(gpus())} GPU(s): NCCL takes one rank for each, "
+        "and nodes get equal shares, so all of them train on the CPU."
+    )
 
 
 class Ports:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
@@ -14,7 +12,7 @@ from typing import TypeAlias
 from allranks.errors import Problem, SpecError
 from allranks.local.assets import Stands, how_to_map
 from allranks.local.launch import LAUNCHERS
-from allranks.local.launch.mpi import find_mpirun
+from allranks.local.machine import gpu_shortage
 from allranks.local.plan import Plan, PlannedStep, StepOutput
 from allranks.local.settings import PROCESSES_INPUT, all_steps
 from allranks.local.sweep.search import Search, plan_search
@@ -89,8 +87,15 @@ def make_plan(pipeline: Pipeline, stands: Stands | None = None) -> Plan:
         outputs=MappingProxyType({name: output for name, output in outputs.items() if output is not None}),
         continue_on_failure=pipeline.settings.continue_on_step_failure is not False,
         force_rerun=pipeline.settings.force_rerun is True,
-        notes=(*findings.notes, *_without_effect(pipeline)),
+        notes=(*findings.notes, *_on_cpu(steps), *_without_effect(pipeline)),
     )
+
+
+def _on_cpu(steps: Mapping[str, PlannedStep]) -> list[str]:
+    """One line for each step whose ranks are too many for the GPUs of this machine."""
+    found = {name: gpu_shortage(step.nodes, step.processes) for name, step in steps.items() if step.distribution}
+    fewer = "Fewer: --scale {0}=1x1. None: CUDA_VISIBLE_DEVICES=-1."
+    return [f"{name}: {text} {fewer.format(name)}" for name, text in found.items() if text]
 
 
 def _without_effect(pipeline: Pipeline) -> list[str]:
@@ -240,8 +245,6 @@ def _plan_step(
             servers = _count(distribution.parameter_server_count, "parameter_server_count", step, scope, findings)
     elif distribution is not None:
         processes = _count(distribution.processes_per_node, "process_count_per_instance", step, scope, findings)
-    if distribution is not None and distribution.type == "mpi":
-        find_mpirun({"PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"})
     if nodes * processes + servers > MOST_RANKS:
         many = f"{nodes:,} x {processes:,} ranks are more than the {MOST_RANKS:,} that can be planned on this machine."
         findings.problems.append(_problem(step, scope, many))

@@ -55,7 +55,7 @@ def prepare(
     chosen = dict(pythons or {})
     for name in chosen.keys() - plan.steps.keys():
         raise UnknownNameError(f"--python: {name!r} is no step. The steps are {', '.join(plan.steps)}.")
-    interpreters = choose_interpreters({name: step.component for name, step in plan.steps.items()}, home.path, chosen)
+    interpreters = choose_interpreters(plan.steps, home.path, chosen)
     steps = {name: replace(step, python=interpreters.pythons.get(name)) for name, step in plan.steps.items()}
     heavy = heavy_snapshots(step.component for step in steps.values())
     warnings = tuple(_text(problem) for problem in (*problems, *machines, *heavy))

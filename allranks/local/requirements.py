@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 from allranks import catalogue
 from allranks.errors import CannotRunHereError
 from allranks.local import environments
+from allranks.local.launch.mpi import HOW_TO_GET_IT
+from allranks.local.plan import PlannedStep
 from allranks.spec import Component
 
 # Two builds of one package: whoever has the one needs not have the other.
 EQUIVALENT = {"tensorflow-cpu": "tensorflow"}
+OPTIONAL = "optional.txt"  # what only some uses of an environment need
+ONE_VERSION = ("torch", "keras", "mlflow-skinny")
+"""What a pipeline has in one version only: what one step writes, a model or MLflow's database, another one reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,51 +40,113 @@ class Interpreters:
 
 
 def choose_interpreters(
-    components: Mapping[str, Component], home: Path, chosen: Mapping[str, Path] | None = None
+    steps: Mapping[str, PlannedStep], home: Path, chosen: Mapping[str, Path] | None = None
 ) -> Interpreters:
     """Choose the interpreter of each step.
 
     Args:
-        components: the component of each step, by the step's name.
+        steps: what is to run, by name.
         home: the folder ``.allranks``, in which environments are built.
         chosen: the interpreters that the user names, by step; nothing is asked of these.
 
     Raises:
-        CannotRunHereError: an environment of ours is not built, and asks for packages that are not installed here.
+        CannotRunHereError: with all that has to be built or installed first: environments of ours that are not built
+            and ask for packages that are not installed here, or for another torch than a built one has; mpirun.
     """
-    steps: dict[str, list[str]] = {}
     pythons = dict(chosen or {})
-    lacking: dict[str, str] = {}
-    for name, component in components.items():
-        if name not in pythons:
-            steps.setdefault(_name(component), []).append(name)
-    notes = []
-    for reference, names in steps.items():
-        folder = catalogue.environment_of(reference)
-        if folder is not None:
-            python = environments.interpreter(home, folder)
-            if python is not None:
-                pythons |= dict.fromkeys(names, python)
-            else:
-                lacking |= _lacking_here(folder, names)
-        elif reference:
-            message = f"environment {reference} is not emulated; the current Python runs it"
-            notes.append(f"{', '.join(names)}: {message} (--python {names[0]}=PATH chooses another).")
-    if lacking:
-        raise CannotRunHereError(
-            "\n".join(lacking.values()),
-            f"Build: {' && '.join(f'allranks env build {folder}' for folder in lacking)}. What the library's own first"
-            ' pipelines need, this brings too: pip install "allranks[local]".',
-        )
+    ours, notes = _group(steps, pythons)
+    built = {folder: python for folder in ours if (python := environments.interpreter(home, folder)) is not None}
+    for folder, python in built.items():
+        pythons |= dict.fromkeys(ours[folder], python)
+    here = [folder for folder in ours if folder not in built]
+    lacking = {folder: what for folder in here if (what := _lacking_here(folder, _fed_by(ours[folder], steps), built))}
+    served = {name: step for name, step in steps.items() if not any(name in ours[folder] for folder in lacking)}
+    _refuse({folder: (ours[folder], what) for folder, what in lacking.items()}, _without_mpirun(served, pythons))
     return Interpreters(pythons, tuple(notes))
 
 
-def _lacking_here(folder: str, names: list[str]) -> dict[str, str]:
-    """The environment, with what the current interpreter has not of it and for which steps; empty if it has all."""
-    lacking = unmet(catalogue.environments()[folder].parent / "requirements.txt")
-    if not lacking:
-        return {}
-    return {folder: f"{', '.join(names)}: the environment {folder!r} asks for {', '.join(lacking)}."}
+def _group(steps: Mapping[str, PlannedStep], chosen: Mapping[str, Path]) -> tuple[dict[str, list[str]], list[str]]:
+    """The steps of each environment of ours, and a note for each other one; without those whose Python is chosen."""
+    groups: dict[str, list[str]] = {}
+    for name, step in steps.items():
+        if name not in chosen:
+            groups.setdefault(_name(step.component), []).append(name)
+    ours, notes = {}, []
+    for reference, names in groups.items():
+        folder = catalogue.environment_of(reference)
+        if folder is not None:
+            ours[folder] = names
+        elif reference:
+            message = f"environment {reference} is not emulated; the current Python runs it"
+            notes.append(f"{', '.join(names)}: {message} (--python {names[0]}=PATH chooses another).")
+    return ours, notes
+
+
+def _fed_by(names: list[str], steps: Mapping[str, PlannedStep]) -> set[str]:
+    """The environments of ours whose steps write what these steps read."""
+    sources = {source for name in names for source in steps[name].after}
+    found = (catalogue.environment_of(_name(steps[source].component)) for source in sources if source in steps)
+    return {folder for folder in found if folder is not None}
+
+
+def _refuse(lacking: Mapping[str, tuple[list[str], str]], without_mpirun: list[str]) -> None:
+    """Say at once what the steps lack and how to get it; do nothing if they lack nothing."""
+    messages = [f"{', '.join(names)}: the environment {folder!r} {what}." for folder, (names, what) in lacking.items()]
+    hints = [f"Build what is lacking, once: allranks env build {' '.join(lacking)}"] if lacking else []
+    if without_mpirun:
+        messages.append(
+            f"{', '.join(without_mpirun)}: the distribution mpi needs mpirun, which is not on this machine."
+        )
+        hints.append(HOW_TO_GET_IT)
+    if messages:
+        raise CannotRunHereError("\n".join(messages), "\n".join(hints))
+
+
+def _without_mpirun(steps: Mapping[str, PlannedStep], pythons: Mapping[str, Path]) -> list[str]:
+    """The MPI steps that would find no mpirun, neither beside their interpreter nor on PATH."""
+    lacking = []
+    for name, step in steps.items():
+        if step.distribution == "mpi":
+            folder = pythons.get(name, Path(sys.executable)).parent
+            if shutil.which("mpirun", path=f"{folder}:{os.environ.get('PATH', os.defpath)}") is None:
+                lacking.append(name)
+    return lacking
+
+
+def _lacking_here(folder: str, fed_by: set[str], built: Mapping[str, Path]) -> str:
+    """Why the current interpreter cannot stand for an environment; empty if it can.
+
+    What is optional in it is not, where it reads what another environment wrote with just that: a model of Keras.
+    """
+    source = environments.source_of(folder)
+    lacking = unmet(source / "requirements.txt")
+    if (source / OPTIONAL).is_file():
+        lists = (environments.source_of(other) / "requirements.txt" for other in fed_by - {folder})
+        wrote = {one.name for file in lists for one in read_requirements(file).values()}
+        lacking += unmet(source / OPTIONAL, among=wrote)
+    if lacking:
+        return f"asks for {', '.join(lacking)}"
+    return "; ".join(_mixed(package, folder, built) for package in ONE_VERSION if _mixed(package, folder, built))
+
+
+def _mixed(package: str, folder: str, built: Mapping[str, Path]) -> str:
+    """How the current interpreter's version of a package differs from that of an environment that is built.
+
+    The part of a version that names the build (``+cpu``) counts for nothing: both builds compute the same.
+    """
+    here = _version(package, None).partition("+")[0]
+    if not here or not _has_pin(package, folder):
+        return ""
+    for other, python in built.items():
+        there = _version(package, environments.packages(python)).partition("+")[0] if _has_pin(package, other) else here
+        if there not in {here, ""}:
+            return f"has to be built too: {package} is {here} in this Python and {there} in the environment {other!r}"
+    return ""
+
+
+def _has_pin(package: str, folder: str) -> bool:
+    lock = (environments.source_of(folder) / environments.LOCK).read_text(encoding="utf-8")
+    return f"\n{package}==" in f"\n{lock}"
 
 
 def _name(component: Component) -> str:
@@ -83,21 +154,18 @@ def _name(component: Component) -> str:
     return environment.reference or str(environment.file or "") or environment.inline or ""
 
 
-def unmet(requirements: Path, packages: Path | None = None) -> list[str]:
+def unmet(requirements: Path, packages: Path | None = None, among: Collection[str] | None = None) -> list[str]:
     """The requirements of a file that an interpreter does not satisfy, each with what is installed.
 
     Args:
         requirements: the file, with one requirement in a line.
         packages: the folder in which the interpreter's packages are; None for the current one's.
+        among: only these packages matter; None for all.
     """
-    from packaging.requirements import Requirement
-
     lacking = []
-    for line in requirements.read_text().splitlines():
-        text = line.partition("#")[0].strip()
-        if not text or text.startswith("-"):
+    for text, requirement in read_requirements(requirements).items():
+        if among is not None and requirement.name not in among:
             continue
-        requirement = Requirement(text)
         if requirement.marker is not None and not requirement.marker.evaluate():
             continue
         version = _version(requirement.name, packages) or _version(EQUIVALENT.get(requirement.name), packages)
@@ -106,6 +174,12 @@ def unmet(requirements: Path, packages: Path | None = None) -> list[str]:
         elif not requirement.specifier.contains(version, prereleases=True):
             lacking.append(f"{text} ({version} is installed)")
     return lacking
+
+
+def read_requirements(file: Path) -> dict[str, Requirement]:
+    """The requirements in a file, by their text there; comments and options of pip's are left out."""
+    lines = (line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines())
+    return {line: Requirement(line) for line in lines if line and not line.startswith("-")}
 
 
 def _version(package: str | None, packages: Path | None) -> str:

@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+from allranks.sizes.builds import BuildTable, build_table, images_in_words, judge_image, runs_on
 from allranks.sizes.fit import Misfit, Use, misfits
 from allranks.sizes.nccl import nccl_variables
 from allranks.sizes.table import VMSize, find, sizes, with_infiniband
 
-__all__ = ["Misfit", "Use", "VMSize", "find", "misfits", "nccl_variables", "sizes", "with_infiniband"]
+__all__ = [
+    "BuildTable",
+    "Misfit",
+    "Use",
+    "VMSize",
+    "build_table",
+    "find",
+    "images_in_words",
+    "judge_image",
+    "misfits",
+    "nccl_variables",
+    "runs_on",
+    "sizes",
+    "with_infiniband",
+]

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
+from allranks.catalogue import environment_of
+from allranks.sizes.builds import judge_image
 from allranks.sizes.table import VMSize, find, with_infiniband
 
 _LAUNCHER = re.compile(
@@ -31,6 +33,7 @@ class Use:
         distribution: ``pytorch``, ``mpi``, ``tensorflow``, or empty.
         command: the component's command: one with a launcher in it starts further processes itself.
         variables: the step's environment variables.
+        environment: the step's environment as written; only the library's own are judged.
     """
 
     size: str
@@ -39,6 +42,7 @@ class Use:
     distribution: str = ""
     command: str = ""
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    environment: str = ""
 
 
 class Misfit(NamedTuple):
@@ -64,6 +68,7 @@ def misfits(use: Use) -> Iterator[Misfit]:
     if size.retired:
         message = f"{size.name} was retired on {size.retired}; Azure has none any more."
         yield Misfit(SIZE, message, "See the sizes of today with: allranks cluster sizes.")
+    yield from _image(use, size)
     yield from _processes(use, size)
     yield from _network(use, size)
     yield from _variables(use, size)
@@ -73,6 +78,21 @@ def _without_prefix(written: str) -> Iterator[Misfit]:
     full = find(f"Standard_{written}")
     if full is not None:
         yield Misfit(SIZE, f"{written!r} is short for a size.", f"Write {full.name}.")
+
+
+def _image(use: Use, size: VMSize) -> Iterator[Misfit]:
+    image = environment_of(use.environment)
+    if image is None:
+        return
+    verdict = judge_image(image, size)
+    if not verdict.suits:
+        message = f"the environment {image!r} does not suit {size.name}: {verdict.reason}."
+        yield Misfit(SIZE, message, "Take another size (allranks cluster sizes), or an environment of yours.", "error")
+    elif verdict.reason:
+        message = (
+            f"the environment {image!r} on {size.name}: {verdict.reason}, and Azure's hosts have some that are older."
+        )
+        yield Misfit(SIZE, message, "It ends at its start where the driver is older; check_cluster shows the driver.")
 
 
 def _processes(use: Use, size: VMSize) -> Iterator[Misfit]:

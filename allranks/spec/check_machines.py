@@ -111,6 +111,7 @@ class _Machines:
             distribution.type,
             component.command,
             {**component.environment_variables, **self.step.environment_variables},
+            component.environment.reference or "",
         )
 
     def _processes(self, distribution: Distribution) -> Literal | Data | None:

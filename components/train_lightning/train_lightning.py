@@ -44,7 +44,7 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     from lightning import Trainer
 
-    from shared.distributed.lightning_cluster import LaunchedCluster
+    from shared.distributed.lightning_cluster import LaunchedCluster, launch_of_devices
     from shared.training.data import Feed, Reader
     from shared.training.dataset import open_data
     from shared.training.lightning.bookkeeping import Bookkeeping, RunLogger
@@ -72,15 +72,16 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     saver = Saver(args, data, world, feed.steps_per_epoch)
     at, path = saver.restore(args.resume_from)
 
+    launch = launch_of_devices(world.launch, world.device)
     meter = Meter(world)
     with Run(args, world, saver, at, task.rate, meter) as run:
         bookkeeping = Bookkeeping(run, saver, meter, plan, task.validate)
         trainer = Trainer(
-            num_nodes=world.num_nodes,
-            devices=world.local_world_size,
+            num_nodes=launch.num_nodes,
+            devices=launch.local_world_size,
             accelerator="gpu" if world.device.type == "cuda" else "cpu",
             strategy=parallel(world, users=args.module is not None),
-            plugins=[LaunchedCluster(world.launch), Checkpoints()],
+            plugins=[LaunchedCluster(launch), Checkpoints()],
             precision=PRECISION[args.precision],
             max_epochs=args.epochs,
             **task.optimization,

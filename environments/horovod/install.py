@@ -66,7 +66,7 @@ class InstallError(Exception):
 def main() -> None:
     """Install everything that the requirements name; exit with 1 and one sentence if that cannot be."""
     parser = argparse.ArgumentParser(description="Install this environment, Horovod included.")
-    parser.add_argument("--requirements", type=Path, default=Path(__file__).with_name("requirements.txt"))
+    parser.add_argument("--requirements", type=Path, default=Path(__file__).with_name("lock.txt"))
     parser.add_argument("--wheels", type=Path, default=default_wheels(), help="where built wheels are kept")
     args = parser.parse_args()
     try:

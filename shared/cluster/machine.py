@@ -10,7 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from shared.distributed import World
+from shared.distributed import Refusal, World
+from shared.distributed.devices import NodeGpus, choose_gpu, read_node
 
 INFINIBAND = Path("/sys/class/infiniband")  # the kernel's list of RDMA devices
 PACKAGES = ("torch", "numpy", "horovod", "mpi4py", "tensorflow", "tensorflow-cpu", "deepspeed", "transformers")
@@ -18,12 +19,14 @@ PACKAGES = ("torch", "numpy", "horovod", "mpi4py", "tensorflow", "tensorflow-cpu
 
 def describe(world: World) -> dict[str, Any]:
     """The facts of this rank, as JSON."""
+    node = read_node(os.environ)
     return {
         "rank": world.rank,
         "node": world.node_rank,
         "host": socket.gethostname(),
         "device": _device(world),
-        "versions": {"python": platform.python_version(), **_versions()},
+        "unusable": unusable_gpus(node, world),
+        "versions": {"python": platform.python_version(), **_versions(), "driver": node.driver or "none"},
         "infiniband": infiniband(INFINIBAND),
         "variables": {name: os.environ[name] for name in sorted(os.environ) if name.startswith("NCCL_")},
     }
@@ -41,6 +44,24 @@ def _device(world: World) -> dict[str, Any]:
         "memory_gb": round(properties.total_memory / 1e9, 1),
         "id": str(getattr(properties, "uuid", "")) or f"{socket.gethostname()}:{world.local_rank}",
     }
+
+
+def unusable_gpus(node: NodeGpus, world: World) -> str:
+    """Why torch cannot use the GPUs of this node; empty where it can, or there are none.
+
+    With torch as transport ``init`` has refused already; MPI asks for no device, and the training behind it will.
+    """
+    if not node.expects_gpu or node.wants_cpu:
+        return ""
+    try:
+        from shared.distributed.torch_group import torch_gpus
+    except ImportError:
+        return ""  # an environment without torch: its own framework has to see
+    try:
+        choose_gpu(node, torch_gpus(node), world.launch)
+    except Refusal as refusal:
+        return str(refusal)
+    return ""
 
 
 def _versions() -> dict[str, str]:

@@ -95,6 +95,7 @@ class Survey:
 def find_problems(machines: Sequence[dict[str, Any]], pairs: Sequence[Pair]) -> list[str]:
     """Everything that would make a training fail, hang or crawl, one sentence each."""
     problems = [f"rank {pair.first} does not reach rank {pair.second}: {pair.error}" for pair in pairs if pair.error]
+    problems += [f"rank {one['rank']}: {one['unusable']}" for one in machines if one.get("unusable")]
     problems += _differences({machine["rank"]: machine["versions"] for machine in machines})
     problems += _differences({machine["rank"]: {"device": machine["device"]["name"]} for machine in machines})
     owners: dict[str, list[int]] = defaultdict(list)

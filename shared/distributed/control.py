@@ -45,7 +45,10 @@ class Control(ABC):
 
     Attributes:
         world_id: the same on every rank, and another one for each start.
+        start_timeout: seconds for what all ranks do before the world is ready; None for as long as all are alive.
     """
+
+    start_timeout: float | None = None
 
     def __init__(self, world_id: str) -> None:
         self.world_id = world_id
@@ -202,6 +205,7 @@ def connect(launch: Launch, environ: Environ, timeout: float) -> Control:
     try:
         connection, world_id = _find_server(launch, token, until)
         control = SocketControl(connection, world_id, server)
+        control.start_timeout = timeout
         control.join(max(1.0, until - time.monotonic()))
     except BaseException:
         if control is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -19,10 +21,15 @@ from shared.distributed.launch import Launch
 
 @dataclass(frozen=True, slots=True)
 class DeepSpeedGroup:
-    """The default process group, which DeepSpeed uses too, and this rank's device."""
+    """The default process group, which DeepSpeed uses too, and this rank's device.
+
+    Attributes:
+        replaced: the launcher's variables that name another GPU than the device, as they were.
+    """
 
     device: torch.device
     description: str
+    replaced: Mapping[str, str]
 
     def close(self) -> None:
         """Destroy the group, while Python still runs.
@@ -35,6 +42,7 @@ class DeepSpeedGroup:
 
         gc.collect()  # engines hold the group in cycles
         comm.destroy_process_group()
+        os.environ.update(self.replaced)
 
 
 def start(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> DeepSpeedGroup:
@@ -50,7 +58,7 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
         timeout: for the group's collectives.
 
     Raises:
-        Refusal: DeepSpeed is missing, or there are more processes than GPUs on this node.
+        Refusal: DeepSpeed is missing, there are GPUs that cannot be used, or fewer than processes on a node.
     """
     deepspeed = _deepspeed()
     # DeepSpeed calls torch by names that torch wants to give up: thousands of lines that nobody here can act upon.
@@ -62,7 +70,18 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
     deepspeed.init_distributed(
         dist.get_backend(), auto_mpi_discovery=False, dist_init_required=False, timeout=timeout, verbose=False
     )
-    return DeepSpeedGroup(group.device, f"deepspeed over {group.description}")
+    replaced = local_ranks_to_replace(group.device.index, os.environ)
+    os.environ.update(dict.fromkeys(replaced, str(group.device.index)))
+    return DeepSpeedGroup(group.device, f"deepspeed over {group.description}", replaced)
+
+
+def local_ranks_to_replace(gpu: int | None, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that DeepSpeed takes for its GPU's number, where each rank sees one of its own and they differ.
+
+    It compares the two with each other, so that both have to be changed while it runs; nothing else is overwritten.
+    """
+    names = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
+    return {name: environ[name] for name in names if gpu is not None and environ.get(name, str(gpu)) != str(gpu)}
 
 
 def _deepspeed() -> Any:

@@ -33,15 +33,15 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
     Args:
         launch: this process's place. Local ranks are taken from it: under Open MPI 5 with several emulated nodes
             ``hvd.local_rank()`` counts all processes of the machine.
-        control: not used.
+        control: where the ranks agree on their devices.
         backend: whose tensors are exchanged, ``torch`` (None means that too) or ``tensorflow``.
         timeout: after which a collective that not all ranks have reached ends the run.
 
     Raises:
-        Refusal: Horovod is missing, the ranks were not started by MPI, or a node has fewer GPUs than processes.
+        Refusal: Horovod is missing, the ranks were not started by MPI, there are GPUs that cannot be used, or
+            a node has fewer than processes.
         ControlError: MPI sees another world than the launcher's variables describe.
     """
-    del control
     backend = backend or BACKENDS[0]
     if backend not in BACKENDS:
         raise ValueError(f"backend={backend!r}: with horovod it has to be None or one of {', '.join(BACKENDS)}.")
@@ -50,7 +50,8 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
             f"Horovod exchanges tensors over MPI, and these {launch.world_size} processes were started by "
             f"{launch.launcher}. Give the step the distribution `type: mpi`, or start the script with mpirun."
         )
-    device, kind = _torch_device(launch) if backend == "torch" else _tensorflow_device(launch)
+    choose = _torch_device if backend == "torch" else _tensorflow_device
+    device, kind = choose(launch, control)
     _limit_stalls(timeout)
     hvd = _horovod(backend)
     hvd.init()
@@ -74,34 +75,23 @@ def _horovod(text: str) -> Any:
     return hvd
 
 
-def _torch_device(launch: Launch) -> tuple[Any, str]:
+def _torch_device(launch: Launch, control: Control) -> tuple[Any, str]:
     import torch
 
     from shared.distributed.torch_group import choose_device
 
-    device = choose_device(launch)
+    device = choose_device(launch, control)
     if device.type == "cuda":
         torch.cuda.set_device(device)  # before Horovod, which opens a context on the current GPU
     return device, device.type
 
 
-def _tensorflow_device(launch: Launch) -> tuple[str, str]:
-    import tensorflow as tf
-
-    from shared.distributed.tensorflow_group import limit_threads
+def _tensorflow_device(launch: Launch, control: Control) -> tuple[str, str]:
+    from shared.distributed.tensorflow_group import limit_threads, take_gpus
 
     limit_threads(launch)
-    gpus = tf.config.list_physical_devices("GPU")
-    if not gpus:
-        return "/CPU:0", "cpu"
-    if launch.local_world_size > len(gpus):
-        raise Refusal(
-            f"{launch.local_world_size} processes on node {launch.node_rank}, but {len(gpus)} GPU(s). "
-            f"Start at most {len(gpus)} process(es) per node, or set CUDA_VISIBLE_DEVICES to nothing to use the CPU."
-        )
-    tf.config.set_visible_devices(gpus[launch.local_rank], "GPU")
-    tf.config.experimental.set_memory_growth(gpus[launch.local_rank], enable=True)
-    return "/GPU:0", "cuda"
+    gpus = take_gpus(launch, control, one_each=True)
+    return ("/GPU:0", "cuda") if gpus else ("/CPU:0", "cpu")
 
 
 def _limit_stalls(timeout: timedelta) -> None:

@@ -1,14 +1,17 @@
 """Lightning's view of a launch: nodes, ranks and the main address as ``detect`` found them, whoever started them.
 
-    Trainer(num_nodes=world.num_nodes, devices=world.local_world_size, plugins=[LaunchedCluster(world.launch)])
+    launch = launch_of_devices(world.launch, world.device)
+    Trainer(num_nodes=launch.num_nodes, devices=launch.local_world_size, plugins=[LaunchedCluster(launch)])
 
 Lightning's own guesses ask for variables that Azure ML's MPI jobs do not set, and take a PyTorch job for torchrun.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import torch
 from lightning.fabric.plugins.environments import ClusterEnvironment
 
 from shared.distributed.errors import LaunchError
@@ -86,3 +89,18 @@ class LaunchedCluster(ClusterEnvironment):
                 f"{self._launch.local_world_size} process(es), for which it is {ours}. Give the Trainer "
                 "num_nodes=world.num_nodes and devices=world.local_world_size."
             )
+
+
+def launch_of_devices(launch: Launch, device: torch.device) -> Launch:
+    """The launch as Lightning has to see it, which takes local ranks for the numbers of GPUs.
+
+    Args:
+        launch: this process's place.
+        device: its device, as ``world.device``.
+
+    Returns:
+        The same, or one rank on each node where each sees a GPU of its own: then it is number 0 everywhere.
+    """
+    if device.type != "cuda" or torch.cuda.device_count() >= launch.local_world_size:
+        return launch
+    return replace(launch, local_rank=0, local_world_size=1, node_rank=launch.rank, num_nodes=launch.world_size)

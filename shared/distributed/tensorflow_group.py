@@ -11,10 +11,23 @@ from typing import Any
 import tensorflow as tf
 
 from shared.distributed.control import Control
+from shared.distributed.devices import (
+    FrameworkGpus,
+    agree_on_devices,
+    check_kernels,
+    choose_gpu,
+    read_node,
+    visible_identity,
+)
 from shared.distributed.errors import Refusal
 from shared.distributed.launch import Launch
 
 BACKENDS = ("multi_worker", "parameter_server")
+REMEDY = (
+    "Install TensorFlow's build for GPUs with the CUDA that it asks for, which drivers of the 525 series and newer can "
+    f"run: pip install 'tensorflow[and-cuda]=={tf.__version__}'."
+)
+COMPLAINT = "its own messages above say why; most often CUDA's libraries are missing"
 SERVERS_END = "the parameter servers may end"
 """What rank 0 stores in the control plane when nothing more is to be computed."""
 
@@ -57,8 +70,8 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
         timeout: for the collectives of ``multi_worker``.
 
     Raises:
-        Refusal: several processes that no TF_CONFIG describes, or a cluster without parameter servers where some are
-            needed.
+        Refusal: several processes that no TF_CONFIG describes, a cluster without parameter servers where some are
+            needed, GPUs that cannot be used, or fewer than processes on a node.
     """
     backend = backend or BACKENDS[0]
     if backend not in BACKENDS:
@@ -69,8 +82,10 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
             f"{launch.launcher}. Give the step the distribution `type: tensorflow`."
         )
     limit_threads(launch)
-    for gpu in tf.config.list_physical_devices("GPU"):
-        tf.config.experimental.set_memory_growth(gpu, enable=True)
+    if launch.role == "worker":
+        take_gpus(launch, control, one_each=launch.local_world_size > 1)
+    else:
+        tf.config.set_visible_devices([], "GPU")  # a parameter server would take the workers' memory
     if backend == "parameter_server":
         return _parameter_server(launch, control, backend)
     if launch.num_ps:
@@ -86,6 +101,40 @@ def limit_threads(launch: Launch) -> None:
     given = os.environ.get("OMP_NUM_THREADS", "")
     share = max(1, (os.cpu_count() or 1) // launch.local_world_size)
     tf.config.threading.set_intra_op_parallelism_threads(int(given) if given.isdecimal() else share)
+
+
+def take_gpus(launch: Launch, control: Control, *, one_each: bool) -> list[Any]:
+    """The GPUs that this process computes on, made the only ones that it sees; none for the CPU. All workers meet here.
+
+    Args:
+        launch: this process's place.
+        control: where the ranks agree on their devices.
+        one_each: whether a process takes one GPU; else it takes all that it sees.
+
+    Raises:
+        Refusal: on every worker, if any has a GPU that cannot be used, see ``devices``.
+    """
+    node = read_node(os.environ)
+    gpus = tf.config.list_physical_devices("GPU")
+    build = tf.sysconfig.get_build_info()
+    built_for = f"CUDA {build.get('cuda_version', '')}" if build["is_cuda_build"] else ""
+    built_for = "ROCm" if build["is_rocm_build"] else built_for
+    found = FrameworkGpus(f"tensorflow {tf.__version__}", built_for, len(gpus), REMEDY, COMPLAINT)
+    index = choose_gpu(node, found, launch)
+    taken = gpus if index is None or not one_each else [gpus[index]]
+    for gpu in taken:
+        facts = tf.config.experimental.get_device_details(gpu)
+        if "compute_capability" in facts and build["is_cuda_build"]:
+            name, capability = facts.get("device_name", gpu.name), facts["compute_capability"]
+            built = build.get("cuda_compute_capabilities", [])
+            check_kernels(found.name, name, capability, built, build.get("cuda_version", ""), node)
+    identity = visible_identity(os.environ) if taken else ""
+    agree_on_devices(control, launch, node, len(gpus), identity)
+    if taken:
+        tf.config.set_visible_devices(taken, "GPU")
+    for gpu in taken:
+        tf.config.experimental.set_memory_growth(gpu, enable=True)
+    return taken
 
 
 def _parameter_server(launch: Launch, control: Control, backend: str) -> TensorFlowGroup:
@@ -124,5 +173,5 @@ _SERVERS: list[Any] = []  # a server ends when nothing refers to it
 
 def _device(backend: str) -> tuple[str, str]:
     """The name of the device, and the description of the group."""
-    gpu = bool(tf.config.list_physical_devices("GPU"))
+    gpu = bool(tf.config.get_visible_devices("GPU"))
     return "/GPU:0" if gpu else "/CPU:0", f"{backend} on {'cuda' if gpu else 'cpu'}"

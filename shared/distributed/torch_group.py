@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -10,11 +11,23 @@ import torch
 import torch.distributed as dist
 
 from shared.distributed.control import Control
-from shared.distributed.errors import Refusal
+from shared.distributed.devices import (
+    FrameworkGpus,
+    NodeGpus,
+    agree_on_devices,
+    check_kernels,
+    choose_gpu,
+    read_node,
+    visible_identity,
+)
 from shared.distributed.launch import Launch
 from shared.distributed.wire import listen
 
 PATIENCE = 5.0  # seconds in which a process of an earlier attempt may let go of the port
+REMEDY = (
+    "Install a build of torch for CUDA 12.6, which drivers of the 525 series and newer can run: "
+    f"pip install torch=={torch.__version__.partition('+')[0]} --index-url https://download.pytorch.org/whl/cu126."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +52,9 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
         timeout: for the group's collectives.
 
     Raises:
-        Refusal: there are more processes than GPUs on this node.
+        Refusal: there are GPUs that cannot be used, or fewer than processes on a node.
     """
-    device = choose_device(launch)
+    device = choose_device(launch, control)
     if device.type == "cuda":
         torch.cuda.set_device(device)  # before the group, or every rank opens a context on GPU 0
     backend = backend or ("nccl" if device.type == "cuda" else "gloo")
@@ -56,23 +69,53 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
     return TorchGroup(device, f"{backend} on {device.type}")
 
 
-def choose_device(launch: Launch) -> torch.device:
-    """The GPU of this local rank, or the CPU where there is none.
+def choose_device(launch: Launch, control: Control) -> torch.device:
+    """The GPU of this rank, or the CPU where there is none or somebody has hidden them; all ranks meet here.
 
     Raises:
-        Refusal: there are more processes than GPUs on this node.
+        Refusal: on every rank, if any has a GPU that cannot be used, see ``devices``.
     """
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    count = torch.cuda.device_count()
-    if launch.local_world_size > count:
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        raise Refusal(
-            f"{launch.local_world_size} processes on node {launch.node_rank}, but {count} GPU(s)"
-            + (f" (CUDA_VISIBLE_DEVICES={visible})" if visible is not None else "")
-            + f". Start at most {count} process(es) per node, or set CUDA_VISIBLE_DEVICES to nothing to use the CPU."
+    node = read_node(os.environ)
+    found = torch_gpus(node)
+    index = choose_gpu(node, found, launch)
+    device = torch.device("cpu") if index is None else torch.device("cuda", index)
+    if device.type == "cuda" and not torch.version.hip:
+        check_kernels(
+            found.name,
+            torch.cuda.get_device_name(device),
+            torch.cuda.get_device_capability(device),
+            torch.cuda.get_arch_list(),
+            torch.version.cuda or "",
+            node,
         )
-    return torch.device("cuda", launch.local_rank)
+    identity = gpu_identity(device) if device.type == "cuda" else ""
+    agree_on_devices(control, launch, node, found.count, identity)
+    return device
+
+
+def torch_gpus(node: NodeGpus) -> FrameworkGpus:
+    """What torch says of the GPUs; where it can use none of those that a node has, why, in its own words."""
+    built_for = f"CUDA {torch.version.cuda}" if torch.version.cuda else ""
+    built_for = f"ROCm {torch.version.hip}" if torch.version.hip else built_for
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what torch only warns of is an error here
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    complaint = _complaint() if built_for and not count and node.expects_gpu else ""
+    return FrameworkGpus(f"torch {torch.__version__}", built_for, count, REMEDY, complaint)
+
+
+def gpu_identity(device: torch.device) -> str:
+    """What tells a GPU from all others, on any node; the parts of a GPU (MIG) have the id of the whole in common."""
+    here = visible_identity(os.environ)
+    return here if "MIG-" in here else str(getattr(torch.cuda.get_device_properties(device), "uuid", "")) or here
+
+
+def _complaint() -> str:
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        return " ".join(str(error).split())[:300].rstrip(".")
+    return ""
 
 
 def _store(launch: Launch, timeout: timedelta) -> dist.Store:

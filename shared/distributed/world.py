@@ -199,6 +199,9 @@ def init(
     without a traceback, and every rank exits with 2. Any other exception ends this rank without a collective: the
     others are told, ``logs/error_rank_<rank>.json`` is written, and the exception goes on.
 
+    A framework's ranks compute on GPUs wherever the node has some; on the CPU where it has none, or where
+    CUDA_VISIBLE_DEVICES is empty or -1. GPUs that cannot be used are a ``Refusal`` that says why; see ``devices``.
+
     Args:
         framework: ``torch``, ``deepspeed``, ``horovod`` or ``tensorflow``; None for the control plane alone (nothing
             but the standard library).

@@ -171,6 +171,9 @@ def test_the_sizes_are_listed_by_what_they_have(capsys: pytest.CaptureFixture[st
     assert cluster("sizes", "--all") == 0
     assert "retired 2022-08-31" in capsys.readouterr().out
     assert cluster("sizes", "--gpu", "H1000") == 2
+    capsys.readouterr()
+    assert cluster("create", "gpu", "--size", "Standard_ND96isr_MI300X_v5", "--dry-run") == 0
+    assert "Standard_ND96isr_MI300X_v5 suits none: its GPUs are AMD's" in capsys.readouterr().err
 
 
 def test_a_cluster_checks_itself() -> None:

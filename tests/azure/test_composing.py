@@ -191,6 +191,11 @@ def test_more_ranks_than_gpus_are_refused_whichever_way_they_come() -> None:
         scale(step, processes_per_node=8)
 
 
+def test_a_size_that_the_environment_does_not_suit_is_refused() -> None:
+    with pytest.raises(UsageError, match="the environment 'pytorch' does not suit Standard_ND96isr_MI300X_v5"):
+        scale(components.train_ddp(data=DATA), processes_per_node=8, instance_type="Standard_ND96isr_MI300X_v5")
+
+
 def test_idle_gpus_and_slow_networks_are_warned_of_at_the_user_s_line() -> None:
     with pytest.warns(UserWarning, match="7 would be paid for and idle") as caught:
         scale(load_component(ADD)(data=DATA), processes_per_node=1, instance_type=H100)

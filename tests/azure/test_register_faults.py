@@ -119,7 +119,11 @@ def test_a_build_context_of_which_half_arrived_is_sent_anew(cli: Cli, stand_in: 
     assert done.code == 0, done.err
     assert "a part of the files is there already" in done.err
     blobs = stand_in.state["blobs"]
-    assert {path.rpartition("/")[2] for path in blobs if "LocalUpload" in path} == {"Dockerfile", "requirements.txt"}
+    assert {path.rpartition("/")[2] for path in blobs if "LocalUpload" in path} == {
+        "Dockerfile",
+        "lock.txt",
+        "requirements.txt",
+    }
 
 
 def killed_while_it_uploads(shell: Shell, stand_in: StandIn, arguments: tuple[str, ...]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from allranks import catalogue
 from allranks.cli.main import main
 from allranks.errors import CannotRunHereError
 from allranks.local import environments, requirements
+from allranks.local.plan import PlannedStep
+from allranks.local.planning import make_plan
+from allranks.spec import read_pipeline
 
 
 @pytest.fixture
@@ -21,6 +25,7 @@ def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "environment.yaml").write_text("name: allranks-compare\n")
     (folder / "requirements.txt").write_text("no-such-package>=1  # never\n")
+    (folder / "lock.txt").write_text("no-such-package==1.2\n")
     monkeypatch.setattr(catalogue, "environments", lambda: {"compare": folder / "environment.yaml"})
     return folder
 
@@ -56,46 +61,154 @@ def test_check_says_what_is_lacking_and_the_next_command(
     assert "allranks env build compare" in out
 
 
-def test_a_step_whose_environment_is_neither_built_nor_satisfied_is_refused(nothing: Path, tmp_path: Path) -> None:
-    from allranks.spec import read_component
+def planned(*steps: str, pipeline: str = "compare_frameworks") -> dict[str, PlannedStep]:
+    plan = make_plan(read_pipeline(catalogue.pipelines()[pipeline]))
+    return {name: plan.steps[name] for name in steps or plan.steps}
 
-    component = read_component(Path(__file__).parents[2] / "components" / "compare_models" / "component.yaml")
+
+def test_a_step_whose_environment_is_neither_built_nor_satisfied_is_refused(nothing: Path, tmp_path: Path) -> None:
     with pytest.raises(CannotRunHereError) as caught:
-        requirements.choose_interpreters({"compare": component}, tmp_path)
+        requirements.choose_interpreters(planned("compare"), tmp_path)
     assert "allranks env build compare" in caught.value.hint
 
 
 def test_all_environments_that_lack_something_are_named_at_once(
     nothing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from allranks.spec import read_component
-
     places = {"compare": nothing / "environment.yaml", "pytorch": nothing / "environment.yaml"}
     monkeypatch.setattr(catalogue, "environments", lambda: places)
-    steps = {
-        name: read_component(Path(__file__).parents[2] / "components" / name / "component.yaml")
-        for name in ("compare_models", "train_ddp", "prepare_data")
-    }
+    with pytest.raises(CannotRunHereError) as caught:
+        requirements.choose_interpreters(planned("compare", "train_ddp", "prepare"), tmp_path)
+    assert [line.split(" asks")[0] for line in caught.value.message.splitlines()] == [
+        "compare: the environment 'compare'",
+        "train_ddp, prepare: the environment 'pytorch'",
+    ]
+    assert caught.value.hint.endswith(": allranks env build compare pytorch")
+
+
+def packages(folder: Path, **versions: str) -> Path:
+    for name, version in versions.items():
+        record = folder / f"{name}-{version}.dist-info"
+        record.mkdir(parents=True)
+        (record / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    return folder
+
+
+def has_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """From now on the current interpreter has these packages and no other, and no mpirun."""
+    monkeypatch.setattr(sys, "path", [str(folder)])
+    monkeypatch.setattr(sys, "executable", str(folder / "bin" / "python"))
+    monkeypatch.setenv("PATH", str(folder))
+
+
+LOCAL = {
+    "torch": "2.13.0", "numpy": "2.4.6", "safetensors": "0.8.0", "scikit_learn": "1.9.1", "pillow": "13.0.0",
+    "tokenizers": "0.23.3", "pyarrow": "25.0.1", "mlflow_skinny": "3.15.0", "matplotlib": "3.11.2", "jinja2": "3.1.6", "alembic": "1.20.1", "sqlalchemy": "2.1.9",
+}  # fmt: skip
+
+
+def test_all_that_local_lacks_for_a_pipeline_is_one_message_with_one_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mpirun alone was named, and the environments one error later; that evaluate needs TensorFlow came in the middle."""
+    steps, texts, first = planned(), planned(pipeline="finetune_text"), planned(pipeline="image_classification")
+    has_only(monkeypatch, packages(tmp_path / "here", **LOCAL))
+    assert requirements.choose_interpreters(first, tmp_path).pythons == {}
     with pytest.raises(CannotRunHereError) as caught:
         requirements.choose_interpreters(steps, tmp_path)
-    assert [line.split(" asks")[0] for line in caught.value.message.splitlines()] == [
-        "compare_models: the environment 'compare'",
-        "train_ddp, prepare_data: the environment 'pytorch'",
-    ]
-    assert "allranks env build compare && allranks env build pytorch" in caught.value.hint
+    assert caught.value.hint == (
+        "Build what is lacking, once: allranks env build horovod tensorflow evaluate compare"
+    ), "Horovod's brings mpirun"
+    assert "evaluate' asks for keras>=3.11,<4 (not installed), tensorflow-cpu" in caught.value.message
+    with pytest.raises(CannotRunHereError) as caught:
+        requirements.choose_interpreters(texts, tmp_path)
+    assert caught.value.hint.endswith(": allranks env build transformers evaluate")
+
+
+def test_mpirun_is_asked_for_beside_what_has_to_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = planned()
+    steps["train_ddp"] = replace(steps["train_ddp"], distribution="mpi")
+    here = packages(tmp_path / "here", **LOCAL)
+    has_only(monkeypatch, here)
+    with pytest.raises(CannotRunHereError) as caught:
+        requirements.choose_interpreters(steps, tmp_path)
+    assert "\ntrain_ddp: the distribution mpi needs mpirun, which is not on this machine." in caught.value.message
+    build, install = caught.value.hint.splitlines()
+    assert build.endswith(" allranks env build horovod tensorflow evaluate compare")
+    assert "apt-get install openmpi-bin" in install
+    (here / "bin").mkdir()
+    (here / "bin" / "mpirun").touch(mode=0o755)
+    with pytest.raises(CannotRunHereError) as caught:
+        requirements.choose_interpreters(steps, tmp_path)
+    assert "mpirun" not in caught.value.message
+
+
+def stands_built(home: Path, name: str, **versions: str) -> None:
+    """An environment as a build leaves it, but for what no test of the choice reads."""
+    folder = environments.place(home, name)
+    packages(folder / "lib" / "python3.11" / "site-packages", **versions or {"pip": "26.3"})
+    (folder / "built.txt").write_text(environments._digest(name, gpu=True))
+
+
+def test_one_pipeline_never_mixes_two_torches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = planned(pipeline="image_classification")
+    stands_built(tmp_path, "pytorch", torch="2.13.0+cpu")
+    has_only(monkeypatch, packages(tmp_path / "here", **{**LOCAL, "torch": "2.15.0"}))
+    with pytest.raises(CannotRunHereError) as caught:
+        requirements.choose_interpreters(steps, tmp_path)
+    assert caught.value.message == (
+        "evaluate: the environment 'evaluate' has to be built too: torch is 2.15.0 in this Python and 2.13.0 in the"
+        " environment 'pytorch'."
+    )
+    assert caught.value.hint.endswith(": allranks env build evaluate")
+    has_only(monkeypatch, packages(tmp_path / "same", **LOCAL))
+    assert set(requirements.choose_interpreters(steps, tmp_path).pythons) == {"prepare", "train"}
+
+
+def test_an_environment_that_was_built_without_a_gpu_is_not_for_a_machine_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("pytorch", "compare"):
+        stands_built(tmp_path, name)
+        (environments.place(tmp_path, name) / "built.txt").write_text(environments._digest(name, gpu=False))
+    monkeypatch.setattr(environments, "has_gpu", lambda: False)
+    assert environments.interpreter(tmp_path, "pytorch") is not None
+    monkeypatch.setattr(environments, "has_gpu", lambda: True)
+    assert environments.interpreter(tmp_path, "pytorch") is None
+    assert environments.interpreter(tmp_path, "compare") is not None, "it has no torch"
 
 
 @pytest.mark.slow
-def test_a_step_runs_in_the_environment_that_is_built(nothing: Path, tmp_path: Path) -> None:
-    from allranks.spec import read_component
-
+def test_a_step_runs_in_the_environment_that_is_built(
+    nothing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     (nothing / "requirements.txt").write_text("pip\n")
-    python = environments.build(tmp_path, "compare")
+    (nothing / "lock.txt").write_text("no-such-package==1.2\n")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    build = ["env", "build", "compare", "--runs-dir", str(tmp_path)]
+    assert main(build) == 2
+    said = capfd.readouterr().err
+    log = tmp_path / "environments" / "compare.log"
+    assert "error: compare: packages failed: ERROR: No matching distribution found for no-such-package==1.2" in said
+    assert f"hint: All that was printed: {log}" in said
+    assert "uv pip install" in log.read_text(), "uv is tried first, then pip"
+    assert environments.interpreter(tmp_path, "compare") is None
+    (nothing / "lock.txt").write_text("--no-index\npip\n")
+    assert main(["env", "build", "allranks-compare", *build[2:], "--json"]) == 0
+    said = capfd.readouterr()
+    (state,) = json.loads(said.out)["environments"]
+    assert [line.partition(" (")[0] for line in said.err.splitlines()] == [
+        "compare: virtual environment",
+        "compare: packages",
+    ]
+    python = Path(state["python"])
     assert python != Path(sys.executable)
     assert environments.interpreter(tmp_path, "compare") == python
-    component = read_component(Path(__file__).parents[2] / "components" / "compare_models" / "component.yaml")
-    assert requirements.choose_interpreters({"compare": component}, tmp_path).pythons == {"compare": python}
-    (nothing / "requirements.txt").write_text("pip\nsetuptools\n")
+    assert requirements.choose_interpreters(planned("compare"), tmp_path).pythons == {"compare": python}
+    assert main(build) == 0
+    assert capfd.readouterr() == (f"built: {python}\n", ""), "what is built is kept"
+    (nothing / "lock.txt").write_text("pip\nsetuptools\n")
     assert environments.interpreter(tmp_path, "compare") is None, "what was built is not what is asked for now"
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from components.check_cluster.check_cluster import message_sizes, partners
 from shared.cluster import Pair, find_problems
 from shared.cluster.machine import infiniband
+from tests.helpers import run_ranks
 from tests.local.support import carrying, command, environ, run_json, wait_for
 
 
@@ -42,11 +43,12 @@ def test_what_is_wrong_is_said_with_the_ranks():
     machines = [
         machine(0),
         machine(1, versions={"torch": "3"}),
-        machine(2, device={"kind": "cuda", "name": "A", "id": "gpu0"}),
+        machine(2, device={"kind": "cuda", "name": "A", "id": "gpu0"}, unusable="The driver is too old."),
     ]
     problems = find_problems(machines, [Pair(0, 1, 1.0), Pair(1, 2, 5.0, "timed out")])
     assert problems == [
         "rank 1 does not reach rank 2: timed out",
+        "rank 2: The driver is too old.",
         "torch differs: 2 on rank 0, 2; 3 on rank 1.",
         "ranks 0, 2 share one GPU (gpu0): NCCL refuses that.",
     ]
@@ -62,6 +64,19 @@ def test_infiniband_ports_are_read_from_the_kernel(tmp_path):
         {"device": "mlx5_0", "port": "1", "state": "ACTIVE", "rate": "200 Gb/sec (4X HDR)", "link_layer": "InfiniBand"}
     ]
     assert infiniband(tmp_path / "nothing") == []
+
+
+def test_gpus_that_torch_cannot_use_are_a_problem_whatever_carries_the_data():
+    code = """
+        from shared.cluster import describe, find_problems
+        from shared.distributed import init
+        with init() as world:
+            print(find_problems([describe(world)], []))
+    """
+    context = json.dumps({"vm_size": "Standard_NC24ads_A100_v4"})
+    (result,) = run_ranks(code, processes=1, env={"AZUREML_CR_COMPUTE_CONTEXT": context})
+    assert result.returncode == 0, result
+    assert "rank 0: Azure ML names the size Standard_NC24ads_A100_v4 for node 0, no driver" in result.stdout
 
 
 @pytest.mark.slow

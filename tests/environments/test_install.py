@@ -70,7 +70,7 @@ def test_an_environment_has_what_azure_builds_it_from(name: str) -> None:
     dockerfile = (folder / document["build"]["dockerfile_path"]).read_text()
     assert (folder / "requirements.txt").is_file()
     copied = [word for line in dockerfile.splitlines() if line.startswith("COPY") for word in line.split()[1:-1]]
-    assert "requirements.txt" in copied
+    assert "lock.txt" in copied
     assert all((folder / file).is_file() for file in copied)
 
 

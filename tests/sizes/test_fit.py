@@ -80,3 +80,15 @@ def test_a_size_with_the_same_gpu_and_infiniband_is_offered() -> None:
 )
 def test_nothing_is_wrong(use: Use) -> None:
     assert list(misfits(use)) == []
+
+
+def test_an_environment_of_ours_that_a_size_does_not_suit_is_an_error() -> None:
+    pytorch, tensorflow = (f"azureml:allranks-{name}:0.1.0" for name in ("pytorch", "tensorflow"))
+    (found,) = misfits(Use("Standard_ND96isr_MI300X_v5", 1, 8, "pytorch", environment=pytorch))
+    assert (found.where, found.severity) == ("resources.instance_type", "error")
+    assert "the environment 'pytorch' does not suit Standard_ND96isr_MI300X_v5: its GPUs are AMD's" in found.message
+    (found,) = misfits(Use(H100, 1, environment=tensorflow))
+    assert found.severity == "warning"
+    assert "needs a driver of series 555 or newer" in found.message
+    assert not list(misfits(Use(H100, 1, 8, "pytorch", environment=pytorch)))
+    assert not list(misfits(Use("Standard_ND96isr_MI300X_v5", 1, 8, "pytorch", environment="azureml:theirs:1")))

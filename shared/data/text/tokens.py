@@ -187,7 +187,7 @@ def _library() -> Any:
     except ModuleNotFoundError as error:
         raise Refusal(
             "tokenizer and vocabulary need the package tokenizers, which is not installed: "
-            'pip install "allranks[text]", or leave both empty for bytes.'
+            'pip install "tokenizers>=0.21", or leave both empty for bytes.'
         ) from error
     return tokenizers
 

@@ -38,3 +38,11 @@ def test_two_ranks_end_well_and_leave_the_variables_alone() -> None:
     assert [result.stdout.split("DONE ")[1].split() for result in results] == [["0", "0"], ["1", "0"]]
     assert "distributed: node 1 of 2, rank 1 of 2" in results[1].stderr
     assert "deepspeed over gloo on cpu" in results[1].stderr
+
+
+def test_where_each_rank_sees_one_gpu_deepspeed_takes_that_one() -> None:
+    from shared.distributed.deepspeed_group import local_ranks_to_replace
+
+    mpi = {"LOCAL_RANK": "3", "OMPI_COMM_WORLD_LOCAL_RANK": "3", "RANK": "7"}
+    assert local_ranks_to_replace(0, mpi) == {"LOCAL_RANK": "3", "OMPI_COMM_WORLD_LOCAL_RANK": "3"}
+    assert local_ranks_to_replace(3, mpi) == local_ranks_to_replace(None, mpi) == {}

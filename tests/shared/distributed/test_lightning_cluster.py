@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from shared.distributed import detect
 from shared.distributed.errors import LaunchError
-from shared.distributed.lightning_cluster import LaunchedCluster
+from shared.distributed.lightning_cluster import LaunchedCluster, launch_of_devices
 
 MPI = {
     "OMPI_COMM_WORLD_RANK": "3",
@@ -52,3 +53,14 @@ def test_a_trainer_that_was_told_otherwise_is_refused() -> None:
         cluster.validate_settings(num_devices=4, num_nodes=2)
     with pytest.raises(LaunchError, match="world size is 2"):
         cluster.set_world_size(2)
+
+
+def test_ranks_that_see_one_gpu_each_are_nodes_of_one_to_lightning(monkeypatch: pytest.MonkeyPatch) -> None:
+    launch = detect(PYTORCH)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    assert launch_of_devices(launch, torch.device("cuda", 1)) == launch
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert launch_of_devices(launch, torch.device("cpu")) == launch
+    cluster = LaunchedCluster(launch_of_devices(launch, torch.device("cuda", 0)))
+    assert (cluster.global_rank(), cluster.world_size(), cluster.local_rank(), cluster.node_rank()) == (5, 8, 0, 5)
+    cluster.validate_settings(num_devices=1, num_nodes=8)

@@ -192,6 +192,12 @@ def test_the_control_plane_listens_on_loopback() -> None:
         assert [listening_addresses(rank) for rank in ranks] == [[("127.0.0.2", port + 1)], []]
 
 
+def all_on_gpus(kind: str, name: str, timeout: float | None, value: list[float]) -> list[float]:
+    """The meeting on devices, when each of four ranks brings the same."""
+    assert (kind, name) == ("sum", "devices")
+    return [4 * number for number in value]
+
+
 def test_mistake_6_the_device_is_set_before_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no GPU here, so torch's calls are only noted: their order and what they are given is the point."""
     import torch
@@ -201,6 +207,10 @@ def test_mistake_6_the_device_is_set_before_the_group(monkeypatch: pytest.Monkey
     calls: list[Any] = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA A100")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_80"])
+    monkeypatch.setattr(torch_group, "gpu_identity", str)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: calls.append(("device", str(device))))
     monkeypatch.setattr(torch_group, "_store", lambda *_: torch.distributed.HashStore())
     monkeypatch.setattr(
@@ -209,21 +219,9 @@ def test_mistake_6_the_device_is_set_before_the_group(monkeypatch: pytest.Monkey
         lambda backend, **given: calls.append((backend, str(given["device_id"]), given["rank"])),
     )
     launch = detect({"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "head"})
-    torch_group.start(launch, SimpleNamespace(world_id="a"), None, timedelta(seconds=5))
+    control = SimpleNamespace(world_id="a", start_timeout=None, meet=all_on_gpus)
+    torch_group.start(launch, control, None, timedelta(seconds=5))
     assert calls == [("device", "cuda:2"), ("nccl", "cuda:2", 2)]
-
-
-def test_more_processes_than_gpus_are_refused_with_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    from shared.distributed.torch_group import choose_device
-
-    launch = detect({"RANK": "3", "WORLD_SIZE": "4"})
-    with pytest.raises(Refusal, match=r"4 processes on node 0, but 2 GPU\(s\)"):
-        choose_device(launch)
-    assert str(choose_device(detect({"RANK": "1", "WORLD_SIZE": "2"}))) == "cuda:1"
 
 
 def test_tf_config_with_a_parameter_server() -> None:

@@ -1,0 +1,32 @@
+"""The extras of pyproject.toml that stand for an environment each, made from its ``requirements.txt``."""
+
+from __future__ import annotations
+
+from allranks import catalogue
+
+EXTRAS = {
+    "torch": "pytorch",
+    "evaluate": "evaluate",
+    "tensorflow": "tensorflow",
+    "text": "transformers",
+    "deepspeed": "deepspeed",
+    "lightning": "lightning",
+}
+"""Extra to environment: whoever installs the extra can run the steps of the environment."""
+
+BEGIN = "# Made by `python -m allranks.renew` from environments/*/requirements.txt, so that neither drifts.\n"
+END = "# End of what is made.\n"
+
+
+def with_extras(project: str) -> str:
+    """The text of pyproject.toml with these extras as the environments have them."""
+    before, _, rest = project.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + BEGIN + "".join(_extra(extra, name) for extra, name in EXTRAS.items()) + END + after
+
+
+def _extra(extra: str, environment: str) -> str:
+    lines = (catalogue.environments()[environment].parent / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    found = [line.partition("#") for line in lines if line and not line.startswith("#")]
+    body = "".join(f'    "{text.strip()}",{f" # {comment.strip()}" if comment else ""}\n' for text, _, comment in found)
+    return f"{extra} = [ # environments/{environment}\n{body}]\n"

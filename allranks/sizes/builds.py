@@ -1,0 +1,175 @@
+"""Which sizes the library's images suit: the table of builds, read from ``builds.yaml``, which gives the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from allranks.sizes.table import VMSize
+
+_FILE = Path(__file__).with_name("builds.yaml")
+
+Capability = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkBuild:
+    """A framework as an image has it.
+
+    Attributes:
+        version: of the framework; ``compiled`` for what is compiled in the image.
+        cuda: the CUDA that it was built with.
+        machine_code: capabilities of the GPUs that it has code for; later ones of the same generation run it too.
+        ptx: capabilities for which the driver has to compile it; later ones of the same generation likewise.
+        driver: the oldest series of drivers that runs it.
+        ptx_driver: the oldest that compiles the PTX; 0 without any.
+        index: where its wheel comes from; empty for PyPI.
+        cudnn: the version that is held; empty where the framework holds it itself.
+        why: the reason in a few words; ``builds.yaml`` has the whole.
+    """
+
+    name: str
+    version: str
+    cuda: str
+    machine_code: tuple[Capability, ...]
+    ptx: tuple[Capability, ...]
+    driver: int
+    ptx_driver: int
+    index: str
+    cudnn: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class BuildTable:
+    """The whole of ``builds.yaml``.
+
+    Attributes:
+        oldest_driver: the oldest series on Azure's hosts.
+        base: the image for all that computes on GPUs.
+        base_cuda: its CUDA.
+        plain_base: the image for what computes on none.
+        builds: by the framework's name.
+        images: the builds of each of our environments, by its name.
+        capabilities: of each GPU of the sizes; None for AMD's.
+        arm_processors: GPUs whose machines have no x86-64 processor.
+    """
+
+    oldest_driver: int
+    base: str
+    base_cuda: str
+    plain_base: str
+    builds: Mapping[str, FrameworkBuild]
+    images: Mapping[str, tuple[FrameworkBuild, ...]]
+    capabilities: Mapping[str, Capability | None]
+    arm_processors: frozenset[str]
+
+
+class Verdict(NamedTuple):
+    """Whether an image suits a size.
+
+    Attributes:
+        suits: False where it cannot compute there.
+        reason: why not; or what has to hold for it; empty where it suits every node.
+    """
+
+    suits: bool
+    reason: str = ""
+
+
+@cache
+def build_table() -> BuildTable:
+    """The table."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    document = yaml.load(_FILE.read_text(encoding="utf-8"), loader)  # noqa: S506 -- both are safe
+    builds = {name: _build(name, facts) for name, facts in document["builds"].items()}
+    return BuildTable(
+        oldest_driver=document["oldest_driver"],
+        base=document["base"],
+        base_cuda=document["base_cuda"],
+        plain_base=document["plain_base"],
+        builds=MappingProxyType(builds),
+        images=MappingProxyType(
+            {image: tuple(builds[name] for name in names) for image, names in document["images"].items()}
+        ),
+        capabilities=MappingProxyType({gpu: _capability(text) for gpu, text in document["capabilities"].items()}),
+        arm_processors=frozenset(document["arm_processors"]),
+    )
+
+
+def judge_image(image: str, size: VMSize) -> Verdict:
+    """Whether one of our images suits a size; any suits a size without GPUs.
+
+    Args:
+        image: name of the environment, such as ``pytorch``.
+        size: the machines.
+    """
+    table = build_table()
+    if not size.gpu:
+        return Verdict(suits=True)
+    if size.gpu in table.arm_processors:
+        return Verdict(suits=False, reason="its processors are ARM's (Grace), and the images are for x86-64")
+    capability = table.capabilities[size.gpu]
+    if table.images[image] and capability is None:
+        return Verdict(suits=False, reason="its GPUs are AMD's, for which the images have no builds (ROCm)")
+    notes = []
+    for build in table.images[image]:
+        assert capability is not None  # noqa: S101
+        if runs_on(capability, build.machine_code):
+            continue
+        what = f"{build.name} {build.version}".removesuffix(" compiled")
+        if not runs_on(capability, build.ptx):
+            number = ".".join(map(str, capability))
+            reason = f"{what} for CUDA {build.cuda} has no code for {size.gpu} (capability {number})"
+            return Verdict(suits=False, reason=reason)
+        notes.append(f"{what} needs a driver of series {build.ptx_driver} or newer there")
+    return Verdict(suits=True, reason="; ".join(notes))
+
+
+def runs_on(gpu: Capability, codes: Iterable[Capability]) -> bool:
+    """Whether one of these codes is for a GPU of this generation, and for none that is newer."""
+    return any(code[0] == gpu[0] and code <= gpu for code in codes)
+
+
+def images_in_words(size: VMSize) -> str:
+    """What our images are worth on a size, such as ``all`` or ``none: its GPUs are AMD's ...``; empty without GPUs."""
+    if not size.gpu:
+        return ""
+    verdicts = {image: judge_image(image, size) for image, builds in build_table().images.items() if builds}
+    unsuited = [image for image, verdict in verdicts.items() if not verdict.suits]
+    if len(unsuited) == len(verdicts):
+        return f"none: {verdicts[unsuited[0]].reason}"
+    some = f"all but {', '.join(unsuited)}" if unsuited else "all"
+    notes = dict.fromkeys(verdict.reason for verdict in verdicts.values() if verdict.suits and verdict.reason)
+    return "; ".join([some, *notes])
+
+
+def _build(name: str, facts: Mapping[str, Any]) -> FrameworkBuild:
+    return FrameworkBuild(
+        name=name,
+        version=facts["version"],
+        cuda=facts["cuda"],
+        machine_code=_capabilities(facts["machine_code"]),
+        ptx=_capabilities(facts.get("ptx", ())),
+        driver=facts["driver"],
+        ptx_driver=facts.get("ptx_driver", 0),
+        index=facts.get("index", ""),
+        cudnn=facts.get("cudnn", ""),
+        why=facts["why"],
+    )
+
+
+def _capabilities(texts: Any) -> tuple[Capability, ...]:
+    return tuple(found for text in texts if (found := _capability(text)) is not None)
+
+
+def _capability(text: str) -> Capability | None:
+    """``9.0`` as numbers: as texts 10.0 would come before 9.0."""
+    major, _, minor = text.partition(".")
+    return (int(major), int(minor)) if major else None

@@ -1,0 +1,84 @@
+"""environments/install_torch.py: which build of torch a machine gets, and from where."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "environments" / "install_torch.py"
+
+
+@pytest.fixture(scope="module")
+def install_torch() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("install_torch", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("gpu", "driver", "build"),
+    [(False, 0, "cpu"), (False, 580, "cpu"), (True, 535, "cu126"), (True, 580, ""), (True, 0, "")],
+)
+def test_the_build_follows_the_gpu_and_its_driver(
+    install_torch: ModuleType, gpu: bool, driver: int, build: str
+) -> None:
+    assert install_torch.choose_build(gpu, driver) == build
+
+
+@pytest.mark.parametrize("name", ["NVIDIA UNIX x86_64 Kernel Module", "NVIDIA UNIX Open Kernel Module for x86_64"])
+def test_the_driver_is_read_from_the_kernel(install_torch: ModuleType, tmp_path: Path, name: str) -> None:
+    file = tmp_path / "version"
+    assert install_torch.driver_version(file) == 0
+    file.write_text(f"NVRM version: {name}  535.161.07  Sat Feb 17 22:55:48 UTC 2024\nGCC version: 12.3.0\n")
+    assert install_torch.driver_version(file) == 535
+
+
+def test_only_a_gpu_counts_as_one(install_torch: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "nvidiactl").touch()
+    assert not install_torch.has_gpu(tmp_path)
+    (tmp_path / "nvidia0").touch()
+    assert install_torch.has_gpu(tmp_path)
+
+
+def wheel(folder: Path, version: str) -> None:
+    """A wheel of nothing."""
+    info = f"torch-{version}.dist-info"
+    files = {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD"))
+    with zipfile.ZipFile(folder / f"torch-{version}-py3-none-any.whl", "w") as made:
+        for name, text in files.items():
+            made.writestr(name, text)
+
+
+@pytest.mark.skipif(any(Path("/dev").glob("nvidia[0-9]*")), reason="this machine has a GPU, and gets another build")
+def test_a_machine_without_a_gpu_gets_the_build_without_cuda_or_a_note(tmp_path: Path) -> None:
+    (tmp_path / "lock.txt").write_text("numpy==2\ntorch==9.9.9\n")
+    wheel(tmp_path, "9.9.9")
+    target = tmp_path / "installed"
+    environ = {**os.environ, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_TARGET": str(target)}
+
+    def install() -> str:
+        command = [sys.executable, str(SCRIPT), str(tmp_path / "lock.txt")]
+        return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
+
+    said = install()
+    assert "note: torch==9.9.9+cpu is neither where pip looks nor in https://download.pytorch.org/whl/cpu" in said
+    assert "several GB of CUDA" in said
+    assert {path.name for path in target.glob("*.dist-info")} == {"torch-9.9.9.dist-info"}
+    wheel(tmp_path, "9.9.9+cpu")
+    (target / "torch-9.9.9.dist-info").rename(tmp_path / "away")
+    assert install() == "torch==9.9.9+cpu\n"
+    assert {path.name for path in target.glob("*.dist-info")} == {"torch-9.9.9+cpu.dist-info"}

@@ -1,0 +1,53 @@
+"""GPUs are shared out among emulated nodes, and where there are too few of them the user hears so."""
+
+from __future__ import annotations
+
+import pytest
+
+from allranks.local import machine
+from tests.local.support import allranks
+
+FILES = ["null", "nvidia10", "nvidia0", "nvidia2", "nvidiactl", "nvidia-uvm"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "found"),
+    [
+        (None, ("0", "2", "10")),
+        ("", ()),
+        ("-1", ()),
+        ("-1,0", ()),
+        ("1, 0", ("1", "0")),
+        ("GPU-5f,MIG-2,-1,3", ("GPU-5f", "MIG-2")),
+    ],
+)
+def test_the_gpus_that_cuda_would_see(chosen: str | None, found: tuple[str, ...]) -> None:
+    assert machine.visible_gpus(chosen, FILES) == found
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "processes", "shares"),
+    [
+        ((), 2, 2, None),
+        (("0", "1", "2", "3"), 2, 2, ("0,1", "2,3")),
+        (("0", "1", "2"), 2, 1, ("0", "1")),
+        (("0", "1", "2"), 2, 2, ("", "")),
+    ],
+)
+def test_emulated_nodes_share_the_gpus(
+    gpus: tuple[str, ...], nodes: int, processes: int, shares: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "gpus", lambda: gpus)
+    assert machine.gpu_shares(nodes, processes) == shares
+    assert bool(machine.gpu_shortage(nodes, processes)) == (shares == ("", ""))
+
+
+def test_too_few_gpus_for_the_ranks_are_said_before_the_run(tmp_path) -> None:
+    done = allranks(
+        "run", "check_cluster", "--scale", "check_cluster=2x2", "--dry-run", cwd=tmp_path, CUDA_VISIBLE_DEVICES="0,1"
+    )
+    assert "check_cluster: 2 node(s) x 2 rank(s) on 2 GPU(s)" in done.stderr
+    done = allranks(
+        "run", "check_cluster", "--scale", "check_cluster=2x1", "--dry-run", cwd=tmp_path, CUDA_VISIBLE_DEVICES="0,1"
+    )
+    assert "GPU(s)" not in done.stderr
