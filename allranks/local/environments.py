@@ -84,7 +84,7 @@ def build(home: Path, name: str, tell: Callable[[str], None] = lambda _: None) -
 def _phases(name: str, python: Path) -> Iterator[tuple[str, list[list[str]]]]:
     """What is done, in this order: a phase, and commands of which the first that succeeds does it.
 
-    uv installs in a third of pip's time, but does not read pip's configuration: where it fails, pip may not.
+    uv is faster, but does not read pip's configuration: where it fails, pip may not.
     """
     source, uv = source_of(name), find_uv()
     lock = source / LOCK
