@@ -5,13 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.files import write_text
 from allranks.local.curves import charts
 from allranks.local.folders import RunFolder, StepFolder, read_json
 from allranks.local.result import SUCCEEDED, last_lines
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 FIRST_PAGE, NEXT_PAGE = 1.0, 2.0  # seconds from the start of a run, and between two pages of it
 LOG_LINES = 40  # of each rank; the whole log is linked
@@ -63,16 +67,9 @@ def write_report(run: RunFolder, state: dict[str, Any] | None = None) -> None:
         run: whose page it is.
         state: what run.json would say; if it is not given, what run.json says.
     """
-    from jinja2 import Environment, PackageLoader, select_autoescape
-
     state = state or read_json(run.state)
-    environment = Environment(
-        loader=PackageLoader("allranks.local", "templates"),
-        autoescape=select_autoescape(default=True),
-        trim_blocks=True,
-    )
     boxes = _graph(state["steps"])
-    page = environment.get_template("report.html").render(
+    page = _template().render(
         run=state,
         values=state.get("values") or {},
         scale=[f"--scale {step}={nodes}x{each}" for step, (nodes, each) in (state.get("scale") or {}).items()],
@@ -87,6 +84,16 @@ def write_report(run: RunFolder, state: dict[str, Any] | None = None) -> None:
         length=max([(step["started"] or 0.0) + step["seconds"] for step in state["steps"].values()] + [0.001]),
     )
     write_text(run.report, page)
+
+
+@cache
+def _template() -> Template:
+    """The page's template; compiling it takes longer than filling it."""
+    from jinja2 import Environment, PackageLoader, select_autoescape
+
+    loader = PackageLoader("allranks.local", "templates")
+    environment = Environment(loader=loader, autoescape=select_autoescape(default=True), trim_blocks=True)
+    return environment.get_template("report.html")
 
 
 def _step(run: RunFolder, name: str, step: dict[str, Any]) -> dict[str, Any]:
