@@ -11,11 +11,11 @@ import hmac
 import secrets
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.distributed.launch import Launch
+from shared.distributed.launch import NODE_BY_NODE, Launch
 from shared.distributed.wire import Message
 
 RANKS_SHOWN = 16
@@ -30,6 +30,7 @@ class Guest:
 
     Attributes:
         where: host and process, for messages.
+        host: the host's name.
         waiting: key of the meeting or value it waits for; empty while it works.
         deadline: when the wait ends, by the monotonic clock; None for as long as it takes.
         outbox: messages to send.
@@ -40,6 +41,7 @@ class Guest:
     node: int = 0
     local_rank: int = 0
     where: str = ""
+    host: str = ""
     waiting: str = ""
     deadline: float | None = None
     outbox: list[Message] = field(default_factory=list)
@@ -142,11 +144,16 @@ class Assembly:
 
     def _greet(self, guest: Guest, message: Message) -> None:
         """Let a member in, or say why not: another job, another world, or a place that is taken."""
-        if message["op"] != "hello" or not hmac.compare_digest(str(message["token"]), self._token):
+        known = hmac.compare_digest(str(message["token"]), self._token)
+        if message["op"] == "whose" and known:
+            _turn_away(guest, "ours", "the control plane of this job answers there")
+            return
+        if message["op"] != "hello" or not known:
             _turn_away(guest, "stranger", "the control plane of another job answers there")
             return
         member = (str(message["role"]), int(message["rank"]))
         guest.node, guest.local_rank, guest.where = message["node"], message["local_rank"], str(message["where"])
+        guest.host = str(message["host"])
         problem = self._difference(member, guest, message["world"])
         kind = "world" if problem else "stale"  # a member that comes twice may be meeting an earlier attempt's server
         problem = problem or self._collision(member, guest)
@@ -243,6 +250,9 @@ class Assembly:
             except ValueError as error:
                 self._break("usage", str(error))
                 return
+            if meeting.kind == "join" and (wrong := misplaced(self._members)):
+                self._break("world", wrong)
+                return
             meeting.over = True
             self._complete = self._complete or meeting.kind == "join"
         for guest in [guest for guest in self._members.values() if guest.waiting == key]:
@@ -279,6 +289,31 @@ def world_of(launch: Launch) -> Message:
     """What all members have to agree on."""
     names = ("world_size", "num_nodes", "num_ps", "launcher")
     return {name: getattr(launch, name) for name in names}
+
+
+def misplaced(members: Mapping[Member, Guest]) -> str:
+    """Why the nodes that the workers think they are on cannot be right; empty if they can.
+
+    A rank knows its own numbers alone. Open MPI may count local ranks in any order, so that only together it shows
+    whether it has numbered the ranks node by node, as was assumed: else a node has one local rank twice, or what is
+    taken for a node are several hosts. (Several nodes on one host are none of this function's business.)
+    """
+    nodes: dict[int, list[tuple[int, Guest]]] = {}
+    for (role, rank), guest in sorted(members.items(), key=lambda item: item[0]):
+        if role == "worker":
+            nodes.setdefault(guest.node, []).append((rank, guest))
+    for node, ranks in nodes.items():
+        first, leader = ranks[0]
+        permuted = [guest.local_rank for _, guest in ranks] != list(range(len(ranks)))
+        taken: dict[int, int] = {}
+        for rank, guest in ranks:
+            other = taken.setdefault(guest.local_rank, rank)
+            found = f"rank {other} and rank {rank} are both local rank {guest.local_rank}" if other != rank else ""
+            if permuted and guest.host != leader.host:
+                found = f"rank {first} is on the host {leader.host} and rank {rank} on {guest.host}"
+            if found:
+                return f"Node {node} cannot be one node: {found}. {NODE_BY_NODE}"
+    return ""
 
 
 def add_in_order(label: str, rows: list[list[float]]) -> list[float]:

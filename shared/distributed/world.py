@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias
 
@@ -220,6 +221,7 @@ def init(
     exit_request: SystemExit | None = None
     try:
         control = connect(launch, os.environ, seconds)
+        launch = replace(launch, main_port=control.main_port)
         with _variables(launch):
             group = start(launch, control, backend, step_timeout) if start is not None else None
             if launch.local_rank == 0:
@@ -251,8 +253,10 @@ def introduction(launch: Launch, group: Group | None = None) -> str:
     if launch.role != "worker":
         who = f"{launch.role} {launch.rank} beside {launch.world_size} workers"
     else:
-        last = launch.rank + launch.local_world_size - 1
-        ranks = f"rank {launch.rank}" if last == launch.rank else f"ranks {launch.rank}-{last}"
+        even = launch.num_nodes * launch.local_world_size == launch.world_size  # TF_CONFIG may have it otherwise
+        first = launch.node_rank * launch.local_world_size if even else launch.rank
+        last = first + launch.local_world_size - 1
+        ranks = f"rank {first}" if last == first else f"ranks {first}-{last}"
         who = f"{ranks} of {launch.world_size}"
     return (
         f"distributed: node {launch.node_rank} of {launch.num_nodes}, {who}, launched by {launch.launcher}, "
