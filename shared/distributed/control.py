@@ -29,6 +29,7 @@ from shared.distributed.wire import Decoder, Message, encode, listen, tune
 
 PATIENCE = 5.0  # seconds in which what is left of an earlier attempt may still end
 ANSWER_SECONDS = 10.0  # the server answers within its own time-out; this much later it hangs
+FAIL_SECONDS = 1.0  # a rank that fails waits no longer for the answer that tells whether another had failed before
 
 ERRORS: dict[str, type[Exception]] = {"timeout": WaitTimeoutError, "peer": PeerError, "refused": Refusal}
 
@@ -50,6 +51,7 @@ class Control(ABC):
         self._uses: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._out_of_step = False  # a question went out whose answer was not waited for
+        self._told: tuple[str | None] | None = None
 
     def set(self, key: str, value: Any) -> None:
         """Store a JSON value under a key."""
@@ -80,20 +82,28 @@ class Control(ABC):
         return self._ask({**message, "timeout": timeout}, timeout)
 
     def fail(self, error: BaseException) -> str | None:
-        """Tell the others that this rank fails, and with what; what went wrong before, if anything; never raises."""
-        return self._tell({"op": "fail", "type": type(error).__name__, "message": str(error)[:2000]})
+        """Tell the others that this rank fails, and with what; what went wrong before, if anything; never raises.
+
+        Only the first call tells; later ones give the same answer, since a rank fails once.
+        """
+        if self._told is None:
+            message = {"op": "fail", "type": type(error).__name__, "message": str(error)[:2000]}
+            self._told = (self._tell(message, FAIL_SECONDS),)
+        return self._told[0]
 
     def refuse(self, text: str) -> None:
         """Have rank 0 print the reason, once, and return when it has; never raises."""
-        self._tell({"op": "refuse", "message": text})
+        self._tell({"op": "refuse", "message": text}, ANSWER_SECONDS)
 
     @abstractmethod
     def leave(self, grace: float) -> None:
         """Say goodbye; rank 0 waits up to ``grace`` seconds until all others have done so."""
 
     def _ask(self, message: Message, timeout: float | None) -> Any:
+        return self._ask_within(message, None if timeout is None else timeout + ANSWER_SECONDS)
+
+    def _ask_within(self, message: Message, limit: float | None) -> Any:
         data = encode(message)
-        limit = None if timeout is None else timeout + ANSWER_SECONDS
         if not self._lock.acquire(timeout=-1 if limit is None else limit):
             raise WaitTimeoutError("Another thread of this rank still waits for the others.")
         try:
@@ -108,11 +118,11 @@ class Control(ABC):
             return answer["ok"]
         raise ERRORS.get(answer["error"], ControlError)(answer["message"])
 
-    def _tell(self, message: Message) -> str | None:
+    def _tell(self, message: Message, limit: float) -> str | None:
         """Ask without raising, since this rank ends anyway; what went wrong before, if anything."""
         self._out_of_step = False
         try:
-            cause: str | None = self._ask(message, 1.0)
+            cause: str | None = self._ask_within(message, limit)
         except PeerError as gone:
             return str(gone)
         except (Refusal, ControlError, OSError):

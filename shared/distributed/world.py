@@ -180,6 +180,17 @@ class World:
         totals: list[float] = self._control.meet("sum", name, _seconds(timeout, self._timeout), numbers)
         return totals
 
+    def announce_failure(self, error: BaseException) -> None:
+        """Tell the other ranks that this one fails with this error, before it closes what may take long; never raises.
+
+        Leaving the block of ``init`` with the error tells them too, but only when all blocks inside it are closed. The
+        rank cannot go on after this.
+        """
+        if isinstance(error, Refusal):
+            self._control.refuse(str(error))
+        else:
+            self._control.fail(error)
+
     def note(self, text: str) -> None:
         """Print a line, on rank 0 only."""
         if self.is_main:
