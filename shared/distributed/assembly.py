@@ -255,9 +255,11 @@ class Assembly:
                 return
             meeting.over = True
             self._complete = self._complete or meeting.kind == "join"
+        answers: dict[int, Message] = {}
         for guest in [guest for guest in self._members.values() if guest.waiting == key]:
             meeting.served += 1
-            guest.send({"ok": _share(meeting, guest)})
+            share = _share(meeting, guest)
+            guest.send(answers.setdefault(id(share), {"ok": share}))  # one object for all: it is encoded once
         if meeting.served == self._launch.world_size + (self._launch.num_ps if meeting.kind == "join" else 0):
             del self._meetings[key]
 
@@ -337,7 +339,7 @@ def _outcome(meeting: Meeting) -> Any:
     in_order = [meeting.values[place] for place in sorted(meeting.values)]
     if meeting.kind == "sum":
         return add_in_order(meeting.label, in_order)
-    return in_order if meeting.kind == "gather" else None
+    return in_order if meeting.kind in ("gather", "collect") else None
 
 
 def _failures(meeting: Meeting) -> list[Message]:
@@ -349,6 +351,8 @@ def _failures(meeting: Meeting) -> list[Message]:
 
 def _share(meeting: Meeting, guest: Guest) -> Any:
     """What this guest gets: of a ``once`` the first failure of any leader, else what its own leader returned."""
+    if meeting.kind == "collect" and guest.member != ("worker", 0):
+        return None
     if not meeting.kind.startswith("once"):
         return meeting.outcome
     leaders: list[Message] = _failures(meeting) or [

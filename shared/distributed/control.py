@@ -25,7 +25,7 @@ from shared.distributed.errors import ControlError, PeerError, Refusal, WaitTime
 from shared.distributed.families import Environ
 from shared.distributed.launch import Launch
 from shared.distributed.server import ControlServer
-from shared.distributed.wire import Decoder, Message, encode, listen, tune
+from shared.distributed.wire import VALUE_LIMIT, Decoder, Message, encode, listen, tune
 
 PATIENCE = 5.0  # seconds in which what is left of an earlier attempt may still end
 ANSWER_SECONDS = 10.0  # the server answers within its own time-out; this much later it hangs
@@ -69,7 +69,7 @@ class Control(ABC):
         """Meet all other ranks under a name, which may be used again: the n-th use here meets the n-th use there.
 
         Args:
-            kind: ``join``, ``barrier``, ``gather``, ``sum``, ``once node`` or ``once job``.
+            kind: ``join``, ``barrier``, ``gather``, ``collect``, ``sum``, ``once node`` or ``once job``.
             name: the meeting's name.
             timeout: seconds.
             value: the JSON value that this rank brings.
@@ -103,7 +103,7 @@ class Control(ABC):
         return self._ask_within(message, None if timeout is None else timeout + ANSWER_SECONDS)
 
     def _ask_within(self, message: Message, limit: float | None) -> Any:
-        data = encode(message)
+        data = encode(message, VALUE_LIMIT)
         if not self._lock.acquire(timeout=-1 if limit is None else limit):
             raise WaitTimeoutError("Another thread of this rank still waits for the others.")
         try:

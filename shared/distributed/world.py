@@ -157,14 +157,27 @@ class World:
         self._control.meet("barrier", name, _seconds(timeout, self._timeout))
 
     def gather(self, value: Any, name: str, timeout: Timeout = None) -> list[Any]:
-        """The JSON value of every rank, in rank order, on every rank.
+        """The JSON value of every rank, in rank order, on every rank; see also ``collect``.
 
         Raises:
             TypeError: JSON cannot hold the value.
+            ControlError: it has more than 16 MiB, or all of them together have more than 64.
         """
         _check_json(value, f"The value for gather {name!r}")
         gathered: list[Any] = self._control.meet("gather", name, _seconds(timeout, self._timeout), value)
         return gathered
+
+    def collect(self, value: Any, name: str, timeout: Timeout = None) -> list[Any] | None:
+        """The JSON value of every rank, in rank order, on rank 0; None on the others.
+
+        Where only rank 0 needs them: what all ranks get of all grows with the square of their number.
+
+        Raises:
+            TypeError: JSON cannot hold the value.
+        """
+        _check_json(value, f"The value for collect {name!r}")
+        collected: list[Any] | None = self._control.meet("collect", name, _seconds(timeout, self._timeout), value)
+        return collected
 
     def any(self, flag: bool, name: str, timeout: Timeout = None) -> bool:  # noqa: FBT001  (a flag is its whole point)
         """Whether the flag is true on at least one rank; the same answer on every rank."""
