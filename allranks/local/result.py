@@ -115,6 +115,8 @@ class StepResult:
         reused_from: the run whose outputs were taken, or None.
         processes: ranks on each node.
         metrics: the last value of everything that rank 0 logged.
+        aborts_at_exit: those of the attempts that were repeated because Python's end had killed a rank; see
+            ``aborts.py``.
         sweep: the trials of a sweep step; None for other steps.
         parameters: the values that a trial tries; empty for steps.
     """
@@ -135,6 +137,7 @@ class StepResult:
     after: tuple[str, ...] = ()
     sweep: SweepResult | None = None
     parameters: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    aborts_at_exit: int = 0
 
     def document(self) -> dict[str, Any]:
         """As JSON, the form that `allranks run --json` prints."""
@@ -154,6 +157,7 @@ class StepResult:
             "folder": str(self.folder),
             "failure": self.failure.document() if self.failure else None,
             **({"parameters": dict(self.parameters)} if self.parameters else {}),
+            **({"aborts_at_exit": self.aborts_at_exit} if self.aborts_at_exit else {}),
             **(self.sweep.document() if self.sweep else {}),
         }
 
