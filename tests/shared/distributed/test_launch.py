@@ -532,7 +532,7 @@ def test_address_from_slurms_node_list(nodes: str, first: str) -> None:
         ("openmpi", {"OMPI_MCA_ess_base_jobid": "3204448257"}),
         ("slurm", {"SLURM_JOB_ID": "7"}),
         ("pmi", {"PMI_JOBID": "7"}),
-        ("mvapich", {"SLURM_JOB_ID": "7"}),
+        ("mvapich", {"MPIRUN_ID": "7"}),
         ("flux", {"FLUX_JOB_ID": "f2bX"}),
     ],
 )
