@@ -3,8 +3,9 @@
 A folder of checkpoints::
 
     step-00000120/tensors.safetensors   every tensor
-    step-00000120/state.json            everything else
-    step-00000120/manifest.json         sha256 and size of the two
+    step-00000120/state.json            everything else that the ranks have in common
+    step-00000120/rank-00003.json       what rank 3 alone has, such as the state of its random number generators
+    step-00000120/manifest.json         sha256 and size of all of them
     latest.json                         which one is the newest, written last
 
 One is written under another name, synchronised to the disk and renamed when it is whole. A mounted blob store has no
@@ -20,23 +21,36 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from shared.distributed import Refusal
+from shared.distributed import Refusal, World
 
 FORMAT: Final = "allranks-checkpoint/1"
 TENSORS: Final = "tensors.safetensors"
 STATE: Final = "state.json"
 MANIFEST: Final = "manifest.json"
 LATEST: Final = "latest.json"
+VISIBLE_SECONDS: Final = 30.0
+"""How long rank 0 waits until it sees what the ranks of other nodes have written: listings of mounted stores lag."""
 _STEP: Final = re.compile(r"step-(\d{8,})")
 _UNFINISHED: Final = ".writing-"
+_STAGE: Final = ".ranks"
+_RANK: Final = "rank-{:05d}.json"
 
 
-def save(folder: str | Path, step: int, tensors: Mapping[str, Any], state: Any, keep: int = 2) -> Path:
+def save(
+    folder: str | Path,
+    step: int,
+    tensors: Mapping[str, Any],
+    state: Any,
+    keep: int = 2,
+    ranks: Collection[Path] = (),
+) -> Path:
     """Write the checkpoint of a step and remove those that are too old; one process calls this.
 
     Args:
@@ -45,13 +59,111 @@ def save(folder: str | Path, step: int, tensors: Mapping[str, Any], state: Any, 
         tensors: torch tensors (on any device, none sharing memory with another) or NumPy arrays, not both.
         state: whatever JSON holds.
         keep: how many to keep, 1 or more. Those of later steps go too: they belong to a future that was given up.
+        ranks: files of ranks that `stage_rank_states` has written; they are copied into it.
 
     Returns:
         The checkpoint's folder.
     """
     part = begin(folder, step)
     _write_tensors(part / TENSORS, tensors)
-    return publish(part, state, {TENSORS: seal(part / TENSORS)}, keep)
+    copies = [Path(shutil.copyfile(path, part / path.name)) for path in ranks]
+    return publish(part, state, {path.name: seal(path) for path in (part / TENSORS, *copies)}, keep)
+
+
+def save_together(
+    world: World,
+    folder: str | Path,
+    step: int,
+    own: Any,
+    content: Callable[[], tuple[Mapping[str, Any], Any]],
+    timeout: timedelta,
+) -> None:
+    """Write the checkpoint of a step; every rank calls this, and rank 0 writes all but the others' own files.
+
+    Args:
+        world: the ranks.
+        folder: the folder of checkpoints, the same one for all ranks.
+        step: optimizer steps done, 0 or more.
+        own: what this rank alone has to keep; whatever JSON holds.
+        content: gives `tensors` and `state` as for `save`; rank 0 calls it.
+        timeout: how long to wait for the others.
+
+    Raises:
+        Refusal: if the ranks do not see the same folder.
+    """
+    part = Path(world.once(lambda: str(begin(folder, step)), name=f"begin step {step}", scope="job"))
+    files = write_rank_states(world, part, own, timeout)
+    if files is not None:
+        tensors, state = content()
+        _write_tensors(part / TENSORS, tensors)
+        publish(part, state, {TENSORS: seal(part / TENSORS), **files})
+
+
+def stage_rank_states(world: World, folder: str | Path, own: Any, timeout: timedelta) -> list[Path]:
+    """Write each rank's own state beside the checkpoints, for one that rank 0 alone saves; every rank calls this.
+
+    Returns:
+        The files, on rank 0; nothing on the others.
+    """
+
+    def begin_stage() -> str:
+        place = Path(folder) / _STAGE
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        return str(place)
+
+    place = Path(world.once(begin_stage, name="begin the ranks' states", scope="job"))
+    return [place / name for name in write_rank_states(world, place, own, timeout) or {}]
+
+
+def write_rank_states(world: World, part: Path, own: Any, timeout: timedelta) -> dict[str, dict[str, Any]] | None:
+    """Write what each rank alone has into a folder; every rank calls this.
+
+    Returns:
+        Name to what `seal` gave of each file, on rank 0; None on the others.
+
+    Raises:
+        Refusal: if rank 0 does not see what another rank has written.
+    """
+    path = part / _RANK.format(world.rank)
+    part.mkdir(parents=True, exist_ok=True)  # another node may not see it yet
+    path.write_text(json.dumps(own, allow_nan=False), encoding="utf-8")
+    collected = world.collect([path.name, seal(path)], f"state of the ranks in {part.name}", timeout)
+    if collected is None:
+        return None
+    files: dict[str, dict[str, Any]] = dict(collected)
+    check_visible(part, files)
+    return files
+
+
+def check_visible(part: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
+    """Wait until this process sees what all ranks have written into the folder of a checkpoint.
+
+    Raises:
+        Refusal: if it does not.
+    """
+    until = time.monotonic() + VISIBLE_SECONDS
+    for name, said in files.items():
+        while not (part / name).is_file() or (part / name).stat().st_size != said["bytes"]:
+            if time.monotonic() > until:
+                raise Refusal(
+                    f"Another rank has written {name} into {part}, and rank 0 does not see it. The checkpoints folder "
+                    "has to be the same one on all nodes: give an output of mode rw_mount, or a shared folder."
+                )
+            time.sleep(0.1)
+
+
+def read_rank_state(path: str | Path, rank: int) -> Any:
+    """Read what a rank alone had kept in a checkpoint.
+
+    Raises:
+        Refusal: if it is not there or damaged.
+    """
+    name = _RANK.format(rank)
+    why = damage(Path(path), only=[name], form=None)
+    if why is not None:
+        raise Refusal(f"The checkpoint {path} is damaged: {why}.")
+    return json.loads((Path(path) / name).read_text(encoding="utf-8"))
 
 
 def begin(folder: str | Path, step: int) -> Path:
@@ -101,7 +213,7 @@ def load(path: str | Path) -> tuple[dict[str, Any], Any]:
         Refusal: if it is damaged.
     """
     path = Path(path)
-    why = damage(path)
+    why = damage(path, only=[STATE, TENSORS])
     if why is not None:
         raise Refusal(f"The checkpoint {path} is damaged: {why}.")
     if "torch" in sys.modules:
@@ -124,21 +236,27 @@ def newest_valid(folder: str | Path) -> Path | None:
     return None
 
 
-def damage(path: Path, form: str = FORMAT, share: slice = slice(None)) -> str | None:
+def damage(
+    path: Path, form: str | None = FORMAT, share: slice = slice(None), only: Collection[str] | None = None
+) -> str | None:
     """Say what is wrong with a checkpoint by reading all of it, or None if it is whole.
 
     Args:
         path: the checkpoint.
-        form: name of the format that it should have.
+        form: name of the format that it should have; None for any.
         share: which of its files to read, in the order of their names, where others read the others.
+        only: names of the files to read; None for all.
     """
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        if manifest["format"] != form:
+        if form is not None and manifest["format"] != form:
             return f"its format is {manifest['format']!r}, not {form!r}"
         if (match := _STEP.fullmatch(path.name)) and int(match[1]) != manifest["step"]:
             return f"its manifest says step {manifest['step']}, its name step {int(match[1])}"
-        for name in sorted({STATE, *([TENSORS] if form == FORMAT else []), *manifest["files"]})[share]:
+        names = {STATE, *([TENSORS] if form == FORMAT else []), *manifest["files"]} if only is None else only
+        for name in sorted(names)[share]:
+            if name not in manifest["files"]:
+                return f"{name} is not in its manifest"
             said, found = manifest["files"][name], _fingerprint(path / name)
             if said["bytes"] != found["bytes"]:
                 return f"{name} has {found['bytes']} bytes instead of {said['bytes']}"

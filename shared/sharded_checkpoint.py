@@ -3,6 +3,7 @@
 As in `shared.checkpoint`, of which this is the variant for models that no rank has whole::
 
     step-00000120/rank-00003.safetensors   the pieces of rank 3; its header says where in the whole each belongs
+    step-00000120/rank-00003.json          what rank 3 alone has besides tensors
     step-00000120/state.json               everything else
     step-00000120/manifest.json            sha256 and size of all of them
 
@@ -43,7 +44,9 @@ class Part:
     offset: tuple[int, ...]
 
 
-def save(folder: str | Path, step: int, parts: Iterable[Part], state: Any, world: World, timeout: timedelta) -> None:
+def save(
+    folder: str | Path, step: int, parts: Iterable[Part], state: Any, own: Any, world: World, timeout: timedelta
+) -> None:
     """Write the checkpoint of a step; every rank calls this with its own parts, and rank 0's state is written.
 
     Args:
@@ -51,15 +54,18 @@ def save(folder: str | Path, step: int, parts: Iterable[Part], state: Any, world
         step: optimizer steps done, 0 or more.
         parts: what this rank answers for; no element of a tensor has two ranks that do.
         state: whatever JSON holds.
+        own: what this rank alone has to keep besides tensors; whatever JSON holds.
         world: the ranks.
         timeout: how long to wait for the others.
     """
     made = world.once(lambda: str(checkpoint.begin(folder, step)), name=f"begin step {step}", scope="job")
     path = Path(made) / f"rank-{world.rank:05d}.safetensors"
     _write(path, parts)
-    files = world.gather([path.name, checkpoint.seal(path)], f"checkpoint of step {step}", timeout)
+    pieces = world.collect([path.name, checkpoint.seal(path)], f"checkpoint of step {step}", timeout)
+    files = {**dict(pieces or []), **(checkpoint.write_rank_states(world, path.parent, own, timeout) or {})}
+    checkpoint.check_visible(path.parent, files)
     world.once(
-        lambda: str(checkpoint.publish(path.parent, state, dict(files), form=FORMAT)),
+        lambda: str(checkpoint.publish(path.parent, state, files, form=FORMAT)),
         name=f"publish step {step}",
         scope="job",
     )

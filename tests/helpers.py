@@ -22,6 +22,7 @@ LAUNCHER_PREFIXES = (
     "ALLRANKS_",
     "AZUREML_",
     "AZ_BATCH",
+    "FLUX_",
     "GROUP_",
     "HOROVOD_",
     "LOCAL_",
@@ -30,7 +31,9 @@ LAUNCHER_PREFIXES = (
     "MV2_",
     "OMPI_",
     "PMI",
+    "PRTE_",
     "SLURM_",
+    "SM_",
     "TORCHELASTIC_",
 )
 LAUNCHER_NAMES = ("RANK", "WORLD_SIZE", "NODE_RANK", "TF_CONFIG", "GLOO_SOCKET_IFNAME")

@@ -95,6 +95,8 @@ def describe(step: StepResult) -> str:
     if step.reused_from:
         return f"reused from {step.reused_from}" + _tail(shorter_metrics(step.metrics)[0])
     took = seconds(step.seconds) if step.started is not None else ""
+    if step.aborts_at_exit:
+        took += f", attempt repeated {step.aborts_at_exit} times: a rank was killed by SIGABRT while Python ended"
     found = step.status + _tail(took) + _tail(shorter_metrics(step.metrics)[0]) + _tail(best_trial(step.sweep))
     why = step.failure.message if step.failure and step.parameters else ""  # a step's is told at the end
     return found + (f": {why}" if why else "")

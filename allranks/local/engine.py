@@ -264,7 +264,7 @@ class Engine:
             failure = execution.explain(gang, timed_out=timed_out)
         if timed_out and isinstance(execution, Trial):
             self._end(execution, CANCELLED, failure)  # as on Azure ML: a limit of the sweep, and not a fault
-        elif execution.attempts <= self._options.request.retries:
+        elif execution.may_retry(self._options.request.retries, gang, timed_out=timed_out):
             execution.keep_logs()
             execution.status, execution.gang, execution.failure = RETRYING, None, failure
             execution.due = time.monotonic() + min(2.0 ** (execution.attempts - 1), LONGEST_PAUSE)

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from allranks.local import cache, fingerprint, machine, snapshot
+from allranks.local.aborts import AGAIN, was_aborted_at_exit
 from allranks.local.assets import register
 from allranks.local.cache import Cache, Finished, Workplace
 from allranks.local.folders import Home, RunFolder, StepFolder, write_json
@@ -62,6 +63,7 @@ class Execution:
         finished: the execution whose outputs stand for this step's, once there is one.
         gang: the ranks of the running attempt.
         files, snapshot_hash: its snapshot; taken from ``like``, an execution of the same component, if that is given.
+        aborts_at_exit: attempts that were repeated because Python's end had killed a rank; see ``aborts.py``.
         due: when the attempt's time is up, or when the next attempt may start (monotonic seconds).
     """
 
@@ -73,6 +75,7 @@ class Execution:
         self.folder = job.run.step(step.name)
         self.status = WAITING
         self.attempts = 0
+        self.aborts_at_exit = 0
         self.finished: Finished | None = None
         self.failure: Failure | None = None
         self.gang: Gang | None = None
@@ -276,6 +279,13 @@ class Execution:
             return f"wrote to its input {', '.join(changed)}, which is read-only on Azure ML"
         return ""
 
+    def may_retry(self, retries: int, gang: Gang, *, timed_out: bool) -> bool:
+        """Whether another attempt is due: one of ``retries``, or because Python's end has killed a rank."""
+        if not timed_out and was_aborted_at_exit(first_exit(self.folder, gang), gang) and self.aborts_at_exit < AGAIN:
+            self.aborts_at_exit += 1
+            return True
+        return self.attempts - self.aborts_at_exit <= retries
+
     def keep_logs(self) -> None:
         """Put the logs of a failed attempt aside, since the next one writes under the same names."""
         kept = self.folder.attempt_logs(self.attempts)
@@ -299,6 +309,8 @@ class Execution:
         command = exit_.command
         who = "the command" if command.rank is None else f"rank {command.rank} on node {command.node}"
         message = f"{who} {exit_.reason}"
+        if was_aborted_at_exit(exit_, gang):
+            message += " while Python ended, when its own work seems to have been done (see docs/local-engine.md)"
         if timed_out:
             message = f"not finished after {self.limit} = {self.step.timeout:g} s"
         quoted = point_at_sources(last_lines(command.log), self.folder, self.files)
@@ -325,6 +337,7 @@ class Execution:
             seconds=self.seconds,
             reused_from=self.reused_from,
             attempts=self.attempts,
+            aborts_at_exit=self.aborts_at_exit,
             nodes=self.step.nodes,
             processes=self.step.processes,
             folder=self.folder.path,

@@ -120,6 +120,8 @@ class StepResult:
         reused_from: the run whose outputs were taken, or None.
         processes: ranks on each node.
         metrics: the last value of everything that rank 0 logged.
+        aborts_at_exit: those of the attempts that were repeated because Python's end had killed a rank; see
+            ``aborts.py``.
         sweep: the trials of a sweep step; None for other steps.
         parameters: the values that a trial tries; empty for steps.
     """
@@ -140,6 +142,7 @@ class StepResult:
     after: tuple[str, ...] = ()
     sweep: SweepResult | None = None
     parameters: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    aborts_at_exit: int = 0
 
     @property
     def logs(self) -> list[Path]:
@@ -164,6 +167,7 @@ class StepResult:
             "folder": str(self.folder),
             "failure": self.failure.document() if self.failure else None,
             **({"parameters": dict(self.parameters)} if self.parameters else {}),
+            **({"aborts_at_exit": self.aborts_at_exit} if self.aborts_at_exit else {}),
             **(self.sweep.document() if self.sweep else {}),
         }
 

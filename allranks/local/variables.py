@@ -31,6 +31,9 @@ LAUNCHER_VARIABLES = frozenset(
         "TF_CONFIG",
         "MPI_LOCALRANKID",
         "MPI_LOCALNRANKS",
+        "SM_HOSTS",
+        "SM_CURRENT_HOST",
+        "TRAINING_JOB_NAME",
         "MLFLOW_RUN_ID",
         "MLFLOW_TRACKING_URI",
         "MLFLOW_TRACKING_TOKEN",
@@ -54,6 +57,7 @@ LAUNCHER_PREFIXES = (
         "HOROVOD_LOCAL_",
     ),
     *("HOROVOD_CROSS_", "OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "I_MPI_", "MV2_COMM_", "SLURM_"),
+    *("FLUX_TASK_", "FLUX_JOB_"),
 )
 
 

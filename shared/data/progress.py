@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from types import TracebackType
 from typing import Self
 
 from shared.distributed import World
@@ -28,8 +29,10 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._open.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, error, traceback)
 
     def add(self, count: int) -> None:
         """Count what is done."""

@@ -6,9 +6,9 @@
         model = DistributedDataParallel(build().to(world.device))
         ...
 
-The same three lines run under plain ``python``, torchrun, Azure ML's PyTorch, MPI and TensorFlow jobs, mpirun and
-Slurm. ``init()`` without a framework needs the standard library alone: the ranks then still share ``world.once``,
-``world.barrier``, ``world.gather`` and ``world.sum``.
+The same three lines run under plain ``python``, torchrun, Azure ML's PyTorch, MPI and TensorFlow jobs, mpirun, Slurm,
+Flux and SageMaker. ``init()`` without a framework needs the standard library alone: the ranks then still share
+``world.once``, ``world.barrier``, ``world.gather``, ``world.collect`` and ``world.sum``.
 """
 
 from shared.distributed.errors import ControlError, LaunchError, OnceError, PeerError, Refusal, WaitTimeoutError

@@ -11,6 +11,19 @@ from shared.distributed.families import Environ, whole_number
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 6105  # what Azure ML gives to PyTorch jobs
+SPARE_PORTS = 8  # pairs of ports that a job may take one after the other, where other jobs hold the first ones
+JOB_IDS = {
+    "torchrun": ("TORCHELASTIC_RUN_ID",),
+    "openmpi": ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
+    "azureml-mpi": ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
+    "horovodrun": ("PMIX_NAMESPACE",),
+    "pmi": ("PMI_JOBID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"),
+    "mvapich": ("MPIRUN_ID",),  # mpirun_rsh gives no other variable of its own environment to the other nodes
+    "slurm": ("SLURM_JOB_ID", "SLURM_STEP_ID"),
+    "flux": ("FLUX_JOB_ID",),
+    "sagemaker": ("TRAINING_JOB_NAME",),
+}
+"""Variables that are the same on all ranks of one launch and others for the next, by launcher."""
 
 
 def is_loopback(address: str) -> bool:
@@ -44,10 +57,16 @@ def main_address(environ: Environ, num_nodes: int) -> str:
     return found
 
 
-def main_port(environ: Environ, taken: frozenset[int] = frozenset()) -> int:
+def job_id(environ: Environ, launcher: str) -> str:
+    """What the ranks of one launch have in common: AZUREML_RUN_ID and the launcher's own ids; empty without any."""
+    names = ("AZUREML_RUN_ID", *JOB_IDS.get(launcher, ()))
+    return "\n".join(environ[name] for name in names if environ.get(name))
+
+
+def main_port(environ: Environ, taken: frozenset[int] = frozenset(), launcher: str = "") -> int:
     """The port of rank 0; the next one is the control plane's, so neither may be in ``taken``.
 
-    Without MASTER_PORT it is 20000 + sha256(AZUREML_RUN_ID) mod 10000, so that two steps on one machine do not meet.
+    Without MASTER_PORT it is 20000 + sha256(`job_id`) mod 10000, so that two jobs on one machine do not meet.
 
     Raises:
         LaunchError: MASTER_PORT is not a whole number between 1 and 65534.
@@ -57,11 +76,21 @@ def main_port(environ: Environ, taken: frozenset[int] = frozenset()) -> int:
         if not 1 <= port <= 65534:
             raise LaunchError(f"MASTER_PORT={port} has to lie between 1 and 65534: the port after it is used too.")
         return port
-    run = environ.get("AZUREML_RUN_ID", "")
-    port = 20000 + int(hashlib.sha256(run.encode()).hexdigest(), 16) % 10000 if run else DEFAULT_PORT
+    job = job_id(environ, launcher)
+    port = 20000 + int(hashlib.sha256(job.encode()).hexdigest(), 16) % 10000 if job else DEFAULT_PORT
     while port in taken or port + 1 in taken:
         port += 2
     return port
+
+
+def spare_ports(environ: Environ, launcher: str, port: int) -> tuple[int, ...]:
+    """The main ports that rank 0 tries, in this order, and at which the others look for it; the first is `port`.
+
+    There is no choice where somebody has chosen (MASTER_PORT, TF_CONFIG), and where nothing tells one job from
+    another: a rank could then take another job's rank 0 for its own.
+    """
+    chosen = "MASTER_PORT" in environ or "TF_CONFIG" in environ or not job_id(environ, launcher)
+    return (port,) if chosen else tuple(range(port, port + 2 * SPARE_PORTS, 2))
 
 
 def host_of(address: str) -> str:

@@ -11,11 +11,11 @@ import hmac
 import secrets
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.distributed.launch import Launch
+from shared.distributed.launch import NODE_BY_NODE, Launch
 from shared.distributed.wire import Message
 
 RANKS_SHOWN = 16
@@ -30,6 +30,7 @@ class Guest:
 
     Attributes:
         where: host and process, for messages.
+        host: the host's name.
         waiting: key of the meeting or value it waits for; empty while it works.
         deadline: when the wait ends, by the monotonic clock; None for as long as it takes.
         outbox: messages to send.
@@ -40,6 +41,7 @@ class Guest:
     node: int = 0
     local_rank: int = 0
     where: str = ""
+    host: str = ""
     waiting: str = ""
     deadline: float | None = None
     outbox: list[Message] = field(default_factory=list)
@@ -142,11 +144,16 @@ class Assembly:
 
     def _greet(self, guest: Guest, message: Message) -> None:
         """Let a member in, or say why not: another job, another world, or a place that is taken."""
-        if message["op"] != "hello" or not hmac.compare_digest(str(message["token"]), self._token):
+        known = hmac.compare_digest(str(message["token"]), self._token)
+        if message["op"] == "whose" and known:
+            _turn_away(guest, "ours", "the control plane of this job answers there")
+            return
+        if message["op"] != "hello" or not known:
             _turn_away(guest, "stranger", "the control plane of another job answers there")
             return
         member = (str(message["role"]), int(message["rank"]))
         guest.node, guest.local_rank, guest.where = message["node"], message["local_rank"], str(message["where"])
+        guest.host = str(message["host"])
         problem = self._difference(member, guest, message["world"])
         kind = "world" if problem else "stale"  # a member that comes twice may be meeting an earlier attempt's server
         problem = problem or self._collision(member, guest)
@@ -243,11 +250,16 @@ class Assembly:
             except ValueError as error:
                 self._break("usage", str(error))
                 return
+            if meeting.kind == "join" and (wrong := misplaced(self._members)):
+                self._break("world", wrong)
+                return
             meeting.over = True
             self._complete = self._complete or meeting.kind == "join"
+        answers: dict[int, Message] = {}
         for guest in [guest for guest in self._members.values() if guest.waiting == key]:
             meeting.served += 1
-            guest.send({"ok": _share(meeting, guest)})
+            share = _share(meeting, guest)
+            guest.send(answers.setdefault(id(share), {"ok": share}))  # one object for all: it is encoded once
         if meeting.served == self._launch.world_size + (self._launch.num_ps if meeting.kind == "join" else 0):
             del self._meetings[key]
 
@@ -281,6 +293,31 @@ def world_of(launch: Launch) -> Message:
     return {name: getattr(launch, name) for name in names}
 
 
+def misplaced(members: Mapping[Member, Guest]) -> str:
+    """Why the nodes that the workers think they are on cannot be right; empty if they can.
+
+    A rank knows its own numbers alone. Open MPI may count local ranks in any order, so that only together it shows
+    whether it has numbered the ranks node by node, as was assumed: else a node has one local rank twice, or what is
+    taken for a node are several hosts. (Several nodes on one host are none of this function's business.)
+    """
+    nodes: dict[int, list[tuple[int, Guest]]] = {}
+    for (role, rank), guest in sorted(members.items(), key=lambda item: item[0]):
+        if role == "worker":
+            nodes.setdefault(guest.node, []).append((rank, guest))
+    for node, ranks in nodes.items():
+        first, leader = ranks[0]
+        permuted = [guest.local_rank for _, guest in ranks] != list(range(len(ranks)))
+        taken: dict[int, int] = {}
+        for rank, guest in ranks:
+            other = taken.setdefault(guest.local_rank, rank)
+            found = f"rank {other} and rank {rank} are both local rank {guest.local_rank}" if other != rank else ""
+            if permuted and guest.host != leader.host:
+                found = f"rank {first} is on the host {leader.host} and rank {rank} on {guest.host}"
+            if found:
+                return f"Node {node} cannot be one node: {found}. {NODE_BY_NODE}"
+    return ""
+
+
 def add_in_order(label: str, rows: list[list[float]]) -> list[float]:
     """Column sums in float64, added in the order of the ranks.
 
@@ -302,7 +339,7 @@ def _outcome(meeting: Meeting) -> Any:
     in_order = [meeting.values[place] for place in sorted(meeting.values)]
     if meeting.kind == "sum":
         return add_in_order(meeting.label, in_order)
-    return in_order if meeting.kind == "gather" else None
+    return in_order if meeting.kind in ("gather", "collect") else None
 
 
 def _failures(meeting: Meeting) -> list[Message]:
@@ -314,6 +351,8 @@ def _failures(meeting: Meeting) -> list[Message]:
 
 def _share(meeting: Meeting, guest: Guest) -> Any:
     """What this guest gets: of a ``once`` the first failure of any leader, else what its own leader returned."""
+    if meeting.kind == "collect" and guest.member != ("worker", 0):
+        return None
     if not meeting.kind.startswith("once"):
         return meeting.outcome
     leaders: list[Message] = _failures(meeting) or [

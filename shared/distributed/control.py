@@ -6,7 +6,6 @@ and without any framework, whose own groups carry tensors only.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import itertools
 import os
@@ -16,23 +15,21 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from typing import Any
 
+from shared.distributed.address import job_id, spare_ports
 from shared.distributed.assembly import Assembly, Guest, world_of
 from shared.distributed.errors import ControlError, PeerError, Refusal, WaitTimeoutError
 from shared.distributed.families import Environ
 from shared.distributed.launch import Launch
 from shared.distributed.server import ControlServer
-from shared.distributed.wire import Decoder, Message, encode, listen, tune
+from shared.distributed.wire import VALUE_LIMIT, Decoder, Message, encode, listen, tune
 
 PATIENCE = 5.0  # seconds in which what is left of an earlier attempt may still end
 ANSWER_SECONDS = 10.0  # the server answers within its own time-out; this much later it hangs
-JOB_IDS = {
-    "torchrun": ("TORCHELASTIC_RUN_ID",),
-    "openmpi": ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
-    "slurm": ("SLURM_JOB_ID", "SLURM_STEP_ID"),
-}
+FAIL_SECONDS = 1.0  # a rank that fails waits no longer for the answer that tells whether another had failed before
 
 ERRORS: dict[str, type[Exception]] = {"timeout": WaitTimeoutError, "peer": PeerError, "refused": Refusal}
 
@@ -45,16 +42,19 @@ class Control(ABC):
 
     Attributes:
         world_id: the same on every rank, and another one for each start.
+        main_port: the framework's port at the main address; another one than the launch's where that was taken.
         start_timeout: seconds for what all ranks do before the world is ready; None for as long as all are alive.
     """
 
     start_timeout: float | None = None
 
-    def __init__(self, world_id: str) -> None:
+    def __init__(self, world_id: str, main_port: int) -> None:
         self.world_id = world_id
+        self.main_port = main_port
         self._uses: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._out_of_step = False  # a question went out whose answer was not waited for
+        self._told: tuple[str | None] | None = None
 
     def set(self, key: str, value: Any) -> None:
         """Store a JSON value under a key."""
@@ -72,7 +72,7 @@ class Control(ABC):
         """Meet all other ranks under a name, which may be used again: the n-th use here meets the n-th use there.
 
         Args:
-            kind: ``join``, ``barrier``, ``gather``, ``sum``, ``once node`` or ``once job``.
+            kind: ``join``, ``barrier``, ``gather``, ``collect``, ``sum``, ``once node`` or ``once job``.
             name: the meeting's name.
             timeout: seconds.
             value: the JSON value that this rank brings.
@@ -85,20 +85,28 @@ class Control(ABC):
         return self._ask({**message, "timeout": timeout}, timeout)
 
     def fail(self, error: BaseException) -> str | None:
-        """Tell the others that this rank fails, and with what; what went wrong before, if anything; never raises."""
-        return self._tell({"op": "fail", "type": type(error).__name__, "message": str(error)[:2000]})
+        """Tell the others that this rank fails, and with what; what went wrong before, if anything; never raises.
+
+        Only the first call tells; later ones give the same answer, since a rank fails once.
+        """
+        if self._told is None:
+            message = {"op": "fail", "type": type(error).__name__, "message": str(error)[:2000]}
+            self._told = (self._tell(message, FAIL_SECONDS),)
+        return self._told[0]
 
     def refuse(self, text: str) -> None:
         """Have rank 0 print the reason, once, and return when it has; never raises."""
-        self._tell({"op": "refuse", "message": text})
+        self._tell({"op": "refuse", "message": text}, ANSWER_SECONDS)
 
     @abstractmethod
     def leave(self, grace: float) -> None:
         """Say goodbye; rank 0 waits up to ``grace`` seconds until all others have done so."""
 
     def _ask(self, message: Message, timeout: float | None) -> Any:
-        data = encode(message)
-        limit = None if timeout is None else timeout + ANSWER_SECONDS
+        return self._ask_within(message, None if timeout is None else timeout + ANSWER_SECONDS)
+
+    def _ask_within(self, message: Message, limit: float | None) -> Any:
+        data = encode(message, VALUE_LIMIT)
         if not self._lock.acquire(timeout=-1 if limit is None else limit):
             raise WaitTimeoutError("Another thread of this rank still waits for the others.")
         try:
@@ -113,11 +121,11 @@ class Control(ABC):
             return answer["ok"]
         raise ERRORS.get(answer["error"], ControlError)(answer["message"])
 
-    def _tell(self, message: Message) -> str | None:
+    def _tell(self, message: Message, limit: float) -> str | None:
         """Ask without raising, since this rank ends anyway; what went wrong before, if anything."""
         self._out_of_step = False
         try:
-            cause: str | None = self._ask(message, 1.0)
+            cause: str | None = self._ask_within(message, limit)
         except PeerError as gone:
             return str(gone)
         except (Refusal, ControlError, OSError):
@@ -134,7 +142,7 @@ class AloneControl(Control):
 
     def __init__(self, launch: Launch) -> None:
         assembly, guest = Assembly(launch, token=""), Guest()
-        super().__init__(assembly.world_id)
+        super().__init__(assembly.world_id, launch.main_port)
         self._assembly, self._guest = assembly, guest
         self._exchange(encode(_hello(launch, token="")), None)
 
@@ -152,8 +160,10 @@ class AloneControl(Control):
 class SocketControl(Control):
     """A connection to the server in rank 0; in rank 0 it owns the server too."""
 
-    def __init__(self, connection: socket.socket, world_id: str, server: ControlServer | None = None) -> None:
-        super().__init__(world_id)
+    def __init__(
+        self, connection: socket.socket, world_id: str, main_port: int, server: ControlServer | None = None
+    ) -> None:
+        super().__init__(world_id, main_port)
         self._socket = connection
         self._decoder = Decoder()
         self._server = server
@@ -161,7 +171,7 @@ class SocketControl(Control):
 
     def leave(self, grace: float) -> None:
         """Say goodbye; rank 0 waits up to ``grace`` seconds until all others have done so."""
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             self._socket.sendall(encode({"op": "bye"}))
         self._socket.close()
         if self._server is not None:
@@ -186,6 +196,9 @@ class SocketControl(Control):
 def connect(launch: Launch, environ: Environ, timeout: float) -> Control:
     """Join the world: rank 0 serves, every rank connects, and all wait until all are there and agree.
 
+    Where nobody has chosen a port and another job holds the launch's, rank 0 takes the next one that is free, and the
+    others, whom that job turns away, find it there.
+
     Raises:
         ControlError: the port is taken, nobody answers, the ranks see different worlds, or a rank is there twice.
         WaitTimeoutError: after ``timeout`` seconds ranks are missing; the message names them.
@@ -195,16 +208,17 @@ def connect(launch: Launch, environ: Environ, timeout: float) -> Control:
         return AloneControl(launch)
     token = job_token(launch, environ)
     until = time.monotonic() + timeout
+    ports = spare_ports(environ, launch.launcher, launch.main_port)
     server = None
     if launch.role == "worker" and launch.rank == 0:
-        patience = min(PATIENCE, timeout)
-        listener = listen(launch.main_address, launch.control_port, launch.num_nodes, patience)
+        listener, port = _listen_on_first_free(launch, ports, token, min(PATIENCE, timeout))
+        ports = (port,)
         server = ControlServer(listener, launch, token)
         server.start()
     control = None
     try:
-        connection, world_id = _find_server(launch, token, until)
-        control = SocketControl(connection, world_id, server)
+        connection, world_id, port = _find_server(launch, ports, token, until)
+        control = SocketControl(connection, world_id, port, server)
         control.start_timeout = timeout
         control.join(max(1.0, until - time.monotonic()))
     except BaseException:
@@ -217,37 +231,68 @@ def connect(launch: Launch, environ: Environ, timeout: float) -> Control:
 
 
 def job_token(launch: Launch, environ: Environ) -> str:
-    """What the processes of one job have in common: a hash of the run's id, else of the launcher's and the address."""
-    run = environ.get("AZUREML_RUN_ID")
-    ids = [environ.get(name, "") for name in JOB_IDS.get(launch.launcher, ())]
+    """What the processes of one job have in common: a hash of the ids of run and launch, else of the address."""
     # Not the world's size: ranks that disagree about that should hear so, and not meet a stranger.
-    known = [run] if run else [launch.main_address, str(launch.main_port), *ids]
-    return hashlib.sha256("\n".join(known).encode()).hexdigest()
+    known = job_id(environ, launch.launcher) or f"{launch.main_address}\n{launch.main_port}"
+    return hashlib.sha256(known.encode()).hexdigest()
 
 
-def _find_server(launch: Launch, token: str, until: float) -> tuple[socket.socket, str]:
-    """Try to connect and to be let in until the time is up; return the connection and the world's id."""
+def _listen_on_first_free(
+    launch: Launch, ports: Sequence[int], token: str, patience: float
+) -> tuple[socket.socket, int]:
+    """Listen on the first control port that no other job has, nor the main port before it; and that main port.
+
+    A port that an earlier attempt of this job holds is waited for: it ends, and the other ranks look for us there.
+    """
+    for port in ports[:-1]:
+        with suppress(ControlError):
+            listen(launch.main_address, port, launch.num_nodes, 0).close()
+            with suppress(ControlError):
+                return listen(launch.main_address, port + 1, launch.num_nodes, 0), port
+            if _is_ours(launch, port, token):
+                return listen(launch.main_address, port + 1, launch.num_nodes, patience), port
+    return listen(launch.main_address, ports[-1] + 1, launch.num_nodes, patience), ports[-1]
+
+
+def _is_ours(launch: Launch, port: int, token: str) -> bool:
+    """Whether the control plane at a port is one of this job."""
+    try:
+        _enter(launch, port, encode({"op": "whose", "token": token}), 1.0)
+    except _TurnedAwayError as turned_away:
+        return turned_away.kind == "ours"
+    except (OSError, ValueError):
+        return False
+    return False
+
+
+def _find_server(launch: Launch, ports: Sequence[int], token: str, until: float) -> tuple[socket.socket, str, int]:
+    """Try to connect and to be let in until the time is up; return the connection, the world's id and its main port."""
     where = f"{launch.main_address}:{launch.control_port}"
+    hello = encode(_hello(launch, token))
+    reasons: dict[int, str] = {}
     stale_until: float | None = None
     for attempt in itertools.count():
+        port = ports[attempt % len(ports)]
         try:
-            return _enter(launch, token, max(0.1, min(until - time.monotonic(), ANSWER_SECONDS)))
+            return *_enter(launch, port, hello, max(0.1, min(until - time.monotonic(), ANSWER_SECONDS))), port
         except _TurnedAwayError as turned_away:
-            reason = str(turned_away)
+            reasons[port] = str(turned_away)
             stale_until = stale_until or time.monotonic() + PATIENCE
             if turned_away.kind in ("world", "refused"):
-                raise ERRORS.get(turned_away.kind, ControlError)(reason) from None
+                raise ERRORS.get(turned_away.kind, ControlError)(reasons[port]) from None
             if turned_away.kind == "stale" and time.monotonic() > stale_until:
-                raise ControlError(f"{reason} (the control plane at {where})") from None
+                raise ControlError(f"{turned_away} (the control plane at {where})") from None
         except (OSError, ValueError) as error:
-            reason = str(error) or type(error).__name__
+            reasons[port] = str(error) or type(error).__name__
         if time.monotonic() >= until:
             raise WaitTimeoutError(
-                f"Rank {launch.rank} (node {launch.node_rank}) cannot reach rank 0 at {where}: {reason}. "
+                f"Rank {launch.rank} (node {launch.node_rank}) cannot reach rank 0 at {where}: {reasons[ports[0]]}. "
                 "Check that rank 0 has started, that MASTER_ADDR and MASTER_PORT are the same on all ranks, and that "
                 "the nodes reach each other on that port."
             )
-        time.sleep(min(0.5, 0.02 * 1.5 ** min(attempt, 10), max(0.0, until - time.monotonic())))
+        if port == ports[-1]:
+            rounds = attempt // len(ports)
+            time.sleep(min(0.5, 0.02 * 1.5 ** min(rounds, 10), max(0.0, until - time.monotonic())))
     raise AssertionError  # the loop above has no end
 
 
@@ -257,15 +302,16 @@ class _TurnedAwayError(Exception):
         self.kind = kind
 
 
-def _enter(launch: Launch, token: str, timeout: float) -> tuple[socket.socket, str]:
-    connection = socket.create_connection((launch.main_address.strip("[]"), launch.control_port), timeout)
+def _enter(launch: Launch, port: int, greeting: bytes, timeout: float) -> tuple[socket.socket, str]:
+    """Connect to the control plane beside a main port; the connection and the answer to the greeting."""
+    connection = socket.create_connection((launch.main_address.strip("[]"), port + 1), timeout)
     with ExitStack() as on_error:
         on_error.enter_context(connection)
         # Linux may connect a socket to itself on a free local port.
         if connection.getsockname() == connection.getpeername():
             raise OSError("nobody listens there")
         tune(connection)
-        answer = _exchange(connection, Decoder(), encode(_hello(launch, token)), timeout)
+        answer = _exchange(connection, Decoder(), greeting, timeout)
         if "ok" not in answer:
             raise _TurnedAwayError(str(answer.get("error")), str(answer.get("message")))
         on_error.pop_all()
@@ -281,6 +327,7 @@ def _hello(launch: Launch, token: str) -> Message:
         "node": launch.node_rank,
         "local_rank": launch.local_rank,
         "where": f"process {os.getpid()} on {socket.gethostname()}",
+        "host": socket.gethostname(),
         "world": world_of(launch),
     }
 

@@ -13,6 +13,7 @@ from shared.distributed.errors import ControlError, Refusal
 from shared.distributed.launch import Launch
 
 REFUSED = 2  # exit code
+FAREWELL = 0.4  # seconds in which others may still ask rank 0 why it fails; the launcher hears of it when it has ended
 LET_THE_CAUSE_END = 2.0  # seconds: launchers report the log of the rank that ends first, and that is to have the reason
 
 
@@ -38,7 +39,7 @@ def end_badly(error: BaseException, launch: Launch, control: Control | None) -> 
         cause = control.fail(error)
         if cause is not None and not isinstance(error, ControlError):  # a framework knows only that somebody is gone
             print(f"distributed: before this, {cause}", file=sys.stderr, flush=True)
-        control.leave(grace=1.0)
+        control.leave(FAREWELL)
         if cause is not None:  # another rank has failed before, and may still be writing its traceback
             time.sleep(LET_THE_CAUSE_END)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shared.distributed.errors import LaunchError
 
@@ -19,6 +19,8 @@ class Family:
         launcher: the name shown in logs.
         marks: the family is there as soon as one of these is set; whatever is then missing is an error.
         needed: the fields without which the family is only half there.
+        permutes: whether local ranks may come in any order within a node: Open MPI 5 maps ranks to cores and counts
+            local ranks along these, so that a plain ``mpirun -n 4`` has the local ranks 0, 2, 1, 3.
     """
 
     launcher: str
@@ -30,6 +32,7 @@ class Family:
     node_rank: tuple[str, ...] = ()
     num_nodes: tuple[str, ...] = ()
     needed: tuple[str, ...] = ("rank", "world_size", "local_rank", "local_world_size")
+    permutes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class Claim:
     Attributes:
         variables: what was read, for error messages.
         by_node: whether ranks are numbered node by node, as every launcher but TF_CONFIG's user does.
+        permuted: whether local ranks may come in any order within a node.
         main_host: rank 0's host, where the family itself names it.
         taken_ports: ports that the family gives to somebody else.
         num_ps: parameter servers beside the workers.
@@ -57,6 +61,7 @@ class Claim:
     main_host: str | None = None
     taken_ports: frozenset[int] = frozenset()
     num_ps: int = 0
+    permuted: bool = False
 
     def __str__(self) -> str:
         """Format what was read as ``RANK=5, WORLD_SIZE=8``."""
@@ -64,8 +69,8 @@ class Claim:
 
 
 def _family(launcher: str, rank: str, world_size: str, local_rank: str, local_world_size: str) -> Family:
-    names = (rank, world_size, local_rank, local_world_size)
-    return Family(launcher, names, *((name,) for name in names))
+    marks = (rank, world_size, local_rank, local_world_size)
+    return Family(launcher, marks, (rank,), (world_size,), (local_rank,), (local_world_size,))
 
 
 OVERRIDE = _family(
@@ -102,12 +107,15 @@ PLAIN = Family(
     needed=("rank", "world_size"),  # Azure ML never sets LOCAL_WORLD_SIZE
 )
 # OMPI_COMM_WORLD_NODE_RANK is no node index: it is the rank inside the node, so it is not in the table.
-OPEN_MPI = _family(
-    "openmpi",
-    "OMPI_COMM_WORLD_RANK",
-    "OMPI_COMM_WORLD_SIZE",
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "OMPI_COMM_WORLD_LOCAL_SIZE",
+OPEN_MPI = replace(
+    _family(
+        "openmpi",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    permutes=True,
 )
 PMI = Family(
     "pmi",
@@ -135,6 +143,17 @@ SLURM = Family(
     node_rank=("SLURM_NODEID",),
     num_nodes=("SLURM_STEP_NUM_NODES", "SLURM_NNODES"),
     needed=("rank", "world_size", "local_rank"),
+)
+# Without the processes of a node: Flux has no variable for them, and its jobs have the same number on each.
+FLUX = Family(
+    "flux",
+    marks=("FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"),
+    rank=("FLUX_TASK_RANK",),
+    world_size=("FLUX_JOB_SIZE",),
+    local_rank=("FLUX_TASK_LOCAL_ID",),
+    local_world_size=(),
+    num_nodes=("FLUX_JOB_NNODES",),
+    needed=("rank", "world_size", "local_rank", "num_nodes"),
 )
 
 FIELDS = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "num_nodes")
@@ -171,6 +190,7 @@ def read(family: Family, environ: Environ) -> Claim:
         numbers.get("node_rank"),
         numbers.get("num_nodes"),
         found,
+        permuted=family.permutes,
     )
     _check_ranges(claim, family)
     return claim

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from shared.distributed.address import LOOPBACK, is_loopback, main_address, main_port
 from shared.distributed.errors import LaunchError
 from shared.distributed.families import (
+    FLUX,
     HOROVODRUN,
     MPI_FAMILIES,
     OVERRIDE,
@@ -21,21 +22,28 @@ from shared.distributed.families import (
     Environ,
     is_there,
     read,
+    shortened,
     whole_number,
 )
+from shared.distributed.sagemaker import read_sagemaker
 from shared.distributed.tf_config import read_tf_config
 
+NODE_BY_NODE = "Ranks have to be numbered node by node (mpirun --map-by slot, srun --distribution=block)."
+INSTEAD = (
+    "Start the script with mpirun, torchrun or srun, which say all, or set ALLRANKS_RANK, ALLRANKS_WORLD_SIZE, "
+    "ALLRANKS_LOCAL_RANK and ALLRANKS_LOCAL_WORLD_SIZE on each process."
+)
 AZURE_NAMES = {"pytorch": "azureml-pytorch", "openmpi": "azureml-mpi", "tensorflow": "azureml-tensorflow"}
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A process's place in its world. All numbers start at 0; ranks are consecutive within a node.
+    """A process's place in its world. All numbers start at 0; the ranks of a node are consecutive.
 
     Attributes:
         rank: this process among all ranks.
         world_size: number of ranks (with TF_CONFIG: of workers).
-        local_rank: this process among those of its node.
+        local_rank: this process among those of its node; under Open MPI not always in the order of the ranks.
         local_world_size: processes on this node.
         node_rank: this node among the nodes.
         num_nodes: number of nodes.
@@ -73,12 +81,13 @@ def detect(environ: Environ | None = None) -> Launch:
     """This process's place in its world, from one launcher's variables; a single process when there is none.
 
     In this order: ALLRANKS_RANK and its three sisters, torchrun, horovodrun, TF_CONFIG, RANK and WORLD_SIZE (Azure ML's
-    PyTorch jobs), Open MPI, PMI (MPICH, Intel MPI), MVAPICH, a Slurm step.
+    PyTorch jobs), Open MPI, PMI (MPICH, Intel MPI), MVAPICH, a Slurm step, a Flux job, SageMaker's hosts.
 
     Raises:
         LaunchError: half of a launcher's variables, two launchers that disagree, numbers that contradict each other, or
-            AZUREML_NODE_COUNT above 1 with no launcher: a silent single process would be one of several that overwrite
-            each other's results.
+            signs of other processes with no launcher that counts them (AZUREML_NODE_COUNT above 1, PMIX_RANK,
+            AZ_BATCH_NODE_LIST and its like): a silent single process would be one of several that overwrite each
+            other's results.
     """
     environ = os.environ if environ is None else environ
     claims = _claims(environ)
@@ -89,9 +98,10 @@ def detect(environ: Environ | None = None) -> Launch:
         return _single(environ, node_count)
     if claims[0].launcher == OVERRIDE.launcher:
         node_count = None  # the explicit word stands above all others
-    launch = _launch(claims[0], node_count, environ)
+    claim = _completed(claims[0], claims[1:])
+    launch = _launch(claim, node_count, environ)
     for other in claims[1:]:
-        _check_agreement(claims[0], launch, other)
+        _check_agreement(claim, launch, other)
     return launch
 
 
@@ -104,6 +114,10 @@ def _claims(environ: Environ) -> list[Claim]:
     if not claims and is_there(SLURM, environ):
         claim = read(SLURM, environ)
         claims.append(replace(claim, local_world_size=_slurm_tasks_per_node(environ)))
+    if not claims and is_there(FLUX, environ):
+        claims.append(read(FLUX, environ))
+    if not claims and (hosts := read_sagemaker(environ)) is not None:
+        claims.append(hosts)
     return claims
 
 
@@ -113,10 +127,20 @@ def _inner_claims(environ: Environ) -> Iterator[Claim]:
     for family in (PLAIN, *MPI_FAMILIES):
         if is_there(family, environ):
             claim = read(family, environ)
-            # Slurm's own PMI plugin sets PMI_RANK and PMI_SIZE without the local ones: that is a Slurm step.
-            if family is PMI and claim.local_rank is None and is_there(SLURM, environ):
+            # The PMI plugins of Slurm and Flux set PMI_RANK and PMI_SIZE without the local ones: it is their job.
+            if family is PMI and claim.local_rank is None and any(is_there(each, environ) for each in (SLURM, FLUX)):
                 continue
             yield claim
+
+
+def _completed(claim: Claim, others: Sequence[Claim]) -> Claim:
+    """The claim, with the local ranks of an Open MPI around it whose ranks were given on as RANK and WORLD_SIZE."""
+    for other in others:
+        if other.permuted and (other.rank, other.world_size) == (claim.rank, claim.world_size):
+            local_rank = other.local_rank if claim.local_rank is None else claim.local_rank
+            local_world_size = claim.local_world_size or other.local_world_size
+            return replace(claim, local_rank=local_rank, local_world_size=local_world_size, permuted=True)
+    return claim
 
 
 def _single(environ: Environ, node_count: int | None) -> Launch:
@@ -126,7 +150,31 @@ def _single(environ: Environ, node_count: int | None) -> Launch:
             "node would train alone. Give the job a distribution (type: pytorch, mpi or tensorflow), or start the "
             "script with torchrun or mpirun."
         )
+    if "PMIX_RANK" in environ:
+        names = [name for name in ("PMIX_RANK", "PMIX_NAMESPACE") if name in environ]
+        raise LaunchError(
+            f"{_shown(names, environ)}: PMIx (prterun, prun) has started this process, and does not say how many "
+            f"others there are. {INSTEAD}"
+        )
+    _check_alone_on_azure(environ)
     return Launch(0, 1, 0, 1, 0, 1, "single", LOOPBACK, main_port(environ))
+
+
+def _check_alone_on_azure(environ: Environ) -> None:
+    """Azure Batch and the first version of Azure ML name the nodes of a job, whoever starts what on them."""
+    lists = ("AZ_BATCH_NODE_LIST", "AZ_BATCH_HOST_LIST", "AZ_BATCHAI_WORKER_HOSTS")
+    several = [name for name in lists if len(re.findall(r"[^;,\s]+", environ.get(name, ""))) > 1]
+    index = whole_number("AZ_BATCHAI_TASK_INDEX", environ)
+    if several or index:
+        names = [name for name in ("AZ_BATCHAI_TASK_INDEX", *several) if name in environ]
+        raise LaunchError(
+            f"{_shown(names, environ)}: the job has several nodes, but no launcher's variables say which of the "
+            f"processes this is, so each node would train alone. {INSTEAD}"
+        )
+
+
+def _shown(names: Sequence[str], environ: Environ) -> str:
+    return ", ".join(f"{name}={shortened(environ[name])}" for name in names)
 
 
 def _launch(claim: Claim, node_count: int | None, environ: Environ) -> Launch:
@@ -158,7 +206,7 @@ def _launch(claim: Claim, node_count: int | None, environ: Environ) -> Launch:
         num_nodes,
         AZURE_NAMES.get(claim.launcher, claim.launcher) if on_azure else claim.launcher,
         claim.main_host or main_address(environ, num_nodes),
-        main_port(environ, claim.taken_ports),
+        main_port(environ, claim.taken_ports, claim.launcher),
         claim.role,
         claim.num_ps,
     )
@@ -186,10 +234,12 @@ def _check_arithmetic(claim: Claim, local_rank: int, local_world_size: int, node
             f"{claim.world_size} ranks. Start the same number of processes on every node."
         )
     right = 0 <= local_rank < local_world_size and 0 <= node_rank < num_nodes
-    if not right or claim.rank != node_rank * local_world_size + local_rank:
+    # Whether each of the permuted local ranks is there once shows when all ranks have met (`Assembly`).
+    position = claim.rank % local_world_size if claim.permuted else local_rank
+    if not right or claim.rank != node_rank * local_world_size + position:
         raise LaunchError(
             f"{claim}: rank {claim.rank} is not node {node_rank} * {local_world_size} processes per node + local rank "
-            f"{local_rank}. Ranks have to be numbered node by node (mpirun --map-by slot, srun --distribution=block)."
+            f"{local_rank}. {NODE_BY_NODE}"
         )
 
 

@@ -70,8 +70,9 @@ class LaunchedCluster(ClusterEnvironment):
         self._check("world size", size, self._launch.world_size)
 
     def set_global_rank(self, rank: int) -> None:
-        """Lightning computes the rank again; it has to be ours."""
-        self._check("global rank", rank, self._launch.rank)
+        """Lightning computes the rank again, from the local one, and does not use it where Open MPI permutes these."""
+        launch = self._launch
+        self._check("global rank", rank, launch.node_rank * launch.local_world_size + launch.local_rank)
 
     def validate_settings(self, num_devices: int, num_nodes: int) -> None:
         """See that the Trainer was told of as many nodes and devices as were started.

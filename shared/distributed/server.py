@@ -6,6 +6,7 @@ import selectors
 import socket
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -24,7 +25,7 @@ class Connection:
     socket: socket.socket
     guest: Guest = field(default_factory=Guest)
     decoder: Decoder = field(default_factory=lambda: Decoder(GREETING_LIMIT))
-    unsent: bytearray = field(default_factory=bytearray)
+    unsent: deque[memoryview] = field(default_factory=deque)
     greet_by: float = field(default_factory=lambda: time.monotonic() + GREETING_SECONDS)
 
 
@@ -126,8 +127,12 @@ class ControlServer(threading.Thread):
         does; this thread could then tell them no more that they may go on.
         """
         while any(link.guest.outbox for link in self._connections):
+            encoded: dict[int, tuple[Message, memoryview]] = {}  # what goes to many is encoded once, and kept once
             for link in sorted(self._connections, key=lambda link: link.guest.member == ("worker", 0)):
-                link.unsent += b"".join(map(_encode, link.guest.outbox))
+                for message in link.guest.outbox:
+                    if id(message) not in encoded:
+                        encoded[id(message)] = message, memoryview(_encode(message))
+                    link.unsent.append(encoded[id(message)][1])
                 link.guest.outbox.clear()
                 self._flush(link)  # a failure here may fill other outboxes
         for link in [link for link in self._connections if link.unsent or link.guest.closing]:
@@ -136,7 +141,11 @@ class ControlServer(threading.Thread):
     def _flush(self, link: Connection) -> None:
         try:
             while link.unsent:
-                del link.unsent[: link.socket.send(link.unsent)]
+                rest = link.unsent[0][link.socket.send(link.unsent[0]) :]
+                if rest:
+                    link.unsent[0] = rest
+                else:
+                    link.unsent.popleft()
         except BlockingIOError:
             pass
         except OSError:

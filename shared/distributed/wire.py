@@ -18,20 +18,22 @@ Message: TypeAlias = dict[str, Any]
 HEADER = struct.Struct(">I")
 GREETING_LIMIT = 4096  # bytes that somebody who has not shown the token may send
 MESSAGE_LIMIT = 64 * 2**20  # bytes
+VALUE_LIMIT = 16 * 2**20  # bytes that one rank may give at once; together they still have to fit into one message
 
 
-def encode(message: Message) -> bytes:
+def encode(message: Message, limit: int = MESSAGE_LIMIT) -> bytes:
     """The message as bytes: a length of four bytes, then JSON.
 
     Raises:
-        ControlError: it is longer than 64 MiB.
+        ControlError: it is longer than `limit`.
         TypeError, ValueError: it holds something that JSON cannot.
     """
     body = json.dumps(message, separators=(",", ":")).encode()
-    if len(body) > MESSAGE_LIMIT:
+    if len(body) > limit:
+        what = message.get("label") or message.get("key") or "the values of all ranks together"
         raise ControlError(
-            f"A value of {len(body):,} bytes is too much for the control plane (limit {MESSAGE_LIMIT:,}). "
-            "Write it to a file, and share the path."
+            f"{what}: {len(body):,} bytes are too much for the control plane (limit {limit:,}). Write them to a file, "
+            "and share the path."
         )
     return HEADER.pack(len(body)) + body
 

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias
 
@@ -156,14 +157,27 @@ class World:
         self._control.meet("barrier", name, _seconds(timeout, self._timeout))
 
     def gather(self, value: Any, name: str, timeout: Timeout = None) -> list[Any]:
-        """The JSON value of every rank, in rank order, on every rank.
+        """The JSON value of every rank, in rank order, on every rank; see also ``collect``.
 
         Raises:
             TypeError: JSON cannot hold the value.
+            ControlError: it has more than 16 MiB, or all of them together have more than 64.
         """
         _check_json(value, f"The value for gather {name!r}")
         gathered: list[Any] = self._control.meet("gather", name, _seconds(timeout, self._timeout), value)
         return gathered
+
+    def collect(self, value: Any, name: str, timeout: Timeout = None) -> list[Any] | None:
+        """The JSON value of every rank, in rank order, on rank 0; None on the others.
+
+        Where only rank 0 needs them: what all ranks get of all grows with the square of their number.
+
+        Raises:
+            TypeError: JSON cannot hold the value.
+        """
+        _check_json(value, f"The value for collect {name!r}")
+        collected: list[Any] | None = self._control.meet("collect", name, _seconds(timeout, self._timeout), value)
+        return collected
 
     def any(self, flag: bool, name: str, timeout: Timeout = None) -> bool:  # noqa: FBT001  (a flag is its whole point)
         """Whether the flag is true on at least one rank; the same answer on every rank."""
@@ -178,6 +192,17 @@ class World:
         numbers = [float(value) for value in values]
         totals: list[float] = self._control.meet("sum", name, _seconds(timeout, self._timeout), numbers)
         return totals
+
+    def announce_failure(self, error: BaseException) -> None:
+        """Tell the other ranks that this one fails with this error, before it closes what may take long; never raises.
+
+        Leaving the block of ``init`` with the error tells them too, but only when all blocks inside it are closed. The
+        rank cannot go on after this.
+        """
+        if isinstance(error, Refusal):
+            self._control.refuse(str(error))
+        else:
+            self._control.fail(error)
 
     def note(self, text: str) -> None:
         """Print a line, on rank 0 only."""
@@ -223,6 +248,7 @@ def init(
     exit_request: SystemExit | None = None
     try:
         control = connect(launch, os.environ, seconds)
+        launch = replace(launch, main_port=control.main_port)
         with _variables(launch):
             group = start(launch, control, backend, step_timeout) if start is not None else None
             if launch.local_rank == 0:
@@ -254,8 +280,10 @@ def introduction(launch: Launch, group: Group | None = None) -> str:
     if launch.role != "worker":
         who = f"{launch.role} {launch.rank} beside {launch.world_size} workers"
     else:
-        last = launch.rank + launch.local_world_size - 1
-        ranks = f"rank {launch.rank}" if last == launch.rank else f"ranks {launch.rank}-{last}"
+        even = launch.num_nodes * launch.local_world_size == launch.world_size  # TF_CONFIG may have it otherwise
+        first = launch.node_rank * launch.local_world_size if even else launch.rank
+        last = first + launch.local_world_size - 1
+        ranks = f"rank {first}" if last == first else f"ranks {first}-{last}"
         who = f"{ranks} of {launch.world_size}"
     return (
         f"distributed: node {launch.node_rank} of {launch.num_nodes}, {who}, launched by {launch.launcher}, "

@@ -17,7 +17,7 @@ from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.sharded_checkpoint import Part
 from shared.training.position import Position, settings_of
-from shared.training.state import random_state, set_random_state
+from shared.training.state import random_state, restore_random_state
 
 
 class PartsSaver(ABC):
@@ -47,15 +47,14 @@ class PartsSaver(ABC):
             Refusal: if a weight is not finite: such a checkpoint would only hide the whole one before it.
         """
         self._check_finite(position)
-        generators = self.world.gather(random_state(), f"random numbers at step {position.step}", self._timeout)
         state = {
             "position": asdict(position),
             "settings": self.settings,
             **self._numbers(),
-            "generators": generators,
             "world_size": self.world.world_size,
         }
-        sharded_checkpoint.save(self.folder, position.step, self._parts(), state, self.world, self._timeout)
+        own = {"generators": random_state()}
+        sharded_checkpoint.save(self.folder, position.step, self._parts(), state, own, self.world, self._timeout)
 
     def restore(self, resume_from: str | None) -> Position:
         """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
@@ -69,8 +68,7 @@ class PartsSaver(ABC):
         saved = sharded_checkpoint.Reader(path)
         checkpoint.check_same(saved.state, self.settings, path)
         self._read(saved)
-        if saved.state["world_size"] == self.world.world_size:  # other ranks start other, freshly seeded sequences
-            set_random_state(saved.state["generators"][self.world.rank])
+        restore_random_state(path, saved.state, self.world)
         position = Position(**saved.state["position"])
         self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
         return position

@@ -74,6 +74,8 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if error is not None and not (isinstance(error, SystemExit) and not error.code):
+            self._world.announce_failure(error)
         self._open.__exit__(kind, error, traceback)
 
     def log(self, numbers: Mapping[str, float]) -> None:

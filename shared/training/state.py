@@ -55,9 +55,13 @@ class Saver:
             Refusal: if a weight is not finite: such a checkpoint would only hide the whole one before it.
         """
         self._check_finite(position)
-        generators = self.world.gather(random_state(), f"random numbers at step {position.step}", self._timeout)
-        if not self.world.is_main:
-            return
+        own = {"generators": random_state()}
+        checkpoint.save_together(
+            self.world, self.folder, position.step, own, lambda: self._content(position), self._timeout
+        )
+
+    def _content(self, position: Position) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Give what the ranks have in common: tensors, and everything else."""
         tensors = {f"model.{name}": tensor for name, tensor in self.module.state_dict().items()}
         others: dict[str, Any] = {}
         for number, entries in self.optimizer.state_dict()["state"].items():
@@ -68,10 +72,9 @@ class Saver:
             "settings": self.settings,
             "optimizer": others,
             "scaler": self.scaler.state_dict(),
-            "generators": generators,
             "world_size": self.world.world_size,
         }
-        checkpoint.save(self.folder, position.step, tensors, state)
+        return tensors, state
 
     def _check_finite(self, position: Position) -> None:
         sums = torch.stack([parameter.detach().sum(dtype=torch.float64) for parameter in self.module.parameters()])
@@ -103,8 +106,7 @@ class Saver:
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": entries, "param_groups": groups})
         self.scaler.load_state_dict(state["scaler"])
-        if state["world_size"] == self.world.world_size:  # other ranks start other, freshly seeded sequences
-            set_random_state(state["generators"][self.world.rank])
+        restore_random_state(path, state, self.world)
         position = Position(**state["position"])
         self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
         return position
@@ -125,6 +127,23 @@ def random_state() -> dict[str, Any]:
         "numpy": json.loads(json.dumps(numpy, default=lambda array: array.tolist())),
         "python": [version, list(words), gauss],
     }
+
+
+def restore_random_state(path: Path, state: Mapping[str, Any], world: World) -> None:
+    """Go on with this rank's random numbers where a checkpoint was written by as many ranks.
+
+    Other numbers of ranks start other, freshly seeded sequences. Checkpoints of earlier versions have the generators
+    of all ranks in `state` itself.
+    """
+    if state["world_size"] == world.world_size:
+        kept = state["generators"][world.rank] if "generators" in state else own_generators(path, world)
+        set_random_state(kept)
+
+
+def own_generators(path: Path, world: World) -> Mapping[str, Any]:
+    """Read the state of this rank's random number generators from its file in a checkpoint."""
+    generators: Mapping[str, Any] = checkpoint.read_rank_state(path, world.rank)["generators"]
+    return generators
 
 
 def set_random_state(state: Mapping[str, Any]) -> None:

@@ -31,7 +31,7 @@ COMMON = """
         parts = [Part("x", whole[first:last] + step, (7, 10), (first, 0))]
         if world.rank == 0:
             parts.append(Part("count", torch.tensor(3.0 + step), (), ()))
-        sharded_checkpoint.save(folder, step, parts, {"at": step}, world, timedelta(seconds=30))
+        sharded_checkpoint.save(folder, step, parts, {"at": step}, {"rank": world.rank}, world, timedelta(seconds=30))
 """
 
 WRITE = (
@@ -84,7 +84,8 @@ def test_other_ranks_read_other_pieces_of_the_newest_whole_one(written: Path, tm
     assert sorted(path.name for path in written.iterdir()) == ["latest.json", "step-00000006", "step-00000007"]
     newest = written / "step-00000007"
     assert sorted(path.name for path in newest.iterdir()) == [
-        "manifest.json", *(f"rank-0000{rank}.safetensors" for rank in range(3)), "state.json",
+        "manifest.json", *(f"rank-0000{rank}.{kind}" for rank in range(3) for kind in ("json", "safetensors")),
+        "state.json",
     ]  # fmt: skip
     read = run_ranks(READ, processes=2, cwd=tmp_path)
     assert [result.stdout for result in read] == ["read step-00000007\n"] * 2, read[0].stderr

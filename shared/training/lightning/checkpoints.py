@@ -19,10 +19,12 @@ from shared import tree
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.training.position import Position, choose_checkpoint, settings_of
-from shared.training.state import random_state, set_random_state
+from shared.training.state import own_generators, random_state, set_random_state
 
 OURS = "allranks"
 """Key of what we add to Lightning's dictionary."""
+STAGED = "staged"
+"""Key in that: the files of the ranks' own states, which go into the checkpoint as they are."""
 
 
 class Checkpoints(CheckpointIO):
@@ -38,8 +40,14 @@ class Checkpoints(CheckpointIO):
             Refusal: naming what in it JSON and safetensors cannot hold.
         """
         del storage_options
-        tensors, state = tree.pack(checkpoint, "The module's checkpoint")
-        files.save(path, int(checkpoint["global_step"]), tensors, state)
+        kept, ranks = dict(checkpoint), []
+        if OURS in kept:
+            kept[OURS] = {name: value for name, value in kept[OURS].items() if name != STAGED}
+            ranks = checkpoint[OURS].get(STAGED, [])
+        tensors, state = tree.pack(kept, "The module's checkpoint")
+        files.save(path, int(checkpoint["global_step"]), tensors, state, ranks=ranks)
+        if ranks:
+            shutil.rmtree(ranks[0].parent, ignore_errors=True)
 
     def load_checkpoint(
         self,
@@ -81,6 +89,7 @@ class Saver(Callback):
         self._timeout = timedelta(minutes=args.step_timeout)
         self._position = Position()
         self._generators: Mapping[str, Any] | None = None
+        self._path: Path | None = None
         self._due = False
 
     def restore(self, resume_from: str | None) -> tuple[Position, Path | None]:
@@ -96,7 +105,7 @@ class Saver(Callback):
         if OURS not in state:
             raise Refusal(f"The checkpoint {path} was not written by train_lightning.")
         files.check_same(state[OURS], self.settings, path)
-        self._position = Position(**state[OURS]["position"])
+        self._position, self._path = Position(**state[OURS]["position"]), path
         self._world.note(f"continuing from {path}: step {self._position.step}, epoch {self._position.epoch + 1}")
         return self._position, path
 
@@ -135,8 +144,8 @@ class Saver(Callback):
         checkpoint[OURS] = {
             "position": asdict(self._position),
             "settings": self.settings,
-            "generators": self._world.gather(random_state(), f"random numbers at {self._position.step}", self._timeout),
             "world_size": self._world.world_size,
+            STAGED: files.stage_rank_states(self._world, self.folder, {"generators": random_state()}, self._timeout),
         }
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
@@ -144,4 +153,6 @@ class Saver(Callback):
         del trainer, pl_module
         ours = checkpoint[OURS]
         if ours["world_size"] == self._world.world_size:
-            self._generators = ours["generators"][self._world.rank]
+            old = ours.get("generators")  # of earlier versions: the states of all ranks
+            assert self._path is not None  # noqa: S101  # Lightning has loaded it
+            self._generators = old[self._world.rank] if old else own_generators(self._path, self._world)

@@ -30,8 +30,8 @@ def gather(module: Decoder, card: Card, world: World) -> Decoder | None:
     """
     mine = {name: (local, piece) for name, local, piece in pieces_of(module) if piece.owned and not piece.empty}
     places = [[name, list(piece.offset), list(piece.size)] for name, (_, piece) in mine.items()]
-    everywhere = world.gather(places, "parts of the model")
-    if not world.is_main:
+    everywhere = world.collect(places, "parts of the model")
+    if everywhere is None:
         for local, _ in mine.values():
             dist.send(local.to(world.device).contiguous(), 0)
         return None

@@ -20,7 +20,7 @@ from shared import checkpoint, tree
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.training.position import Position, choose_checkpoint, settings_of
-from shared.training.state import random_state, set_random_state
+from shared.training.state import random_state, restore_random_state
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -48,6 +48,7 @@ class Saver:
         self.steps_per_epoch = steps_per_epoch
         self._world, self._timeout = world, timedelta(minutes=args.step_timeout)
         self._loaded: Mapping[str, Any] | None = None
+        self._path: Path | None = None
         self._due = False
 
     def restore(self, resume_from: str | None) -> Position:
@@ -63,7 +64,7 @@ class Saver:
         if state.get("format") != FORMAT:
             raise Refusal(f"The checkpoint {path} was not written by train_transformers.")
         checkpoint.check_same(state, self.settings, path)
-        self._loaded = tree.unpack(tensors, state)
+        self._loaded, self._path = tree.unpack(tensors, state), path
         position = Position(**state["position"])
         self._world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
         return position
@@ -87,9 +88,10 @@ class Saver:
         trainer = self.trainer
         assert trainer is not None  # noqa: S101  # it is set before the training begins
         model, optimizer = get_state_dict(trainer.model, trainer.optimizer.optimizer, options=WHOLE)
-        random = self._world.gather(random_state(), f"random numbers at step {position.step}", self._timeout)
-        if not self._world.is_main:
-            return
+
+        def content() -> tuple[dict[str, Any], Any]:
+            return tree.pack(whole, "The training's state")
+
         whole = {
             "format": FORMAT,
             "position": asdict(position),
@@ -97,10 +99,10 @@ class Saver:
             "model": model,
             "optimizer": optimizer,
             "scaler": trainer.accelerator.scaler.state_dict() if trainer.accelerator.scaler else {},
-            "random": random,
             "world_size": self._world.world_size,
         }
-        checkpoint.save(self.folder, position.step, *tree.pack(whole, "The training's state"))
+        own = {"generators": random_state()}
+        checkpoint.save_together(self._world, self.folder, position.step, own, content, self._timeout)
 
     def weights(self) -> dict[str, Any]:
         """Gather the model's weights on rank 0; every rank calls this."""
@@ -122,8 +124,9 @@ class Saver:
         )
         if trainer.accelerator.scaler:
             trainer.accelerator.scaler.load_state_dict(loaded["scaler"])
-        if loaded["world_size"] == self._world.world_size:  # other ranks start other, freshly seeded sequences
-            set_random_state(loaded["random"][self._world.rank])
+        old = {"generators": loaded["random"]} if "random" in loaded else {}
+        assert self._path is not None  # noqa: S101  # it was loaded from there
+        restore_random_state(self._path, {"world_size": loaded["world_size"], **old}, self._world)
         self._loaded = None  # it is as large as the training
 
 

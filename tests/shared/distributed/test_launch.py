@@ -94,6 +94,15 @@ def mvapich(rank: int, nodes: int, processes: int) -> Variables:
     }
 
 
+def flux(rank: int, nodes: int, processes: int) -> Variables:
+    return {
+        "FLUX_TASK_RANK": str(rank),
+        "FLUX_JOB_SIZE": str(nodes * processes),
+        "FLUX_TASK_LOCAL_ID": str(rank % processes),
+        "FLUX_JOB_NNODES": str(nodes),
+    }
+
+
 def override(rank: int, nodes: int, processes: int) -> Variables:
     return {
         "ALLRANKS_RANK": str(rank),
@@ -116,6 +125,7 @@ FAMILIES = {
     "pmi": pmi,
     "mvapich": mvapich,
     "slurm": slurm,
+    "flux": flux,
 }
 RANK_NAMES = {
     "override": "ALLRANKS_RANK",
@@ -126,6 +136,7 @@ RANK_NAMES = {
     "pmi": "PMI_RANK",
     "mvapich": "MV2_COMM_WORLD_RANK",
     "slurm": "SLURM_PROCID",
+    "flux": "FLUX_TASK_RANK",
 }
 
 
@@ -303,12 +314,24 @@ def test_numbers_that_are_none_or_out_of_range(family: str, number: str) -> None
         detect({**FAMILIES[family](1, 2, 2), name: number})
 
 
-@pytest.mark.parametrize("family", ["torchrun", "horovodrun", "openmpi", "slurm", "override", "mvapich"])
+@pytest.mark.parametrize("family", ["torchrun", "horovodrun", "slurm", "flux", "override", "mvapich"])
 def test_ranks_that_are_not_numbered_node_by_node(family: str) -> None:
     variables = FAMILIES[family](1, 2, 2)
-    local = next(name for name in variables if "LOCAL_RANK" in name or "LOCALID" in name)
+    local = next(name for name in variables if "LOCAL_RANK" in name or "LOCALID" in name or "LOCAL_ID" in name)
     with pytest.raises(LaunchError, match="node by node"):
         detect({**variables, local: "0"})
+
+
+@pytest.mark.parametrize(
+    "around", [{}, {"RANK": "5", "WORLD_SIZE": "8"}, {**azure_pytorch(5, 2, 4), "LOCAL_RANK": "2"}]
+)
+def test_local_ranks_that_open_mpi_has_permuted_within_the_node(around: Variables) -> None:
+    permuted = {**mpi(5, 8, 4), "OMPI_COMM_WORLD_LOCAL_RANK": "2", "MASTER_ADDR": "head"}
+    assert numbers(detect({**permuted, **around})) == (5, 8, 2, 4, 1, 2)
+    with pytest.raises(LaunchError, match="OMPI_COMM_WORLD_LOCAL_RANK"):
+        detect({**permuted, **around, "OMPI_COMM_WORLD_LOCAL_RANK": "4"})
+    with pytest.raises(LaunchError, match=r"node by node|disagree"):
+        detect({**permuted, **azure_pytorch(5, 2, 4), "LOCAL_RANK": "2", "NODE_RANK": "0"})
 
 
 def test_node_rank_that_does_not_fit() -> None:
@@ -366,6 +389,48 @@ def test_plain_variables_inside_a_per_node_mpi_launch() -> None:
 def test_plain_variables_inside_the_mpi_launch_of_another_node() -> None:
     with pytest.raises(LaunchError, match="disagree"):
         detect({**azure_pytorch(5, 2, 4), **mpi(0, 2, 1)})
+
+
+def test_fluxs_own_pmi_is_a_flux_job() -> None:
+    launch = detect({**flux(3, 2, 2), "PMI_RANK": "3", "PMI_SIZE": "4", "MASTER_ADDR": "head"})
+    assert (launch.launcher, numbers(launch)) == ("flux", place(3, 2, 2))
+
+
+# ---- launchers that say too little, or by which each machine starts one process
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"PMIX_RANK": "1", "PMIX_NAMESPACE": "prterun-vm-8525@1"},
+        {"AZ_BATCHAI_TASK_INDEX": "1"},
+        {"AZ_BATCHAI_TASK_INDEX": "0", "AZ_BATCHAI_WORKER_HOSTS": "10.0.0.4:2222,10.0.0.5:2222"},
+        {"AZ_BATCH_NODE_LIST": "10.0.0.4;10.0.0.5"},
+        {"SM_HOSTS": '["algo-1","algo-2"]'},
+        {"SM_CURRENT_HOST": "algo-1"},
+        {"SM_HOSTS": "algo-1", "SM_CURRENT_HOST": "algo-1"},
+        {"SM_HOSTS": '["algo-1"]', "SM_CURRENT_HOST": "algo-2"},
+    ],
+)
+def test_a_launcher_that_says_too_little_is_never_one_process(variables: Variables) -> None:
+    with pytest.raises(LaunchError) as refused:
+        detect(variables)
+    assert all(f"{name}={value}"[:30] in str(refused.value) for name, value in variables.items())
+    around = {**variables, **azure_pytorch(1, 2, 1), "PMIX_RANK": "1"}
+    assert numbers(detect(around)) == place(1, 2, 1)  # another launcher has said all
+
+
+@pytest.mark.parametrize("variables", [{"AZ_BATCHAI_TASK_INDEX": "0", "AZ_BATCH_NODE_LIST": "10.0.0.4"}, {}])
+def test_one_node_of_azure_without_a_launcher_is_one_process(variables: Variables) -> None:
+    assert detect({**variables, "AZ_BATCHAI_NODE_IP": "10.0.0.4"}).launcher == "single"
+
+
+def test_sagemaker_starts_one_process_on_each_host() -> None:
+    hosts = {"SM_HOSTS": '["algo-1","algo-2"]', "SM_CURRENT_HOST": "algo-2"}
+    launch = detect({**hosts, "TRAINING_JOB_NAME": "job"})
+    assert launch == Launch(1, 2, 0, 1, 1, 2, "sagemaker", "algo-1", run_port("job"))
+    assert numbers(detect({**hosts, **mpi(5, 8, 4), "MASTER_ADDR": "algo-1"})) == place(5, 2, 4)
+    assert numbers(detect({"SM_HOSTS": '["algo-1"]', "SM_CURRENT_HOST": "algo-1"})) == place(0, 1, 1)
 
 
 # ---- TF_CONFIG
@@ -460,6 +525,28 @@ def test_address_from_slurms_node_list(nodes: str, first: str) -> None:
     assert detect({**slurm(1, 2, 1), "SLURM_STEP_NODELIST": nodes}).main_address == first
 
 
+@pytest.mark.parametrize(
+    ("family", "ids"),
+    [
+        ("openmpi", {"PMIX_NAMESPACE": "prterun-vm-8525@1"}),
+        ("openmpi", {"OMPI_MCA_ess_base_jobid": "3204448257"}),
+        ("slurm", {"SLURM_JOB_ID": "7"}),
+        ("pmi", {"PMI_JOBID": "7"}),
+        ("mvapich", {"MPIRUN_ID": "7"}),
+        ("flux", {"FLUX_JOB_ID": "f2bX"}),
+    ],
+)
+def test_two_jobs_without_a_run_id_have_ports_of_their_own(family: str, ids: Variables) -> None:
+    ports = []
+    for job in (ids, {name: f"{value}1" for name, value in ids.items()}):
+        found = {detect({**FAMILIES[family](rank, 1, 4), **job}).main_port for rank in range(4)}
+        assert len(found) == 1
+        ports += found
+    assert ports[0] != ports[1]
+    assert all(20000 <= port < 30000 for port in ports)
+    assert detect({**FAMILIES[family](0, 1, 4), **ids, "MASTER_PORT": "6105"}).main_port == 6105
+
+
 @pytest.mark.parametrize("port", ["0", "65535", "70000", "http", ""])
 def test_port_that_is_none(port: str) -> None:
     with pytest.raises(LaunchError, match="MASTER_PORT"):
@@ -520,5 +607,6 @@ def test_any_environment_gives_a_launch_that_holds_together_or_an_error(variable
     except LaunchError as error:
         assert any(name in str(error) for name in (*variables, "MASTER_ADDR"))  # noqa: PT017
         return
-    assert launch.rank == launch.node_rank * launch.local_world_size + launch.local_rank
+    assert launch.rank // launch.local_world_size == launch.node_rank
+    assert launch.local_rank == launch.rank % launch.local_world_size or launch.launcher == "openmpi"
     assert launch.num_nodes * launch.local_world_size == launch.world_size

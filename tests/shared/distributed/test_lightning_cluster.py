@@ -49,6 +49,8 @@ def test_a_trainer_that_was_told_otherwise_is_refused() -> None:
     cluster = LaunchedCluster(detect(MPI))
     cluster.validate_settings(num_devices=2, num_nodes=2)
     cluster.set_global_rank(3)
+    permuted = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}
+    LaunchedCluster(detect({**permuted, "OMPI_COMM_WORLD_LOCAL_SIZE": "4"})).set_global_rank(2)  # from the local rank
     with pytest.raises(LaunchError, match="devices is 4"):
         cluster.validate_settings(num_devices=4, num_nodes=2)
     with pytest.raises(LaunchError, match="world size is 2"):

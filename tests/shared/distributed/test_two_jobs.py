@@ -1,0 +1,130 @@
+"""Jobs side by side on one machine, and ranks whose numbers only together show whether they can be right."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shared.distributed import ControlError, Launch
+from shared.distributed.assembly import Guest, misplaced
+from shared.distributed.control import connect
+from tests.helpers import clean_environment, free_port
+
+BIN = Path(sys.executable).parent
+HERE = Launch(0, 4, 0, 4, 0, 1, "openmpi", "127.0.0.1", 6105)
+
+
+def gathered(launches: Mapping[str, list[Launch]], delay: Mapping[str, float]) -> dict[str, list[object]]:
+    """What the ranks of each job get when all jobs run at once: the job's ranks and main ports, or what was raised.
+
+    Args:
+        launches: the ranks of each job, by its namespace.
+        delay: seconds after which rank 0 of a job starts.
+    """
+    results: dict[str, list[object]] = {job: [None] * len(ranks) for job, ranks in launches.items()}
+    together = threading.Barrier(sum(map(len, launches.values())))
+
+    def member(job: str, place: int) -> None:
+        try:
+            if place == 0:
+                threading.Event().wait(delay.get(job, 0))
+            control = connect(launches[job][place], {"PMIX_NAMESPACE": job}, 10)
+            together.wait(15)  # all worlds are there at the same time
+            results[job][place] = control.meet("gather", "g", 5, [job, place, control.main_port])
+            control.leave(grace=5)
+        except (ControlError, threading.BrokenBarrierError) as error:
+            together.abort()
+            results[job][place] = error
+
+    threads = [
+        threading.Thread(target=member, args=(job, place))
+        for job, ranks in launches.items()
+        for place in range(len(ranks))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    return results
+
+
+def test_jobs_whose_ids_give_the_same_port_do_not_meet() -> None:
+    port = free_port()
+    ranks = [replace(HERE, rank=rank, local_rank=rank, main_port=port) for rank in range(4)]
+    results = gathered({"first": ranks, "second": ranks, "third": ranks}, delay={"second": 0.3, "third": 0.5})
+    ports = set()
+    for job, found in results.items():
+        assert not isinstance(found[0], Exception), found
+        ((_, _, used), *_) = found[0]
+        assert found == [[[job, place, used] for place in range(4)]] * 4
+        ports |= {used, used + 1}
+    assert len(ports) == 6
+
+
+def test_a_main_port_that_a_stranger_holds_is_passed_over() -> None:
+    port = free_port()
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", port))
+        stranger.listen()
+        ranks = [replace(HERE, rank=rank, world_size=2, local_rank=rank, main_port=port) for rank in range(2)]
+        results = gathered({"job": ranks}, delay={})
+    assert results["job"] == [[["job", 0, port + 2], ["job", 1, port + 2]]] * 2
+
+
+def test_local_ranks_of_ranks_that_are_spread_over_the_nodes_are_refused_on_every_rank() -> None:
+    port = free_port()
+    spread = [
+        Launch(rank, 4, rank // 2, 2, rank // 2, 2, "openmpi", "127.0.0.1", port) for rank in range(4)
+    ]  # as of mpirun --map-by node: ranks 0 and 2 are on the first node
+    results = gathered({"job": spread}, delay={})["job"]
+    assert all("Node 0 cannot be one node: rank 0 and rank 1 are both local rank 0" in str(each) for each in results)
+
+
+@pytest.mark.parametrize(
+    ("places", "problem"),
+    [
+        ([(0, 0, "a"), (0, 2, "a"), (0, 1, "a"), (0, 3, "a")], ""),
+        ([(0, 1, "a"), (0, 0, "a"), (1, 0, "b"), (1, 1, "b")], ""),
+        ([(0, 1, "a"), (0, 0, "a"), (1, 0, "a"), (1, 1, "a")], ""),  # emulated nodes
+        ([(0, 1, "a"), (0, 0, "b"), (1, 1, "a"), (1, 0, "b")], "rank 0 is on the host a and rank 1 on b"),
+        ([(0, 0, "a"), (0, 1, "b")], ""),  # ranks of one node in containers, in order: nothing says that it is wrong
+    ],
+)
+def test_what_the_ranks_together_know_of_their_nodes(places: list[tuple[int, int, str]], problem: str) -> None:
+    guests = [Guest(node=node, local_rank=local_rank, host=host) for node, local_rank, host in places]
+    found = misplaced({("worker", rank): guest for rank, guest in enumerate(guests)})
+    assert problem in found
+    assert bool(found) == bool(problem)
+
+
+def test_two_plain_mpiruns_at_once_and_a_prterun(tmp_path: Path) -> None:
+    if not (BIN / "prterun").exists():
+        pytest.skip("no Open MPI 5 beside this Python")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import time\nfrom shared.distributed import init\nwith init() as world:\n    world.barrier('a')\n"
+        "    time.sleep(0.5)\n    if world.is_main: print(world.gather(world.local_rank, 'g'))\n"
+        "    else: world.gather(world.local_rank, 'g')\n"
+    )
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    mpirun = [str(BIN / "mpirun"), *root, "--oversubscribe", "-n", "4", sys.executable, str(script)]
+    prterun = [str(BIN / "prterun"), *root, "-n", "1", sys.executable, str(script)]
+    jobs = [
+        subprocess.Popen(command, env=clean_environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for command in (mpirun, mpirun, prterun)
+    ]
+    outputs = [job.communicate(timeout=60) for job in jobs]
+    for job, (stdout, stderr) in zip(jobs[:2], outputs[:2], strict=True):
+        assert job.returncode == 0, stderr
+        assert sorted(eval(stdout)) == [0, 1, 2, 3]  # noqa: S307
+    assert jobs[2].returncode != 0
+    assert "PMIX_RANK=0, PMIX_NAMESPACE=prterun-" in outputs[2][1]
+    assert "does not say how many others there are. Start the script with mpirun" in outputs[2][1]

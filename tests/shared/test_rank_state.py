@@ -1,0 +1,158 @@
+"""What each rank alone has to keep lies in a file of its own, whatever the number of ranks, and never on the wire."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from shared import checkpoint
+from shared.distributed import ControlError, Launch, Refusal, World
+from shared.distributed.control import Control, connect
+from shared.training.state import random_state, restore_random_state
+from tests.helpers import free_port
+
+TIMEOUT = timedelta(seconds=60)
+
+
+def on_ranks(count: int, function: Callable[[World], object]) -> list[object]:
+    """Run the function in a thread for each rank of a world, over real sockets: what each gives, or raises."""
+    port = free_port()
+    results: list[object] = [None] * count
+
+    def member(rank: int) -> None:
+        launch = Launch(rank, count, rank, count, 0, 1, "test", "127.0.0.1", port)
+        try:
+            control = connect(launch, {}, 60)
+            try:
+                results[rank] = function(World(launch, control, None, 60))
+            finally:
+                control.leave(grace=10)
+        except Exception as error:  # noqa: BLE001
+            results[rank] = error
+
+    threads = [threading.Thread(target=member, args=(rank,)) for rank in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive()
+    return results
+
+
+def save(world: World, folder: Path, step: int, own: Any) -> None:
+    content = {"weight": np.arange(4.0)}, {"world_size": world.world_size}
+    checkpoint.save_together(world, folder, step, own, lambda: content, TIMEOUT)
+
+
+def draw() -> list[float]:
+    return [random.random(), float(np.random.rand()), float(torch.rand(()))]  # noqa: NPY002
+
+
+def test_256_ranks_save_their_states_without_sending_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent, exchange = Counter[str](), Control._ask_within
+    times: dict[str, float] = {}
+
+    def counted(control: Control, message: dict[str, Any], limit: float | None) -> Any:
+        answer = exchange(control, message, limit)
+        sent[message["label"]] += len(json.dumps(message)) + len(json.dumps(answer))
+        return answer
+
+    def train(world: World) -> None:
+        for name, action in (
+            ("wait", lambda: world.barrier("wait")),
+            ("save", lambda: save(world, tmp_path, 7, {"rank": world.rank, "filler": filler})),
+        ):
+            began = time.perf_counter()
+            action()
+            times[name] = max(times.get(name, 0), time.perf_counter() - began)
+
+    filler = "x" * 20_000  # as large as the states of torch's, NumPy's and Python's generators
+    monkeypatch.setattr(Control, "_ask_within", counted)
+    assert on_ranks(256, train) == [None] * 256
+    kinds = Counter[str]()
+    for label, count in sent.items():
+        kinds[label.partition(" ")[0]] += count
+    print(f"{sum(sent.values()) / 256:.0f} bytes a rank, {times}")
+    assert sum(sent.values()) < 256 * 2000
+    assert times["save"] < 30
+    (path,) = tmp_path.glob("step-*")
+    assert checkpoint.damage(path) is None
+    assert [checkpoint.read_rank_state(path, rank)["rank"] for rank in range(256)] == [*range(256)]
+
+
+def test_gathered_values_are_encoded_once_and_what_a_rank_may_give_is_bounded() -> None:
+    def give(world: World) -> object:
+        text = "y" * (17 * 2**20) if world.rank == 1 else "y"
+        return world.gather(text, "large")
+
+    results = on_ranks(3, give)
+    assert "gather 'large': 17,82" in str(results[1])
+    assert "too much for the control plane (limit 16,777,216). Write them to a file" in str(results[1])
+    assert all(isinstance(result, ControlError) for result in results)
+
+    values = on_ranks(3, lambda world: world.gather("z" * (4 * 2**20), "four MiB")[world.rank][:3])
+    assert values == ["zzz"] * 3
+    collected = on_ranks(3, lambda world: world.collect(world.rank, "ranks"))
+    assert collected == [[0, 1, 2], None, None]
+
+
+def test_random_numbers_go_on_on_as_many_ranks_from_old_checkpoints_too(tmp_path: Path) -> None:
+    world = SimpleNamespace(rank=0, world_size=1)
+    states = []
+
+    def alone(real: World) -> None:
+        save(real, tmp_path, 3, {"generators": random_state()})
+        states.append(random_state())
+
+    on_ranks(1, alone)
+    expected = draw()
+    (path,) = tmp_path.glob("step-*")
+    restore_random_state(path, {"world_size": 1}, world)
+    assert draw() == expected
+    restore_random_state(tmp_path / "nowhere", {"world_size": 1, "generators": states}, world)
+    assert draw() == expected
+    restore_random_state(path, {"world_size": 2}, world)  # freshly seeded sequences are left as they are
+    assert draw() != expected
+
+
+@pytest.mark.parametrize("harm", ["flip", "remove", "forge"])
+def test_a_rank_file_that_is_damaged_is_noticed(harm: str, tmp_path: Path) -> None:
+    on_ranks(2, lambda world: save(world, tmp_path, 3, {"rank": world.rank}))
+    (path,) = tmp_path.glob("step-*")
+    file = path / "rank-00001.json"
+    if harm == "flip":
+        file.write_text(file.read_text().replace("1", "2"))
+    elif harm == "remove":
+        file.unlink()
+    else:
+        shutil.copyfile(file, path / "rank-00002.json")
+    assert (checkpoint.newest_valid(tmp_path) is None) == (harm != "forge")
+    with pytest.raises(Refusal, match=r"rank-0000[12]\.json"):
+        checkpoint.read_rank_state(path, 2 if harm == "forge" else 1)
+
+
+def test_nodes_that_do_not_share_the_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "VISIBLE_SECONDS", 0.3)
+
+    def elsewhere(world: World) -> None:
+        part = tmp_path / f"node{world.rank}" / ".writing-00000003"
+        checkpoint.write_rank_states(world, part, {}, TIMEOUT)
+
+    refused = on_ranks(2, elsewhere)
+    assert "rank-00001.json" in str(refused[0])
+    assert "has to be the same one on all nodes" in str(refused[0])
+    assert not os.path.exists(tmp_path / "node0" / "rank-00001.json")  # noqa: PTH110
