@@ -38,6 +38,8 @@ def pipeline_document(job: PipelineJob) -> dict[str, Any]:
     inputs = dict(_declarations(component))
     for name, declared in inputs.items():
         declared.update(_given(values.get(name), declared))
+    # A job that was loaded from YAML declares nothing: its inputs are bare values.
+    inputs |= {name: _step_input(value) for name, value in values.items() if name not in inputs}
     return _filled(
         {"type": "pipeline", "name": component.name}
         | {key: _plain(getattr(job, key, None)) for key in _TEXTS if key != "name"}
@@ -92,7 +94,7 @@ def _given(value: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if isinstance(value, Input):
         return _data(value)
-    return {"default": _plain(value)} if declared["type"] in _LITERALS else {"path": _place(str(value))}
+    return {"value": _plain(value)} if declared["type"] in _LITERALS else {"path": _place(str(value))}
 
 
 _LITERALS = ("string", "integer", "number", "boolean")

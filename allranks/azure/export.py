@@ -99,7 +99,7 @@ def _value(declared: Mapping[str, Any], folder: Path) -> Any:
         return place | {"path": _path(declared["path"], folder)}
     if declared["type"] not in _LITERALS and not declared.get("optional"):
         return {"type": declared["type"]}
-    return declared.get("default", "")
+    return declared.get("value", declared.get("default", ""))
 
 
 def _relative(document: Mapping[str, Any], file: Path, files: dict[Path, str]) -> dict[str, Any]:
