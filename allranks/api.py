@@ -122,6 +122,9 @@ def submit(
     *,
     scale: Mapping[str, tuple[int, int]] | None = None,
     compute: str | None = None,
+    instance_type: str | Mapping[str, str] | None = None,
+    identity: str | Mapping[str, str] | None = None,
+    timeout: int | str | Mapping[str, int | str] | None = None,
     experiment: str | None = None,
     registered: bool = False,
     registry: str | None = None,
@@ -137,6 +140,9 @@ def submit(
         pipeline: as for ``run``. A pipeline job of the SDK can be sent once; call its function for another.
         scale: step to (nodes, processes per node), over what the pipeline says.
         compute: the cluster of all steps that name none of their own, or ``serverless``.
+        instance_type: step to VM size, on serverless compute; one size for all steps that name none.
+        identity: step to ``managed``, ``user`` or ``amltoken``: as whom it reaches data; one word for the whole job.
+        timeout: step to seconds, or to a text such as ``2h``, after which it is ended; one for all that have no limit.
         experiment: under what the job is listed in Studio.
         registered: name the library's components by their ids in the workspace rather than sending them along.
         registry: the same, by their ids in this registry.
@@ -154,13 +160,17 @@ def submit(
     """
     from allranks.azure.assemble import assemble
     from allranks.azure.client import connect, find_workspace
+    from allranks.azure.placement import placement
     from allranks.azure.registered import Known
     from allranks.azure.submit import Registered
     from allranks.azure.submit import submit as send
 
     known = Known(lambda: find_workspace(subscription, resource_group, workspace))
     asked = _texts({**(values or {}), **inputs})
-    assembled = assemble(pipeline, asked, scale or {}, compute=compute, experiment=experiment, resolve=known.find)
+    places = placement(instance_type, identity, timeout)
+    assembled = assemble(
+        pipeline, asked, scale or {}, compute=compute, experiment=experiment, asked=places, resolve=known.find
+    )
     place = find_workspace(subscription, resource_group, workspace)
     reference = Registered(registry) if registered or registry else None
     return send(connect(place), place, assembled, reference, lambda note: print(f"note: {note}", file=sys.stderr))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from allranks.sizes import BuildTable, VMSize, images_in_words, runs_on
 from allranks.spec import Component, Distribution, Input, Output
+from allranks.spec.values import plain_number
 
 _MADE = "<!-- Made from {} by `python -m allranks.renew`: change that, and make it again. -->"
 _WHAT = {
@@ -60,7 +61,7 @@ def _input(port: Input) -> Sequence[str]:
 def _default(port: Input) -> str:
     if port.required:
         return "required"
-    return "optional" if port.default is None else f"`{port.default}`"
+    return "optional" if port.default is None else f"`{plain_number(port.default)}`"
 
 
 def _allowed(port: Input) -> str:

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from allranks.spec import Component, Input
+from allranks.spec.values import plain_number
 
 _HEAD = """\
 # Made from the components' YAML by `python -m allranks.renew`: change that, and make it again.
@@ -70,7 +71,7 @@ def _parameter(port: Input) -> str:
         return f"{port.name}: {annotation}"
     if port.default is None:
         return f"{port.name}: {annotation} | None = None"
-    return f"{port.name}: {annotation} = {_literal(port.default)}"
+    return f"{port.name}: {annotation} = {_literal(plain_number(port.default))}"
 
 
 def _annotation(port: Input) -> str:

@@ -16,16 +16,19 @@ from typing import Any
 from allranks import catalogue
 from allranks.azure.client import INSTALL, quiet
 from allranks.azure.composing import scale as scale_step
+from allranks.azure.composing import sdk_identity
 from allranks.azure.explain import service_errors
+from allranks.azure.placement import Placement, place_steps
 from allranks.azure.python_target import is_python_target, split
 from allranks.errors import CannotRunHereError, Problem, SpecError, UsageError
 from allranks.local.heavy import heavy_snapshots
-from allranks.local.settings import all_steps, apply_scale, apply_values
-from allranks.spec import Component, Data, Input, Pipeline, check, pipeline_from, read
+from allranks.local.settings import all_steps, apply_scale, apply_values, change_step
+from allranks.spec import Component, Data, Input, Pipeline, check, check_machines, pipeline_from, read
+from allranks.spec.check_machines import own_resources
 from allranks.spec.document import read_document
 from allranks.spec.model import LITERAL_TYPES, Literal, Source
+from allranks.spec.step_sizes import SERVERLESS, check_sizes, step_sizes
 
-SERVERLESS = "serverless"
 Resolve = Callable[[str], Path | None]
 _Build = Callable[[Mapping[str, Any]], Any]
 
@@ -74,6 +77,7 @@ def assemble(
     *,
     compute: str | None = None,
     experiment: str | None = None,
+    asked: Placement | None = None,
     resolve: Resolve = catalogue.resolve,
 ) -> Assembled:
     """Read a target, apply what was asked for, check it, and build the job.
@@ -84,6 +88,7 @@ def assemble(
         scale: step to nodes and processes per node.
         compute: the cluster of all steps that name none of their own.
         experiment: in place of the pipeline's own.
+        asked: sizes, identities and timeouts of steps.
         resolve: gives the YAML of a component that a pipeline names by its id.
 
     Raises:
@@ -93,11 +98,17 @@ def assemble(
     with _imported_sdk(), service_errors(f"reading {target if isinstance(target, str) else 'the pipeline'}", "SDK"):
         read_target = _read(target, resolve)
         pipeline, problems = apply_values(read_target.pipeline, values)
+        for name in scale:
+            pipeline = change_step(pipeline, name, lambda step: replace(step, resources=own_resources(step)))
         pipeline = apply_scale(pipeline, scale)
         place = (compute or pipeline.settings.default_compute or read_target.compute or "").removeprefix("azureml:")
         pipeline = replace(pipeline, settings=replace(pipeline.settings, default_compute=place or None))
+        asked = asked or Placement()
+        pipeline, placed = place_steps(pipeline, asked)
         problems += check(pipeline, values={})
         problems += _without_compute(pipeline)
+        machines = [*check_machines(pipeline), *check_sizes(pipeline, step_sizes(pipeline))]
+        problems += [problem for problem in machines if problem.severity == "error"]
         errors = [problem for problem in problems if problem.severity == "error"]
         if errors:
             raise SpecError(list(dict.fromkeys(errors)))
@@ -108,6 +119,7 @@ def assemble(
             _set_value(job, read_target, pipeline, name)
         for name, (nodes, processes) in scale.items():
             scale_step(_node(job, name), nodes=nodes, processes_per_node=processes)
+        _place(job, asked, placed)
         _set_place(job, pipeline, experiment)
     return Assembled(job, pipeline, tuple(problems))
 
@@ -268,12 +280,22 @@ def _sdk_value(value: Literal | Data | None, type_: str) -> Any:
     return SdkInput(type=value.type or type_, path=value.path, mode=value.mode)
 
 
-def _node(job: Any, path: str) -> Any:
-    """The node of a step, a nested one by its dotted name."""
+def _place(job: Any, asked: Placement, placed: Mapping[str, Mapping[str, Any]]) -> None:
+    """Set sizes, identities and timeouts; what all steps get may be set in a nested pipeline that two steps share."""
+    named = asked.instance_types.keys() | asked.identities.keys() | asked.timeouts.keys()
+    for name, change in placed.items():
+        scale_step(_node(job, name, shared=name not in named), **change)
+    if "" in asked.identities:
+        job.identity = sdk_identity(asked.identities[""])
+
+
+def _node(job: Any, path: str, *, shared: bool = False) -> Any:
+    """The node of a step, a nested one by its dotted name; ``shared`` if the change is meant for every step alike."""
     nodes, found = job.jobs, None
     for name in path.split("."):
         if found is not None:
-            _require_own(found, nodes)
+            if not shared:
+                _require_own(found, nodes)
             nodes = found.component.jobs
         found = nodes[name]
     return found

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from allranks.azure.client import quiet
+from allranks.azure.placement import duration_seconds, identity_word
 from allranks.errors import UsageError
 from allranks.sizes import Use, misfits, nccl_variables
 
@@ -36,6 +37,7 @@ def scale(
     timeout: Count | None = None,
     environment_variables: Mapping[str, str | int | float | PipelineInput] | None = None,
     tier: str | None = None,
+    identity: str | None = None,
 ) -> _StepT:
     """Set on how many nodes and ranks a step runs, and on what machines; what is not given stays as it is.
 
@@ -51,11 +53,13 @@ def scale(
             input of the same name if it has one, else to the distribution.
         instance_type: VM size, such as ``Standard_ND96isr_H100_v5``, for serverless compute.
         shm_size: shared memory of the container, such as ``8g``.
-        timeout: seconds after which Azure ML ends the step.
+        timeout: after what time Azure ML ends the step (a sweep as a whole): seconds, or a text such as ``2h``.
         environment_variables: added to those that the step has.
         tier: the queue: ``spot`` (cheap, and may be taken away at any time), ``basic``, ``standard`` or ``premium``.
+        identity: as whom the step reaches data: ``managed`` (the compute's), ``user`` (yours) or ``amltoken``.
 
-    Every number and text but ``tier`` may also be a parameter of the pipeline, or ``${{parent.inputs.NAME}}``.
+    Every number and text but ``tier`` and ``identity`` may also be a parameter of the pipeline, or
+    ``${{parent.inputs.NAME}}``.
 
     Returns:
         The same step.
@@ -63,23 +67,23 @@ def scale(
     Raises:
         UsageError: a value is out of range, or the step's distribution or machine cannot take it.
     """
-    from azure.ai.ml.entities import Command, CommandJobLimits, Sweep
+    from azure.ai.ml.entities import Command, Sweep
 
     if not isinstance(step, (Command, Sweep)):
         raise UsageError(f"scale() takes a command or sweep step of a pipeline, not a {type(step).__name__}.")
-    if isinstance(step, Sweep) and (timeout is not None or environment_variables):
-        message = (
-            "scale() cannot set timeout and environment_variables of a sweep step: Azure ML has no place for them."
-        )
-        raise UsageError(message, "The limits of a sweep are given to .sweep(...).")
+    if isinstance(step, Sweep) and (environment_variables or identity is not None):
+        message = "scale() cannot set environment_variables and identity of a sweep step: the SDK sends none."
+        raise UsageError(message, "Variables belong in the trial's component, an identity to the whole job.")
     _provide(step, nodes, instance_type, shm_size)
     _distribute(step, nodes, processes_per_node)
     if timeout is not None:
-        step.limits = CommandJobLimits(timeout=_count(timeout, "timeout"))
+        _limit(step, timeout)
     if environment_variables:
         step.environment_variables = {**(step.environment_variables or {}), **_variables(environment_variables)}
     if tier is not None:
         _queue(step, tier)
+    if identity is not None:
+        step.identity = sdk_identity(identity)
     _fit(step)
     return step
 
@@ -121,6 +125,32 @@ def _distribute(step: Any, nodes: Any, processes: Any) -> None:
         raise UsageError(f"{component.name} {what}: it runs one process on each node, not {processes}.")
     if distribution is not None:
         _carrier(step).distribution = distribution
+
+
+def _limit(step: Any, timeout: Any) -> None:
+    from azure.ai.ml.entities import CommandJobLimits
+
+    is_duration = isinstance(timeout, str) and not timeout.startswith("${{")
+    try:
+        seconds = duration_seconds(timeout) if is_duration else _count(timeout, "timeout")
+    except UsageError as error:
+        raise UsageError(f"timeout={timeout!r}: {error.message}", error.hint) from None
+    if step.type == "sweep":
+        step.set_limits(timeout=seconds)
+    else:
+        step.limits = CommandJobLimits(timeout=seconds)
+
+
+def sdk_identity(word: str) -> Any:
+    """The SDK's object for ``managed``, ``user`` or ``amltoken``; raises UsageError for another word."""
+    from azure.ai.ml.entities import AmlTokenConfiguration, ManagedIdentityConfiguration, UserIdentityConfiguration
+
+    kinds = {
+        "managed": ManagedIdentityConfiguration,
+        "user": UserIdentityConfiguration,
+        "amltoken": AmlTokenConfiguration,
+    }
+    return kinds[identity_word(word)]()
 
 
 def _queue(step: Any, tier: str) -> None:

@@ -23,11 +23,15 @@ from azure.ai.ml import Input, Output, load_component
 from azure.ai.ml.entities import CommandComponent, Environment, PipelineComponent, PipelineJob
 
 _ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:|\$\{\{")
-_RESOURCES = ("instance_count", "instance_type", "shm_size", "properties")
+_RESOURCES: tuple[str, ...] = ("instance_count", "instance_type", "shm_size", "properties")
+_RESOURCES += ("locations", "max_instance_count", "docker_args")
 _DISTRIBUTION = ("process_count_per_instance", "worker_count", "parameter_server_count")
 _QUEUE = ("job_tier", "priority")
 _DECLARATION = ("type", "default", "optional", "enum", "min", "max", "mode", "description")
 _TEXTS = ("name", "version", "display_name", "description", "experiment_name", "tags")
+_OF_JOB = ("properties", "services", "identity")
+_OF_STEP = ("comment", "properties", "services", "identity")
+_OF_ENVIRONMENT = ("description", "tags", "inference_config", "os_type", "datastore")
 _SWEEP = ("sampling_algorithm", "search_space", "objective", "early_termination", "limits", "queue_settings")
 
 
@@ -38,17 +42,29 @@ def pipeline_document(job: PipelineJob) -> dict[str, Any]:
     inputs = dict(_declarations(component))
     for name, declared in inputs.items():
         declared.update(_given(values.get(name), declared))
+    # A job that was loaded from YAML declares nothing: its inputs are bare values.
+    inputs |= {name: _step_input(value) for name, value in values.items() if name not in inputs}
     return _filled(
-        {"type": "pipeline", "name": component.name}
+        {"type": "pipeline", "name": job.name or component.name, "compute": job.compute}
         | {key: _plain(getattr(job, key, None)) for key in _TEXTS if key != "name"}
+        | _written(job, _OF_JOB)
         | {"settings": _settings(job), "inputs": inputs, "outputs": _outputs(job.outputs), "jobs": _steps(component)}
     )
+
+
+def _written(entity: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+    """Fields as the SDK's own schema writes them into YAML."""
+    given = [key for key in keys if getattr(entity, key, None)]
+    if not given:
+        return {}
+    fields = entity._schema_for_validation.fields
+    return {key: _plain(fields[key].serialize(key, entity)) for key in given if key in fields}
 
 
 def _settings(job: PipelineJob) -> dict[str, Any]:
     settings = {} if job.settings is None else _plain(job.settings._to_dict())
     settings.pop("_source", None)
-    return ({"default_compute": job.compute} if job.compute else {}) | settings
+    return settings
 
 
 def _declarations(component: PipelineComponent) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -92,7 +108,7 @@ def _given(value: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if isinstance(value, Input):
         return _data(value)
-    return {"default": _plain(value)} if declared["type"] in _LITERALS else {"path": _place(str(value))}
+    return {"value": _plain(value)} if declared["type"] in _LITERALS else {"path": _place(str(value))}
 
 
 _LITERALS = ("string", "integer", "number", "boolean")
@@ -109,6 +125,8 @@ def _step(node: Any) -> dict[str, Any]:
         "inputs": {name: _step_input(value) for name, value in node._build_inputs().items()},
         "outputs": _step_outputs(node),
         "compute": _plain(node.compute),
+        "tags": _plain(node.tags),
+        **_written(node, _OF_STEP),
     }
     if node.type == "sweep":
         written = _plain(node._to_dict())
@@ -129,7 +147,7 @@ def _type_first(setting: Any) -> Any:
 
 def _trial(component: Any) -> Any:
     """A sweep's trial; inline also if only where it runs was changed, for a sweep has no place to say that."""
-    fresh = _pristine(component)
+    fresh = pristine_component(component)
     if fresh is None:
         return _component(component)
     ours, theirs = ((_resources(one.resources), _distribution(one.distribution)) for one in (component, fresh))
@@ -138,7 +156,7 @@ def _trial(component: Any) -> Any:
 
 def _launch(node: Any) -> dict[str, Any]:
     """What a command step sets differently from its component, each block whole: the SDK merges none of them."""
-    component = _pristine(node.component) or node.component
+    component = pristine_component(node.component) or node.component
     resources = _resources(node.resources)
     distribution = _distribution(node.distribution)
     limits = node.limits
@@ -175,11 +193,12 @@ def _step_output(data: Any) -> Any:
 
 
 def _outputs(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """A pipeline's outputs: what the step's port says, and over it what was set."""
+    """A pipeline's outputs: what the step's port says, and over it what was set, which replaces the port's mode."""
     found = {}
     for name, port in outputs.items():
         meta, data = port._meta, port._data
-        declared = {} if meta is None else {key: getattr(meta, key, None) for key in ("type", "mode", "description")}
+        keys = ("type", "description") if isinstance(data, Output) else ("type", "mode", "description")
+        declared = {} if meta is None else {key: getattr(meta, key, None) for key in keys}
         found[name] = _filled(declared) | (_output_settings(data) if isinstance(data, Output) else {})
     return found
 
@@ -191,14 +210,15 @@ def _output_settings(data: Output) -> dict[str, Any]:
 
 
 def _data(value: Input) -> dict[str, Any]:
-    return _filled({"type": value.type, "path": _place(_text_of(value)), "mode": value.mode})
+    said = {"type": value.type, "path": _place(_text_of(value)), "mode": value.mode}
+    return _filled(said | {key: getattr(value, key, None) for key in ("path_on_compute", "datastore")})
 
 
 def _component(component: Any) -> Any:
     """The path of an unchanged component file, the id of a registered component, or the component itself."""
     if isinstance(component, str):
         return component if component.startswith("azureml:") else f"azureml:{component}"
-    if _pristine(component) is not None:
+    if pristine_component(component) is not None:
         return str(_file(component))
     if isinstance(component, PipelineComponent):
         return _filled(
@@ -250,6 +270,7 @@ def _environment(environment: Any, base: Path) -> Any:
             if build is None
             else {"path": _below(base, build.path), "dockerfile_path": build.dockerfile_path},
         }
+        | {key: _plain(getattr(environment, key, None)) for key in _OF_ENVIRONMENT}
     )
 
 
@@ -268,7 +289,7 @@ def _picked(source: Any, keys: tuple[str, ...]) -> dict[str, Any]:
     return _filled({key: _plain(values.get(key)) for key in keys})
 
 
-def _pristine(component: Any) -> Any:
+def pristine_component(component: Any) -> Any:
     """The component as its own YAML file says it, if nothing but where it runs was changed since; else None."""
     file = _file(component)
     if file is None:

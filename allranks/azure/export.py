@@ -14,6 +14,18 @@ from allranks.azure.python_target import read_document
 
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/{}.schema.json"
 _WIDTH = 120
+_HEAD: tuple[str, ...] = (
+    "name",
+    "display_name",
+    "description",
+    "experiment_name",
+    "tags",
+    "properties",
+    "services",
+    "identity",
+)
+_HEAD += ("compute", "settings")
+_PLACE = ("type", "mode", "path_on_compute", "datastore")
 _LITERALS = ("string", "integer", "number", "boolean")
 
 
@@ -30,7 +42,7 @@ def export(target: str, file: Path) -> dict[Path, str]:
     Raises:
         AllranksError: as ``python_target.read_document``.
     """
-    document = read_document(target)
+    document = read_document(target, whole=True)
     file = file.absolute()
     files: dict[Path, str] = {file: ""}
     job = _relative(document, file, files)
@@ -49,20 +61,22 @@ def _shown(target: str, file: Path) -> str:
 
 
 def _head(job: Mapping[str, Any]) -> dict[str, Any]:
-    head = {
-        key: job[key] for key in ("display_name", "description", "experiment_name", "tags", "settings") if key in job
-    }
+    head = {"name": job["job_name"]} if "job_name" in job else {}
+    head |= {key: job[key] for key in _HEAD if key in job}
+    if "compute" in head:
+        head["compute"] = _asset(head["compute"])
     settings = dict(head.get("settings", {}))
-    if "default_compute" in settings:
-        settings["default_compute"] = _asset(settings["default_compute"])
-        head["settings"] = settings
-    return head
+    settings |= {key: _asset(settings[key]) for key in ("default_compute", "default_datastore") if key in settings}
+    return head | ({"settings": settings} if settings else {})
 
 
-def _inputs(inputs: Mapping[str, Mapping[str, Any]], folder: Path) -> str:
+def _inputs(inputs: Mapping[str, Any], folder: Path) -> str:
     """The inputs with their values, each below a comment that says what it takes."""
     lines = ["inputs:"] if inputs else []
     for name, declared in inputs.items():
+        if not isinstance(declared, dict):  # a bare value, of a job that was itself loaded from YAML
+            lines.append(textwrap.indent(_dump({name: declared}), "  ").rstrip())
+            continue
         lines += _comment(" ".join(filter(None, (declared.get("description", ""), _rule(declared)))))
         lines.append(textwrap.indent(_dump({name: _value(declared, folder)}), "  ").rstrip())
     return "\n".join(lines) + "\n" if lines else ""
@@ -83,7 +97,7 @@ def _comment(text: str) -> list[str]:
 
 def _rule(declared: Mapping[str, Any]) -> str:
     """The type and range of an input in brackets: ``(integer, 1 to 64)``."""
-    said = [str(declared["type"]) + (", optional" if declared.get("optional") else "")]
+    said = [str(declared.get("type", "uri_folder")) + (", optional" if declared.get("optional") else "")]
     low, high = declared.get("min"), declared.get("max")
     if low is not None or high is not None:
         said.append(
@@ -95,11 +109,11 @@ def _rule(declared: Mapping[str, Any]) -> str:
 
 def _value(declared: Mapping[str, Any], folder: Path) -> Any:
     if "path" in declared:
-        place = {key: declared[key] for key in ("type", "mode") if key in declared}
+        place = {key: declared[key] for key in _PLACE if key in declared}
         return place | {"path": _path(declared["path"], folder)}
     if declared["type"] not in _LITERALS and not declared.get("optional"):
         return {"type": declared["type"]}
-    return declared.get("default", "")
+    return declared.get("value", declared.get("default", ""))
 
 
 def _relative(document: Mapping[str, Any], file: Path, files: dict[Path, str]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from allranks.local import snapshot
 from allranks.redaction import redact
 from allranks.spec import Component, Data, Pipeline, Resources, Step, single
+from allranks.spec.step_sizes import step_sizes
 
 _Known = Mapping[str, Any]
 
@@ -23,12 +24,15 @@ def outline(pipeline: Pipeline, ids: Mapping[str, str]) -> dict[str, Any]:
         StorageError: a snapshot cannot be read.
     """
     known = {name: _plain(declared.default) for name, declared in pipeline.inputs.items()}
+    steps = _steps(pipeline, known, ids, "")
+    for one in step_sizes(pipeline):
+        steps[one.step] |= {"size": one.size, "place": one.place}
     return {
         "pipeline": pipeline.name,
         "experiment": pipeline.experiment_name,
         "compute": pipeline.settings.default_compute,
         "inputs": {name: value for name, value in known.items() if value is not None},
-        "steps": _steps(pipeline, known, ids, ""),
+        "steps": steps,
     }
 
 
@@ -59,6 +63,7 @@ def _step(step: Step, component: Component, known: _Known, registered: str | Non
         "processes": _resolved(processes, known) or 1,
         "instance_type": _resolved(resources.instance_type, known),
         "compute": step.compute,
+        "timeout": _resolved(step.timeout, known),
     }
     if registered is not None:
         return document | {"snapshot": None, "files": None}

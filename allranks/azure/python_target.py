@@ -43,14 +43,21 @@ def read_python_pipeline(target: str, values: Mapping[str, Literal] | None = Non
     return pipeline_from(read_document(target, values), Source(file=None, base=file.parent), resolve)
 
 
-def read_document(target: str, values: Mapping[str, Literal] | None = None) -> dict[str, Any]:
-    """The document that the child prints, in the form of a pipeline YAML; raises as ``read_python_pipeline``."""
+def read_document(target: str, values: Mapping[str, Literal] | None = None, *, whole: bool = False) -> dict[str, Any]:
+    """The document that the child prints, in the form of a pipeline YAML; raises as ``read_python_pipeline``.
+
+    Args:
+        target: as there.
+        values: as there.
+        whole: refuse a job of which YAML cannot say everything.
+    """
     file, function = split(target)
     if not file.is_file():
         raise UnknownNameError(
             f"there is no file {str(file)!r}.", "Give FILE.py:FUNCTION, from the folder where you are."
         )
     command = [sys.executable, "-P", "-c", _CHILD, str(_ROOT), str(file.resolve()), function]
+    command += ["--whole"] if whole else []
     done = subprocess.run(command, input=json.dumps(dict(values or {})), capture_output=True, text=True, check=False)
     try:
         document = json.loads(done.stdout)

@@ -21,16 +21,20 @@ from typing import Any, NoReturn
 
 from allranks.errors import AllranksError, CannotRunHereError, UnknownNameError, UsageError
 
+WHOLE = "--whole"
+"""The third argument, for a document that ``export`` writes."""
+
 INSTALL = 'Install the SDK with: pip install "allranks[azure]"'
 
 
 def main(argv: list[str] | None = None) -> int:
     """Print the document, or ``{"error": {"kind", "message", "hint"}}`` with exit code 2."""
-    file, function = (sys.argv[1:] if argv is None else argv)[:2]
+    file, function, *more = sys.argv[1:] if argv is None else argv
     stdout = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # the user's module may print, also from what it starts
     try:
-        document = read(Path(file), function, json.loads(sys.stdin.read() or "{}"))
+        values = json.loads(sys.stdin.read() or "{}")
+        document = read_whole(Path(file), function) if more == [WHOLE] else read(Path(file), function, values)
     except AllranksError as error:
         document = {"error": {"kind": error.kind, "message": error.message, "hint": error.hint}}
     except Exception as error:  # noqa: BLE001 - of the SDK, on a job that it built itself
@@ -57,6 +61,24 @@ def read(file: Path, function: str, values: Mapping[str, Any]) -> dict[str, Any]
     from allranks.azure.document import pipeline_document
 
     return pipeline_document(job)
+
+
+def read_whole(file: Path, function: str) -> dict[str, Any]:
+    """As ``read``, for ``export``: refused unless YAML can say all of the job; ``job_name`` if it has a name.
+
+    Raises:
+        AllranksError: as ``read``; UsageError names each field that would be lost.
+    """
+    _quiet_sdk()
+    job = builder_of(file, function)({})
+    from allranks.azure.document import pipeline_document
+    from allranks.azure.losses import unwritten_fields
+
+    lost = unwritten_fields(job)
+    if lost:
+        hint = "Leave them out of the function, or send the job as it is: allranks submit."
+        raise UsageError(f"the YAML of {function} would lose what is set: {'; '.join(lost)}.", hint)
+    return pipeline_document(job) | ({"job_name": job.name} if job.name else {})
 
 
 def builder_of(file: Path, function: str) -> Callable[[Mapping[str, Any]], Any]:

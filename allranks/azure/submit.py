@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from allranks import catalogue, library
-from allranks.azure.assemble import SERVERLESS, Assembled
+from allranks.azure.assemble import Assembled
 from allranks.azure.client import Workspace, connect_registry
 from allranks.azure.explain import service_errors
 from allranks.azure.jobs import JobState, state_of
@@ -21,6 +21,7 @@ from allranks.azure.uploads import without_runs
 from allranks.errors import AzureError, AzureUnavailableError, Problem, SpecError
 from allranks.local.settings import all_steps
 from allranks.spec import Component, Compute, Pipeline, check_machines
+from allranks.spec.step_sizes import SERVERLESS, check_sizes, described_sizes, step_sizes
 
 _ENVIRONMENT = re.compile(r"azureml:(?P<name>[^:@/]+):(?P<version>[^:@/]+)")
 
@@ -80,7 +81,7 @@ def submit(
         workspace: which one that is.
         assembled: the job; it cannot be sent a second time.
         registered: where the library's components are, if they are not to be sent along.
-        told: hears in one line of warnings, and of a service that is busy.
+        told: hears in one line each of the sizes that the steps get, of warnings, and of a service that is busy.
 
     Raises:
         SpecError: the machines do not fit the steps.
@@ -146,16 +147,22 @@ def _check_computes(
             f"There is {', '.join([*there, SERVERLESS])}. Choose with --compute NAME.",
         )
     known = {
-        cluster.name: Compute(cluster.size, getattr(cluster, "tier", None) == "low_priority")
+        cluster.name: Compute(cluster.size, getattr(cluster, "tier", None) == "low_priority", _most_nodes(cluster))
         for cluster in clusters
         if isinstance(getattr(cluster, "size", None), str)
     }
-    problems: list[Problem] = check_machines(pipeline, computes=known)
+    found = step_sizes(pipeline, known)
+    problems: list[Problem] = [*check_machines(pipeline, computes=known), *check_sizes(pipeline, found)]
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise SpecError(errors)
-    for problem in problems:
-        told(str(problem))
+    for line in (*described_sizes(found), *map(str, problems)):
+        told(line)
+
+
+def _most_nodes(cluster: Any) -> int | None:
+    most = getattr(cluster, "max_instances", None)
+    return most if isinstance(most, int) and most > 0 else None
 
 
 def _require_assets(

@@ -18,6 +18,7 @@ from allranks.cli import text
 from allranks.errors import UnknownNameError
 from allranks.local.assets import Stands, read_mapping
 from allranks.spec import Component, Data, Distribution, Input, Output, Pipeline, Resources, Step, Sweep, read
+from allranks.spec.values import plain_number
 
 NAME = "show"
 HELP = "show the inputs, outputs, distribution and an example of a component or pipeline"
@@ -200,7 +201,7 @@ def _input_document(port: Input) -> dict[str, Any]:
 
 
 def _value(value: object) -> object:
-    return value.path if isinstance(value, Data) else value
+    return value.path if isinstance(value, Data) else plain_number(value)
 
 
 def _environment(component: Component) -> str:

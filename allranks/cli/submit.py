@@ -28,6 +28,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scale", metavar="STEP=NxP", action="append", default=[], help="N nodes with P processes each"
     )
     parser.add_argument("--compute", metavar="NAME", help="the cluster of all steps that name none, or serverless")
+    parser.add_argument(
+        "--instance-type",
+        metavar="[STEP=]SIZE",
+        action="append",
+        default=[],
+        help="the VM size of a step on serverless compute; without STEP= of all that name none",
+    )
+    parser.add_argument(
+        "--identity",
+        metavar="[STEP=]WHO",
+        action="append",
+        default=[],
+        help="managed, user or amltoken: as whom a step reaches data; without STEP= the whole job",
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="[STEP=]TIME",
+        action="append",
+        default=[],
+        help="end a step after so many seconds, or 90s, 30m, 2h, 1d; without STEP= each that has no limit",
+    )
     parser.add_argument("--experiment", metavar="NAME", help="under what the job is listed in Studio")
     parser.add_argument(
         "--registered",
@@ -50,13 +71,21 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run and args.watch:
         raise UsageError("--dry-run sends nothing that --watch could follow.", "Leave one of them out.")
     from allranks.azure.assemble import assemble
+    from allranks.azure.placement import parse_placement
     from allranks.azure.registered import Known
     from allranks.azure.submit import Registered
 
+    asked = parse_placement(args.instance_type, args.identity, args.timeout)
     registered = Registered(args.registry) if args.registered or args.registry else None
     known = Known(lambda: workspace_of(args))
     assembled = assemble(
-        args.target, values, scale, compute=args.compute, experiment=args.experiment, resolve=known.find
+        args.target,
+        values,
+        scale,
+        compute=args.compute,
+        experiment=args.experiment,
+        asked=asked,
+        resolve=known.find,
     )
     for problem in assembled.notes:
         _note(str(problem))
@@ -91,22 +120,28 @@ def _submit(args: argparse.Namespace, assembled: Assembled, registered: Register
 def _show(args: argparse.Namespace, assembled: Assembled, registered: Registered | None) -> int:
     from allranks.azure.outline import outline
     from allranks.azure.submit import refer
+    from allranks.spec import check_machines
+    from allranks.spec.step_sizes import check_sizes, step_sizes
 
+    pipeline = assembled.pipeline
+    for problem in (*check_machines(pipeline), *check_sizes(pipeline, step_sizes(pipeline))):
+        _note(str(problem))
     ids = {} if registered is None else refer(assembled, registered)
-    document: dict[str, Any] = {"dry_run": True} | outline(assembled.pipeline, ids)
+    document: dict[str, Any] = {"dry_run": True} | outline(pipeline, ids)
     document["experiment"] = assembled.job.experiment_name
     if args.json:
         print(json.dumps(document, indent=1))
         return 0
     print(f"would be sent to compute {document['compute'] or 'of the steps'}, experiment {document['experiment']}")
     lines = [_cells(name, step) for name, step in document["steps"].items()]
-    print(rows([["step", "component", "nodes x ranks", "snapshot", "environment"], *lines]))
+    print(rows([["step", "component", "nodes x ranks", "size", "snapshot", "environment"], *lines]))
     return 0
 
 
 def _cells(name: str, step: dict[str, Any]) -> list[str]:
     snapshot = f"{step['snapshot'][:12]}, {step['files']} files" if step["snapshot"] else "none is sent"
-    return [name, step["component"], f"{step['nodes']} x {step['processes']}", snapshot, step["environment"]]
+    ranks = f"{step['nodes']} x {step['processes']}"
+    return [name, step["component"], ranks, step["place"], snapshot, step["environment"]]
 
 
 def _note(line: str) -> None:

@@ -21,10 +21,17 @@ Values = Mapping[str, Literal | Data]
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """What is known of a compute cluster: the size of its machines, and whether they can be taken away."""
+    """What is known of a compute cluster.
+
+    Attributes:
+        size: of its machines.
+        low_priority: whether they can be taken away.
+        max_nodes: to how many nodes it grows; None where that is not known.
+    """
 
     size: str
     low_priority: bool = False
+    max_nodes: int | None = None
 
 
 def check_machines(
@@ -40,21 +47,41 @@ def check_machines(
     Returns:
         Errors for what cannot work (more ranks than GPUs), warnings for what wastes money; empty when all is well.
     """
-    defaults = {name: one.default for name, one in document.inputs.items() if one.default is not None}
-    known = {**defaults, **(values or {})}
+    known = {**default_values(document), **(values or {})}
     if isinstance(document, Component):
-        return list(_Machines(document.source, Step("", document), document, known, "").problems())
+        return list(StepMachines(document.source, Step("", document), document, known, "").problems())
     return list(dict.fromkeys(_of_pipeline(document, known, computes or {})))
 
 
 def _of_pipeline(pipeline: Pipeline, known: Values, computes: Mapping[str, Compute]) -> Iterator[Problem]:
+    for _, machines in machines_of_steps(pipeline, known, computes):
+        yield from machines.problems()
+
+
+def machines_of_steps(
+    pipeline: Pipeline, known: Values, computes: Mapping[str, Compute], inherited: str = "", prefix: str = ""
+) -> Iterator[tuple[str, StepMachines]]:
+    """Yield every command and sweep step with its dotted name; nested ones inherit the compute of their parent."""
+    default = _compute_name(pipeline.settings.default_compute, known) or inherited
     for step in pipeline.steps.values():
+        name = _compute_name(step.compute, known) or default
         if isinstance(step.component, Pipeline):
-            yield from check_machines(step.component, _given_to(step, known), computes)
-            continue
-        name = (step.compute or pipeline.settings.default_compute or "").removeprefix("azureml:")
-        place, compute = f"jobs.{step.name}.", computes.get(name)
-        yield from _Machines(pipeline.source, step, step.component, known, place, compute).problems()
+            inner = {**default_values(step.component), **_given_to(step, known)}
+            yield from machines_of_steps(step.component, inner, computes, name, f"{prefix}{step.name}.")
+        else:
+            place = f"jobs.{step.name}."
+            machines = StepMachines(pipeline.source, step, step.component, known, place, name, computes.get(name))
+            yield prefix + step.name, machines
+
+
+def default_values(document: Component | Pipeline) -> dict[str, Literal | Data]:
+    """Return the inputs of a document that have a value of their own."""
+    return {name: one.default for name, one in document.inputs.items() if one.default is not None}
+
+
+def _compute_name(written: str | None, known: Values) -> str:
+    name = _resolved(written, known)
+    return name.removeprefix("azureml:") if isinstance(name, str) else ""
 
 
 def _given_to(step: Step, known: Values) -> dict[str, Literal | Data]:
@@ -71,10 +98,16 @@ def _resolved(value: Literal | Data | None, known: Values) -> Literal | Data | N
 
 
 @dataclass(frozen=True, slots=True)
-class _Machines:
-    """The machines of one step; ``prefix`` is its place in the document, empty for a component by itself.
+class StepMachines:
+    """The machines of one step.
 
     A component without a name is not known here: what depends on its command and outputs is left out.
+
+    Attributes:
+        known: the values of the inputs of the step's pipeline.
+        prefix: the step's place in the document, empty for a component by itself.
+        compute_name: where it runs, its own or inherited; empty where nobody says.
+        compute: what is known of that cluster.
     """
 
     source: Source
@@ -82,37 +115,54 @@ class _Machines:
     component: Component
     known: Values
     prefix: str
+    compute_name: str = ""
     compute: Compute | None = None
 
     def problems(self) -> Iterator[Problem]:
-        use = self._use()
+        """Yield what does not fit: ranks and GPUs, nodes and network, nodes and cluster, eviction."""
+        use = self.use()
         if use is not None:
             for where, message, hint, severity in misfits(use):
                 place = f"inputs.{PROCESSES_INPUT}" if where == PROCESSES and self._starts_its_own else where
                 yield self.source.problem(self.prefix + place, message, hint, severity)
+        yield from self._too_many_nodes()
         yield from self._spot()
 
     @property
     def _starts_its_own(self) -> bool:
         return PROCESSES_INPUT in self.component.inputs
 
-    def _use(self) -> Use | None:
-        component = self.component
-        resources = component.resources if self.step.resources == Resources() else self.step.resources
-        size = _resolved(resources.instance_type, self.known) if self.compute is None else self.compute.size
-        if not isinstance(size, str):
+    @property
+    def size(self) -> str | None:
+        """The VM size: the cluster's where it is known, else the step's ``instance_type``."""
+        size = self.compute.size if self.compute else _resolved(own_resources(self.step).instance_type, self.known)
+        return size if isinstance(size, str) else None
+
+    @property
+    def distribution(self) -> Distribution:
+        """The step's, else its component's; without a type for a step that has none."""
+        return self.step.distribution or self.component.distribution or Distribution("")
+
+    @property
+    def nodes(self) -> int | None:
+        """The number of machines; None where it is known only when it runs."""
+        nodes = own_resources(self.step).nodes
+        nodes = self.component.resources.nodes if nodes is None else nodes
+        return _count(_resolved(1 if nodes is None else nodes, self.known))
+
+    @property
+    def processes(self) -> int | None:
+        """Ranks on each node; None where that is not known."""
+        return _count(self._processes(self.distribution)) if self.component.name else None
+
+    def use(self) -> Use | None:
+        """What the step asks of its machines; None where their size is not known."""
+        if self.size is None:
             return None
-        distribution = self.step.distribution or component.distribution or Distribution("")
-        nodes = component.resources.nodes if resources.nodes is None else resources.nodes
-        return Use(
-            size,
-            _count(_resolved(1 if nodes is None else nodes, self.known)),
-            _count(self._processes(distribution)) if component.name else None,
-            distribution.type,
-            component.command,
-            {**component.environment_variables, **self.step.environment_variables},
-            component.environment.reference or "",
-        )
+        component, distribution = self.component, self.distribution
+        variables = {**component.environment_variables, **self.step.environment_variables}
+        image = component.environment.reference or ""
+        return Use(self.size, self.nodes, self.processes, distribution.type, component.command, variables, image)
 
     def _processes(self, distribution: Distribution) -> Literal | Data | None:
         if self._starts_its_own:
@@ -120,6 +170,13 @@ class _Machines:
             return _resolved(self.step.inputs.get(PROCESSES_INPUT, declared.default), self.known)
         processes = distribution.processes_per_node
         return _resolved(1 if processes is None else processes, self.known)
+
+    def _too_many_nodes(self) -> Iterator[Problem]:
+        most = None if self.compute is None else self.compute.max_nodes
+        if most is not None and self.nodes is not None and self.nodes > most:
+            message = f"{self.nodes} nodes, and the cluster {self.compute_name} grows to {most}: it would never start."
+            hint = f"Take fewer nodes, or: allranks cluster create {self.compute_name} --nodes {self.nodes} …"
+            yield self.source.problem(f"{self.prefix}resources.instance_count", message, hint)
 
     def _spot(self) -> Iterator[Problem]:
         """Warn where an eviction would lose everything: nothing that the step writes is mounted."""
@@ -134,6 +191,12 @@ class _Machines:
             message = "these machines can be taken away at any time, and no output of the step is mounted: it would "
             hint = "Write mode: rw_mount at the output that holds the checkpoints."
             yield self.source.problem(self.prefix + where, message + "start again from nothing.", hint, "warning")
+
+
+def own_resources(step: Step) -> Resources:
+    """Return the step's resources: its own, which replace all of the component's, or else these."""
+    component = step.component
+    return component.resources if isinstance(component, Component) and step.resources == Resources() else step.resources
 
 
 def _count(value: Literal | Data | None) -> int | None:

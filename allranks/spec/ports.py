@@ -9,6 +9,7 @@ from allranks.spec.document import kind_of
 from allranks.spec.model import DATA_TYPES, LITERAL_TYPES, Data, Input, Literal, Output
 from allranks.spec.section import Section
 from allranks.spec.suggest import did_you_mean, nearest
+from allranks.spec.values import sent_default
 
 _TYPES = (*LITERAL_TYPES, *DATA_TYPES)
 
@@ -75,7 +76,7 @@ def _declared(section: Section, name: str, *, valued: bool = False) -> Input:
     return Input(
         name,
         type_,
-        _literal(section, "value" if valued and "value" in section else "default"),
+        _literal(section, "value") if valued and "value" in section else _default(section, type_),
         optional,
         tuple(section.items("enum")),
         section.number("min"),
@@ -102,6 +103,16 @@ def _type(section: Section, types: tuple[str, ...]) -> str | None:
         return written
     section.wrong("type", f"'{written}' is no type of Azure ML.", did_you_mean(written, types, "types"))
     return nearest(written, types)
+
+
+def _default(section: Section, type_: str) -> Literal | None:
+    """Read a literal's default, as the SDK sends it."""
+    value = _literal(section, "default")
+    sent = None if value is None else sent_default(type_, value)
+    if type_ == "string" and sent != value and not isinstance(value, bool) and not section.is_respelt("default"):
+        message = f"a default that is no text goes through a float: the command gets {sent}."
+        section.wrong("default", message, f"Write '{value}' in quotes.", "warning")
+    return sent
 
 
 def _literal(section: Section, key: str) -> Literal | None:

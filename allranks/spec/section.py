@@ -48,6 +48,10 @@ class Section:
         """Note a problem with the value of ``key`` (empty: with this mapping as a whole)."""
         self.problems.append(self.source.problem(self.path(key) if key else self.where, message, hint, severity))
 
+    def is_respelt(self, key: str) -> bool:
+        """Whether YAML made something else of what is written at ``key``, of which the check warns."""
+        return self.source.place(self.path(key)) in self.source.texts
+
     def known(self, keys: Iterable[str], what: str, dropped: Mapping[str, str] | None = None) -> None:
         """Note each key that is none of ``keys``; one that is misspelt is then read as what was meant.
 

@@ -61,6 +61,40 @@ def _typed(type_: str, value: Literal) -> Literal | None:
     return _integer(value) if type_ == "integer" else _finite(value)
 
 
+def sent_default(type_: str, value: Literal) -> Literal:
+    """The default of a declared input as the SDK sends it, and the service fills it in.
+
+    The SDK reads every default through a float: a number's 10 becomes 10.0, its 1e-3 0.001, a string's 1 becomes 1.0,
+    and an integer keeps 53 bits. A value that somebody gives, on a step or to a job, is sent as it is written.
+
+    Args:
+        type_: type of the input, a literal's.
+        value: as YAML gives it.
+
+    Returns:
+        ``value`` itself where its text stays the same, or where the input cannot take it.
+    """
+    typed = _typed(type_, value)
+    if typed is None:
+        return value
+    try:
+        if type_ == "number":
+            typed = float(typed)
+        elif type_ == "integer":
+            typed = int(float(typed))
+        elif type_ == "string" and isinstance(value, int) and not isinstance(value, bool):
+            typed = str(float(value))
+    except OverflowError:
+        return value
+    return value if literal_text(typed) == literal_text(value) else typed
+
+
+def plain_number(value: object) -> object:
+    """A value for people to read: a float that is whole without its ``.0``."""
+    whole = isinstance(value, float) and math.isfinite(value) and value == int(value) and abs(value) < 1e15
+    return int(value) if whole else value  # type: ignore[call-overload]
+
+
 _WHOLE = re.compile(r"\s*[+-]?\d{1,300}\s*", re.ASCII)
 
 
@@ -102,7 +136,7 @@ def _rule(declared: Input) -> str:
 
 
 def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else str(value)
+    return str(plain_number(value))
 
 
 def _choices(declared: Input) -> str:

@@ -111,7 +111,7 @@ def test_scale_leaves_other_steps_of_the_same_object_alone() -> None:
     whole = component._to_rest_object().properties.component_spec
     first, second = component(data=DATA), component(data=DATA)
     before = sent(second)
-    given = {"timeout": 60, "tier": "spot", "environment_variables": {"LEVEL": 3}}
+    given = {"timeout": "1m", "tier": "spot", "environment_variables": {"LEVEL": 3}}
     assert scale(first, nodes=4, processes_per_node=8, instance_type="Standard_X", **given) is first
     assert sent(second) == before
     assert component._to_rest_object().properties.component_spec == whole
@@ -266,7 +266,7 @@ def test_the_trials_of_a_sweep_are_scaled_and_the_component_is_not(tmp_path: Pat
             primary_metric="loss", goal="minimize", sampling_algorithm="random", max_total_trials=2, timeout=60
         )
         scale(train, nodes=2, processes_per_node=8, instance_type=H100, tier="spot")
-        for wrong in ({"timeout": 5}, {"environment_variables": {"A": "1"}}):
+        for wrong in ({"identity": "user"}, {"environment_variables": {"A": "1"}}):
             with pytest.raises(UsageError, match="of a sweep step"):
                 scale(train, **wrong)
 

@@ -207,7 +207,7 @@ def test_a_registry_component(folder):
     assert [problem.severity for problem in check(component)] == ["warning"]
     assert component.inputs["stage.learning_rate"] == Input("stage.learning_rate", "number", 0.00002, min=0)
     assert component.inputs["use_adapters"].enum == ("true", "false")
-    assert component.inputs["epsilon"].default == "1e-8"
+    assert component.inputs["epsilon"].default == 1e-8
     assert not component.is_deterministic
     assert component.version == "0.0.7"
     assert component.environment == Environment("azureml://registries/azureml/environments/text-gpu/labels/latest")

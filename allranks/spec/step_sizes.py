@@ -1,0 +1,110 @@
+"""The VM size that each step of a submission gets, and what is wrong where nobody names one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from allranks.errors import Problem
+from allranks.sizes import sizes
+from allranks.spec.check_machines import Compute, StepMachines, default_values, machines_of_steps
+from allranks.spec.model import Pipeline
+
+SERVERLESS = "serverless"
+_AZURES_CHOICE = "a size that Azure chooses"
+
+
+@dataclass(frozen=True, slots=True)
+class StepSize:
+    """Where one step runs.
+
+    Attributes:
+        step: its name, dotted for one of a nested pipeline.
+        compute: the cluster, ``serverless``, or empty where nobody says.
+        size: the VM size; None where Azure chooses it, or the cluster has not been asked.
+        nodes: number of machines; None where that is known only when it runs.
+        processes: ranks on each of them; None where that is not known.
+        is_distributed: whether its launcher starts a process for each GPU (pytorch and mpi).
+    """
+
+    step: str
+    compute: str
+    size: str | None
+    nodes: int | None
+    processes: int | None
+    is_distributed: bool
+
+    @property
+    def is_serverless(self) -> bool:
+        """Whether the step itself has to name a size."""
+        return self.compute in ("", SERVERLESS)
+
+    @property
+    def ranks(self) -> str:
+        """Nodes and ranks on each, such as ``2x8``."""
+        return f"{self.nodes or '?'}x{self.processes or '?'}"
+
+    @property
+    def place(self) -> str:
+        """The size, and whose it is, for people."""
+        if self.is_serverless:
+            return self.size or _AZURES_CHOICE
+        return f"{self.size} (compute {self.compute})" if self.size else f"the size of compute {self.compute}"
+
+
+def step_sizes(pipeline: Pipeline, computes: Mapping[str, Compute] | None = None) -> list[StepSize]:
+    """Find where every command and sweep step runs.
+
+    Args:
+        pipeline: with its values and scale.
+        computes: the clusters of the workspace, by name; None where it has not been asked.
+    """
+    found = machines_of_steps(pipeline, default_values(pipeline), computes or {})
+    return [_size_of(name, machines) for name, machines in found]
+
+
+def _size_of(name: str, machines: StepMachines) -> StepSize:
+    distributed = machines.distribution.type in ("pytorch", "mpi")
+    # Of a cluster that has not been asked nothing is known: what the step's instance_type says does not count there.
+    known = machines.compute is not None or machines.compute_name in ("", SERVERLESS)
+    size = machines.size if known else None
+    return StepSize(name, machines.compute_name, size, machines.nodes, machines.processes, distributed)
+
+
+def described_sizes(found: Sequence[StepSize]) -> list[str]:
+    """Return one line for each size, with the steps that get it: ``on Standard_… (compute gpu): train 2x8``."""
+    by_place: dict[str, list[str]] = {}
+    for one in found:
+        by_place.setdefault(one.place, []).append(f"{one.step} {one.ranks}")
+    return [f"on {place}: {', '.join(steps)}" for place, steps in by_place.items()]
+
+
+def check_sizes(pipeline: Pipeline, found: Sequence[StepSize]) -> list[Problem]:
+    """Find ranks that no size can give, and warn of several ranks on a size that nobody names.
+
+    Args:
+        pipeline: whose steps they are.
+        found: what ``step_sizes`` has found.
+    """
+    problems = []
+    most = max((size.gpus for size in sizes().values() if not size.retired), default=0)
+    for one in found:
+        if one.size is None and one.is_distributed and (one.processes or 0) > most:
+            message = f"{one.processes} processes on each node, and no size has more than {most} GPUs."
+            severity = "error" if one.is_serverless else "warning"  # a cluster of CPUs may have as many cores
+            hint = f"Take more nodes: --scale {one.step}=Nx{most}."
+            problems.append(pipeline.source.problem(f"jobs.{one.step}", message, hint, severity))
+    open_ = [one for one in found if one.is_serverless and one.size is None and not _is_single(one)]
+    if open_:
+        steps = ", ".join(f"{one.step} ({one.ranks})" for one in open_)
+        message = (
+            f"several ranks, and nobody names a size: Azure chooses one, as far as is known without GPUs: {steps}."
+        )
+        largest = max(open_, key=lambda one: (one.nodes or 1) * (one.processes or 1))
+        hint = f"Give --instance-type {largest.step}=SIZE (see: allranks cluster sizes), or --compute NAME."
+        problems.append(pipeline.source.problem("", message, hint, "warning"))
+    return problems
+
+
+def _is_single(one: StepSize) -> bool:
+    return one.nodes == 1 and one.processes == 1

@@ -1,0 +1,139 @@
+"""``export`` loses nothing: the body of a job and that of its YAML, loaded again, are one; what cannot be is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.ai.ml import load_job
+
+from allranks import catalogue
+from allranks.azure.client import quiet
+from allranks.azure.export import export
+from allranks.azure.losses import WRITTEN, schema_fields
+from allranks.azure.reader import builder_of
+from allranks.errors import UsageError
+
+SAMPLES = Path(__file__).parent / "samples"
+PIPELINES = Path(__file__).parents[2] / "pipelines"
+
+REFUSED = {
+    "CommandComponentSchema": {"auto_delete_setting"},
+    "PipelineComponentSchema": {"auto_delete_setting", "is_deterministic"},
+    "EnvironmentSchema": {"auto_delete_setting"},
+}
+"""The fields that YAML cannot say, or that are lost when it is loaded."""
+
+OF_THE_NAME = {"name", "version", "isAnonymous", "$schema", "client_component_hash"}
+"""What Azure ML gives anew to a component that goes along with its job."""
+ELSEWHERE = {"_source", "componentId", "trial"}
+"""Where something was read from; and components, which are compared by themselves."""
+
+
+def bodies(job: Any) -> dict[str, Any]:
+    """What is sent: the job, and the component of every step, with paths that are absolute."""
+    sent = job._to_rest_object().as_dict()
+    found = {"": _compared(sent, job._base_path or Path.cwd(), ELSEWHERE)}
+    return found | dict(_components(job.component, ""))
+
+
+def _components(pipeline: Any, prefix: str) -> Any:
+    for name, node in pipeline.jobs.items():
+        component = node.trial if node.type == "sweep" else node.component
+        sent = component._to_rest_object().as_dict()["properties"]
+        yield prefix + name, _compared(sent, component.base_path, ELSEWHERE | OF_THE_NAME)
+        if node.type == "pipeline":
+            yield from _components(component, f"{prefix}{name}.")
+
+
+def _compared(value: Any, base: Any, left_out: set[str]) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _compared(one, base, left_out) for key, one in value.items() if key not in left_out}
+    if isinstance(value, list):
+        return [_compared(one, base, left_out) for one in value]
+    path = Path(base) / str(value)
+    if isinstance(value, (str, Path)) and value not in ("", ".") and "/" in str(value) and path.exists():
+        return str(path.resolve())
+    return str(value).removeprefix("azureml:") if isinstance(value, (str, Path)) else value
+
+
+def through_yaml(file: Path, function: str, folder: Path) -> tuple[Any, Any]:
+    """The job as Python builds it, and as the SDK loads what was exported."""
+    with quiet():
+        job = builder_of(file, function)({})
+        output = folder / "out" / "job.yaml"
+        output.parent.mkdir(exist_ok=True)
+        for path, text in export(f"{file}:{function}", output).items():
+            path.write_text(text)
+        return job, load_job(output)
+
+
+def test_every_field_arrives(tmp_path: Path) -> None:
+    job, loaded = through_yaml(SAMPLES / "all_fields.py", "full", tmp_path)
+    ours, theirs = bodies(loaded), bodies(job)
+    assert ours.keys() == theirs.keys()
+    for name, sent in theirs.items():
+        assert ours[name] == sent, name
+
+
+@pytest.mark.parametrize("name", sorted(catalogue.PIPELINES))
+def test_every_pipeline_of_the_library(name: str) -> None:
+    file = PIPELINES / f"{name}.yaml"
+    with quiet():
+        sent = bodies(builder_of(file.with_suffix(".py"), name)({}))
+        loaded = bodies(load_job(file))
+    comments = " ".join(file.read_text().replace("\n  #", " ").split())
+    for output in sent[""]["properties"]["outputs"].values():
+        assert output.pop("description", "") in comments, "a job's outputs have no place for it"
+    assert loaded == sent
+
+
+def test_the_sample_sets_every_field_that_is_written() -> None:
+    with quiet():
+        job = builder_of(SAMPLES / "all_fields.py", "full")({})
+    nodes = [*job.jobs.values(), *job.jobs["nested"].component.jobs.values()]
+    said = str([{**body} for body in (bodies(job).values())]) + str([node._to_rest_object() for node in nodes])
+    resources = next(schema for schema in WRITTEN if schema.__name__ == "JobResourceConfigurationSchema")
+    for name in WRITTEN[resources] | {"comment", "services", "identity", "tags", "default_datastore", "force_rerun"}:
+        camel = name.partition("_")[0] + "".join(part.capitalize() for part in name.split("_")[1:])
+        assert f"'{name}'" in said or f"'{camel}'" in said, name
+
+
+@pytest.mark.parametrize("schema", WRITTEN, ids=lambda schema: schema.__name__)
+def test_a_field_that_a_newer_sdk_adds_fails_here(schema: type) -> None:
+    assert schema_fields(schema) - WRITTEN[schema] == REFUSED.get(schema.__name__, set())
+
+
+OTHERS = """
+from all_fields import all_fields, full, inline, ADD
+from azure.ai.ml import Input, load_component
+from azure.ai.ml.dsl import pipeline
+from azure.ai.ml.entities._assets.auto_delete_setting import AutoDeleteSetting
+
+@pipeline(default_compute="cpu-cluster")
+def lossy(data: Input(type="uri_folder")):
+    add = load_component(ADD)(data=data, start=1, rate=0.5)
+    add.instance_count = 4
+    copied = inline(first=add.outputs.sum, text="x")
+    copied.component.auto_delete_setting = AutoDeleteSetting(condition="created_greater_than", value="30d")
+"""
+
+
+def test_what_yaml_cannot_say_is_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "others.py"
+    file.write_text(f"import sys; sys.path.insert(0, {str(SAMPLES)!r})\n{OTHERS}")
+    with pytest.raises(UsageError) as caught:
+        export(f"{file}:lossy", tmp_path / "lossy.yaml")
+    for lost in ("step add: instance_count", "step copied, component: auto_delete_setting"):
+        assert lost in caught.value.message
+    assert not (tmp_path / "lossy.yaml").exists()
+
+
+def test_a_job_that_was_loaded_from_yaml_can_be_exported_again(tmp_path: Path) -> None:
+    file = tmp_path / "again.py"
+    yaml = PIPELINES / "image_classification.yaml"
+    file.write_text(f"from azure.ai.ml import load_job\nagain = load_job({str(yaml)!r})\n")
+    job, loaded = through_yaml(file, "again", tmp_path)
+    assert bodies(loaded) == bodies(job)
