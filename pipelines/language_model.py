@@ -72,7 +72,8 @@ def language_model(
         type="integer",
         min=0,
         description="End after so many steps, though the epochs are not over; the learning rate falls over these. 0 "
-        "does not.",
+        "does not. A run that goes on from its checkpoints with more steps makes the rest of the epoch that was cut "
+        "short, in the same order.",
     ) = 0,
     batch_size: Input(
         type="integer",

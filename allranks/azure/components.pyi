@@ -189,6 +189,7 @@ class TrainDdp(CommandComponent):
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -238,12 +239,21 @@ class TrainDdp(CommandComponent):
                 them; less memory, about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps
                 afterwards.
+            sync_batch_norm: Let batch normalization of your own model take its statistics over the
+                rows of all GPUs, so that the result does not depend on how many there are; each such
+                layer then waits for all GPUs. Without it, each GPU takes those of its own rows
+                (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other
+                weights, and the statistics of rank 0 are validated and saved. The models of this
+                library have no batch normalization.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes:
                 a loss that is not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             resume_from: Folder of checkpoints of another run to continue from. A run that was
-                interrupted continues from its own output "checkpoints" without this.
+                interrupted continues from its own output "checkpoints" without this. With more epochs
+                than that run had, the further ones are trained, at the learning rates of all of them
+                together; where these do not depend on the epochs (schedule constant, warmup_fraction
+                0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps.
                 Datasets below 256 MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a
@@ -285,6 +295,7 @@ class TrainTorchrun(CommandComponent):
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -334,12 +345,21 @@ class TrainTorchrun(CommandComponent):
                 them; less memory, about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps
                 afterwards.
+            sync_batch_norm: Let batch normalization of your own model take its statistics over the
+                rows of all GPUs, so that the result does not depend on how many there are; each such
+                layer then waits for all GPUs. Without it, each GPU takes those of its own rows
+                (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other
+                weights, and the statistics of rank 0 are validated and saved. The models of this
+                library have no batch normalization.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes:
                 a loss that is not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             resume_from: Folder of checkpoints of another run to continue from. A run that was
-                interrupted continues from its own output "checkpoints" without this.
+                interrupted continues from its own output "checkpoints" without this. With more epochs
+                than that run had, the further ones are trained, at the learning rates of all of them
+                together; where these do not depend on the epochs (schedule constant, warmup_fraction
+                0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps.
                 Datasets below 256 MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a
@@ -429,7 +449,8 @@ class TrainFsdp(CommandComponent):
                 parameters, better in small models. Not with tensor_parallel or pipeline_parallel.
             epochs: Passes over the training text.
             max_steps: End after so many steps, though the epochs are not over; the learning rate falls
-                over these. 0 does not.
+                over these. 0 does not. A run that goes on from its checkpoints with more steps makes
+                the rest of the epoch that was cut short, in the same order.
             batch_size: Sequences in one optimizer step, over all GPUs together. Must be a multiple of
                 the data-parallel degree (GPUs / tensor_parallel / pipeline_parallel) x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -474,7 +495,11 @@ class TrainFsdp(CommandComponent):
                 a loss that is not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             resume_from: Folder of checkpoints of another run of this component to continue from. A run
-                that was interrupted continues from its own output "checkpoints" without this.
+                that was interrupted continues from its own output "checkpoints" without this. With
+                more epochs or max_steps than that run had, the further steps are trained, at the
+                learning rates of all of them together; where these do not depend on the number of
+                steps (schedule constant, warmup_fraction 0), the result is that of a run that had so
+                many from the start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps.
                 Datasets below 256 MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a
@@ -529,6 +554,7 @@ class TrainDeepspeed(CommandComponent):
         precision: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -587,7 +613,8 @@ class TrainDeepspeed(CommandComponent):
                 and a page among the metrics.
             epochs: Passes over the training rows.
             max_steps: End after so many steps, though the epochs are not over; the learning rate falls
-                over these. 0 does not.
+                over these. 0 does not. A run that goes on from its checkpoints with more steps makes
+                the rest of the epoch that was cut short, in the same order.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs
                 x accumulation_steps; the last partial batch of an epoch is left out.
             accumulation_steps: Parts in which each GPU computes its share of a batch, one after the
@@ -614,12 +641,22 @@ class TrainDeepspeed(CommandComponent):
                 them; less memory, about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps
                 afterwards.
+            sync_batch_norm: Let batch normalization of your own model take its statistics over the
+                rows of all GPUs, so that the result does not depend on how many there are; each such
+                layer then waits for all GPUs. Without it, each GPU takes those of its own rows
+                (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other
+                weights, and the statistics of rank 0 are validated and saved. The models of this
+                library have no batch normalization.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes:
                 a loss that is not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             resume_from: Folder of checkpoints of another run to continue from. A run that was
-                interrupted continues from its own output "checkpoints" without this.
+                interrupted continues from its own output "checkpoints" without this. With more epochs
+                or max_steps than that run had, the further steps are trained, at the learning rates of
+                all of them together; where these do not depend on the number of steps (schedule
+                constant, warmup_fraction 0), the result is that of a run that had so many from the
+                start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps.
                 Datasets below 256 MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a
@@ -663,6 +700,7 @@ class TrainLightning(CommandComponent):
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -722,12 +760,21 @@ class TrainLightning(CommandComponent):
                 them; less memory, about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps
                 afterwards.
+            sync_batch_norm: Let batch normalization of your own model take its statistics over the
+                rows of all GPUs, so that the result does not depend on how many there are; each such
+                layer then waits for all GPUs. Without it, each GPU takes those of its own rows
+                (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other
+                weights, and the statistics of rank 0 are validated and saved. The models of this
+                library have no batch normalization.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes:
                 a loss that is not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             resume_from: Folder of checkpoints of another run to continue from. A run that was
-                interrupted continues from its own output "checkpoints" without this.
+                interrupted continues from its own output "checkpoints" without this. With more epochs
+                than that run had, the further ones are trained, at the learning rates of all of them
+                together; where these do not depend on the epochs (schedule constant, warmup_fraction
+                0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps.
                 Datasets below 256 MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a
@@ -825,7 +872,10 @@ class TrainTransformers(CommandComponent):
                 a loss that is not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             resume_from: Folder of checkpoints of another run to continue from. A run that was
-                interrupted continues from its own output "checkpoints" without this.
+                interrupted continues from its own output "checkpoints" without this. With more epochs
+                than that run had, the further ones are trained, at the learning rates of all of them
+                together; where these do not depend on the epochs (schedule constant, warmup_fraction
+                0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps.
                 Datasets of language modeling below 256 MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a
@@ -866,6 +916,7 @@ class TrainHorovod(CommandComponent):
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -915,12 +966,21 @@ class TrainHorovod(CommandComponent):
                 them; less memory, about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps
                 afterwards.
+            sync_batch_norm: Let batch normalization of your own model take its statistics over the
+                rows of all GPUs, so that the result does not depend on how many there are; each such
+                layer then waits for all GPUs. Without it, each GPU takes those of its own rows
+                (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other
+                weights, and the statistics of rank 0 are validated and saved. The models of this
+                library have no batch normalization.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes:
                 a loss that is not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             resume_from: Folder of checkpoints of another run to continue from. A run that was
-                interrupted continues from its own output "checkpoints" without this.
+                interrupted continues from its own output "checkpoints" without this. With more epochs
+                than that run had, the further ones are trained, at the learning rates of all of them
+                together; where these do not depend on the epochs (schedule constant, warmup_fraction
+                0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps.
                 Datasets below 256 MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a
@@ -980,7 +1040,10 @@ class TrainHorovodKeras(CommandComponent):
                 with a number to predict.
             architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder
                 "model_code". Tables take mlp, since resnet and vit are for images. The function takes
-                (input_shape, num_outputs), channels last, and returns a keras.Model.
+                (input_shape, num_outputs), channels last, and returns a keras.Model. A
+                BatchNormalization in it takes the statistics of its GPU's own rows (batch_size / GPUs
+                / accumulation_steps), so that other numbers of GPUs end with other weights; those of
+                rank 0 are validated and saved.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION;
                 otherwise it has no effect.
             epochs: Passes over the training rows.
@@ -1012,7 +1075,10 @@ class TrainHorovodKeras(CommandComponent):
                 a loss that is not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             resume_from: Folder of checkpoints of another run to continue from. A run that was
-                interrupted continues from its own output "checkpoints" without this.
+                interrupted continues from its own output "checkpoints" without this. With more epochs
+                than that run had, the further ones are trained, at the learning rates of all of them
+                together; where these do not depend on the epochs (schedule constant, warmup_fraction
+                0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
@@ -1069,7 +1135,10 @@ class TrainTfMultiworker(CommandComponent):
                 with a number to predict.
             architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder
                 "model_code". Tables take mlp, since resnet and vit are for images. The function takes
-                (input_shape, num_outputs), channels last, and returns a keras.Model.
+                (input_shape, num_outputs), channels last, and returns a keras.Model. A
+                BatchNormalization in it takes the statistics of its GPU's own rows (batch_size / GPUs
+                / accumulation_steps), so that other numbers of GPUs end with other weights; those of
+                rank 0 are validated and saved.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION;
                 otherwise it has no effect.
             epochs: Passes over the training rows.
@@ -1101,7 +1170,10 @@ class TrainTfMultiworker(CommandComponent):
                 a loss that is not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             resume_from: Folder of checkpoints of another run to continue from. A run that was
-                interrupted continues from its own output "checkpoints" without this.
+                interrupted continues from its own output "checkpoints" without this. With more epochs
+                than that run had, the further ones are trained, at the learning rates of all of them
+                together; where these do not depend on the epochs (schedule constant, warmup_fraction
+                0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
@@ -1188,7 +1260,10 @@ class TrainTfParameterServer(CommandComponent):
                 others: a loss that is not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             resume_from: Folder of checkpoints of another run to continue from. A run that was
-                interrupted continues from its own output "checkpoints" without this.
+                interrupted continues from its own output "checkpoints" without this. With more epochs
+                than that run had, the further ones are trained, at the learning rates of all of them
+                together; where these do not depend on the epochs (schedule constant, warmup_fraction
+                0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.

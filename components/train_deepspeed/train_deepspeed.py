@@ -80,7 +80,7 @@ def train(args: argparse.Namespace, file: File, plan: BatchPlan, world: World) -
     objective = objective_of(data.index, args.label_smoothing)
     meter = Meter(world)
     with Run(args, world, saver, at, schedule, meter, Throughput(card, args, world), feed.steps_per_epoch) as run:
-        for epoch in range(at.epoch, feed.epochs):
+        for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
                 set_learning_rate(engine.optimizer, schedule(at.step))
                 add_gradients(engine, batch, plan, objective, meter)  # and the step, with the last of them

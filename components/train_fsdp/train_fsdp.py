@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def parser() -> argparse.ArgumentParser:
     """Arguments of this script; component.yaml says what they mean."""
     made = Parser(description=__doc__)
-    add_arguments(made, without=("architecture", "model_code", "precision"))
+    add_arguments(made, without=("architecture", "model_code", "precision", "sync_batch_norm"))
     add_decoder_arguments(made)
     made.set_defaults(epochs=1, learning_rate=0.003, weight_decay=0.1, label_smoothing=0.0)
     made.add_argument("--max-steps", type=integer(0), default=0, help="end after so many steps; 0: after the epochs")
@@ -97,7 +97,7 @@ def train(args: argparse.Namespace, layout: Layout, plan: BatchPlan, world: Worl
 
     meter = Meter(world)
     with Run(args, world, saver, at, schedule, meter, Throughput(card, args, world), feed.steps_per_epoch) as run:
-        for epoch in range(at.epoch, feed.epochs):
+        for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
                 set_learning_rate(optimizer, schedule(at.step))
                 if pipeline is None:

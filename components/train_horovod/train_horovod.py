@@ -73,7 +73,7 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     objective = objective_of(data.index, args.label_smoothing)
     meter = Meter(world)
     with Run(args, world, saver, at, schedule, meter) as run:
-        for epoch in range(at.epoch, args.epochs):
+        for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
                 set_learning_rate(optimizer, schedule(at.step))
                 add_gradients(model, batch, plan, objective, precision, meter)

@@ -75,7 +75,7 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
 
     meter = Meter(world, alone=True)
     with Run(args, world, saver, at, schedule, meter) as run:
-        for epoch in range(at.epoch, args.epochs):
+        for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
                 meter.add(world.coordinator.schedule(step, args=batch))  # read when it is due: that waits for the steps
                 if run.end_step():  # reports and saves where it is due; true after SIGTERM

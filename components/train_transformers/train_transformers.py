@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shared.data import Dataset
     from shared.training.transformers.checkpoints import Saver
 
-WITHOUT = ("architecture", "model_code", "precision", "compile")
+WITHOUT = ("architecture", "model_code", "precision", "compile", "sync_batch_norm")
 """Common arguments that mean something else here, or nothing."""
 
 

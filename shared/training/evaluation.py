@@ -12,6 +12,7 @@ from torch import nn
 from shared.data import Dataset
 from shared.distributed import World
 from shared.training.arguments import BatchPlan
+from shared.training.batch_norm import share_statistics
 from shared.training.data import Reader
 from shared.training.objective import objective_of
 from shared.training.optimization import Precision
@@ -34,9 +35,13 @@ class Evaluation:
         self._mine = np.arange(world.rank, rows, world.world_size)
 
     def of(self, module: nn.Module) -> dict[str, float]:
-        """Compute mean loss and metrics of the unwrapped module, summed in float64; see `Objective` for their names."""
+        """Compute mean loss and metrics of the unwrapped module, summed in float64; see `Objective` for their names.
+
+        What is measured is the model that rank 0 saves.
+        """
         if self._reader is None:
             return {}
+        share_statistics(module, self._world)
         sums = torch.zeros(self._objective.sums, dtype=torch.float64, device=self._world.device)
         module.eval()
         with torch.inference_mode():

@@ -7,12 +7,12 @@ import math
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from shared.data import Dataset
 from shared.distributed import World
 from shared.training.arguments import BatchPlan
+from shared.training.batch_norm import share_statistics
 from shared.training.evaluation import Evaluation
 from shared.training.optimization import Precision
 
@@ -50,8 +50,7 @@ class EvenEvaluation(Evaluation):
         """Compute mean loss and metrics, summed in float64; see `Objective` for their names."""
         if self._reader is None:
             return {}
-        for buffer in module.buffers():  # statistics of rank 0 count, as with DistributedDataParallel
-            dist.broadcast(buffer, 0)
+        share_statistics(module, self._world)
         rows = self._reader.split.rows
         most = math.ceil(rows / self._parts)
         size = min(self._rows_per_pass, most)

@@ -59,6 +59,7 @@ class Run:
     ) -> None:
         self._args, self._world, self._saver, self.at, self._schedule = args, world, saver, at, schedule
         self._steps_per_epoch = steps_per_epoch or schedule.steps // args.epochs
+        at.restore_cut_epoch(self._steps_per_epoch)
         self._saved = at.step
         self._started = self._epoch_started = self._noted = time.perf_counter()
         self._speed: list[float] = []
@@ -69,6 +70,7 @@ class Run:
         self._tracker = self._open.enter_context(Tracker(self._world, self._schedule.steps))
         self._open.enter_context(self._meter.stopping_on_sigterm())
         self._tracker.params({name: value for name, value in vars(self._args).items() if value is not None})
+        self._note_nothing_left()
         return self
 
     def __exit__(
@@ -77,6 +79,14 @@ class Run:
         if error is not None and not (isinstance(error, SystemExit) and not error.code):
             self._world.announce_failure(error)
         self._open.__exit__(kind, error, traceback)
+
+    def remaining_epochs(self) -> range:
+        """Epochs of which something is left to do, from 0: steps to make, or only the numbers of its end to report."""
+        at, end = self.at, math.ceil(self._schedule.steps / self._steps_per_epoch)
+        if at.step < self._schedule.steps:
+            return range(at.epoch, end)
+        reported = at.batch == 0 or bool(at.history and at.history[-1]["step"] == at.step)
+        return range(at.epoch, at.epoch + (not reported))
 
     def log(self, numbers: Mapping[str, float]) -> None:
         """Report further numbers at the current step, which the model's own code has measured."""
@@ -109,6 +119,9 @@ class Run:
     def end_epoch(self, validation: Mapping[str, float]) -> None:
         """Report an epoch with its `validation` numbers, and save if a checkpoint is due at each epoch.
 
+        An epoch that the last step cuts short is reported as far as it went, and stays the current one: a run that goes
+        on with more steps makes the rest of it, and its numbers take the place of these.
+
         Raises:
             Refusal: if the validation loss is not finite.
         """
@@ -121,6 +134,7 @@ class Run:
             "epoch_seconds": now - self._epoch_started,
             **self._meter.hardware(),
         }
+        at.history = [entry for entry in at.history if entry["epoch"] != numbers["epoch"]]
         at.history.append({"step": float(at.step), **numbers})
         self._tracker.log(numbers, at.step)
         shown = [
@@ -131,7 +145,8 @@ class Run:
         self._world.note(
             f"epoch {at.epoch + 1}/{math.ceil(self._schedule.steps / self._steps_per_epoch)}  " + "  ".join(shown)
         )
-        at.epoch, at.batch, at.epoch_loss = at.epoch + 1, 0, 0.0
+        if at.batch >= self._steps_per_epoch:
+            at.epoch, at.batch, at.epoch_loss = at.epoch + 1, 0, 0.0
         self._epoch_started = self._noted = now
         if self._args.checkpoint_every == 0:
             self._save()
@@ -156,6 +171,17 @@ class Run:
         folder = Path(self._args.metrics)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "metrics.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+    def _note_nothing_left(self) -> None:
+        """Say why no step is made, where the checkpoint has done all that is asked for, or more."""
+        done, asked, args = self.at.step, self._schedule.steps, self._args
+        if done < asked:
+            return
+        name = "max_steps" if getattr(args, "max_steps", 0) == asked else "epochs"
+        self._world.note(
+            f"note: nothing is left to train: {name} {getattr(args, name)} asks for {asked} steps, and the checkpoint "
+            f"has done {done}; to train on from it, raise {name}"
+        )
 
     def _save(self) -> None:
         self._saver.save(self.at)

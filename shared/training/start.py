@@ -19,6 +19,7 @@ from shared.distributed import Refusal, World
 from shared.models import Card, Decoder, DecoderSettings, Normalised, build, check_saveable
 from shared.models.decoder import initialise
 from shared.models.package import empty_decoder
+from shared.training.batch_norm import synchronise_batch_norm
 from shared.training.optimization import checkpoint_activations
 from shared.training.rows_card import card_of_rows
 
@@ -65,6 +66,7 @@ def make_model(
     module = Normalised(card.mean, card.std, net, card.target_mean, card.target_std)
     check_saveable(module, card, args.model_code)
     _check_output(module, card)
+    module.net = synchronise_batch_norm(module.net, args, world)
     if args.gradient_checkpointing == "true":
         checkpoint_activations(module.net)
     module.to(device or world.device, dtype)

@@ -19,6 +19,7 @@ from torch import nn
 from shared import checkpoint
 from shared.data import Dataset
 from shared.distributed import Refusal, World
+from shared.training.batch_norm import share_statistics
 from shared.training.position import Position, choose_checkpoint, settings_of
 
 
@@ -55,6 +56,7 @@ class Saver:
             Refusal: if a weight is not finite: such a checkpoint would only hide the whole one before it.
         """
         self._check_finite(position)
+        share_statistics(self.module, self.world)  # so that this run and one that goes on from here are alike
         own = {"generators": random_state()}
         checkpoint.save_together(
             self.world, self.folder, position.step, own, lambda: self._content(position), self._timeout

@@ -27,6 +27,12 @@ def note_unused(args: argparse.Namespace, data: Dataset, world: World) -> None:
         ("tie_embeddings", given.get("tie_embeddings") == "true" and not text, "the data is no text"),
         *((name, given.get(name) is not None and not text, "the data is no text") for name in sizes),
         ("cpu_offload", given.get("cpu_offload") == "true" and cpu, "there is no GPU to offload from"),
+        ("sync_batch_norm", given.get("sync_batch_norm") == "true" and text, "a language model has none"),
+        (
+            "sync_batch_norm",
+            given.get("sync_batch_norm") == "true" and not text and world.world_size == 1,
+            "one rank has all rows of a batch",
+        ),
         ("sharding", given.get("sharding") == "fsdp" and world.world_size == 1, "one rank has nothing to divide"),
     )
     for name, without_effect, reason in unused:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.components.frameworks import furthest, run_killed_trainer, run_trainer, weights_of
-from tests.components.training import write_digits
+from tests.components.test_batch_norm import MINE, measured
+from tests.components.training import train, weights, write_digits
 
 pytestmark = pytest.mark.slow
 
@@ -32,9 +33,21 @@ def test_accumulated_passes_give_the_same_weights(digits: Path, tmp_path: Path) 
     assert furthest(weights_of(whole), weights_of(parts)) < 1e-5
 
 
-def test_it_goes_on_from_a_checkpoint(digits: Path, tmp_path: Path) -> None:
-    values = ("epochs=2", "checkpoint_every=5")
+def test_with_batch_norm_it_measures_the_saved_model_synchronises_and_goes_on(digits: Path, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "mine.py").write_text(MINE)
+    own = {"architecture": "mine.py:build", "model_code": code, "optimizer": "sgd", "learning_rate": 0.02, "epochs": 2}
+    values = (*(f"{name}={value}" for name, value in own.items()), "batch_size=32", "checkpoint_every=5")
     whole = run_trainer("train_horovod", digits, tmp_path, "2x1", *values)
+    train(digits, tmp_path / "alone", **own, batch_size=32)
+    synced = run_trainer("train_horovod", digits, tmp_path, "2x1", *values, "sync_batch_norm=true")
+    for step in (whole, synced):
+        saved = measured(digits, Path(step["outputs"]["model"]))
+        assert step["metrics"]["validation_loss"] == pytest.approx(saved, rel=1e-5)
+    alone = {name: tensor.numpy() for name, tensor in weights(tmp_path / "alone").items()}
+    assert furthest(alone, weights_of(synced)) < 1e-3
+    assert furthest(alone, weights_of(whole)) > 0.01
     source = f"resume_from={whole['outputs']['checkpoints']}"
     again = run_trainer("train_horovod", digits, tmp_path, "2x1", *values, source)
     assert "continuing from" in again["logs"]

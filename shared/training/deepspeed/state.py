@@ -16,9 +16,11 @@ from shared import sharded_checkpoint
 from shared.data import Dataset
 from shared.distributed import World
 from shared.sharded_checkpoint import Part
+from shared.training.batch_norm import share_statistics
 from shared.training.deepspeed.engine import Engine
 from shared.training.deepspeed.fragments import fragments_of, spread, states_of
 from shared.training.parts import PartsSaver
+from shared.training.position import Position
 
 
 class Saver(PartsSaver):
@@ -38,6 +40,11 @@ class Saver(PartsSaver):
     def __init__(self, args: argparse.Namespace, data: Dataset, world: World, engine: Engine) -> None:
         super().__init__(args, data, world)
         self.engine = engine
+
+    def save(self, position: Position) -> None:
+        """Write a checkpoint, with rank 0's statistics, which all ranks have from then on; every rank calls this."""
+        share_statistics(self.engine.module, self.world)
+        super().save(position)
 
     def _parts(self) -> Iterator[Part]:
         """What this rank answers for: its fragments, or without ZeRO, where all have the same, rank 0 everything."""

@@ -13,6 +13,7 @@ import tensorflow as tf
 from shared.data import Dataset
 from shared.distributed import World
 from shared.training.arguments import BatchPlan
+from shared.training.keras.batch_norm import share_statistics
 from shared.training.keras.objective import objective_of
 
 
@@ -39,9 +40,13 @@ class Evaluation:
         self._mine = np.arange(0, self._rows) if alone else np.arange(world.rank, self._rows, world.world_size)
 
     def of(self, model: keras.Model) -> dict[str, float]:
-        """Compute mean loss and metrics, summed in float64; see `Objective` for their names."""
+        """Compute mean loss and metrics, summed in float64; see `Objective` for their names.
+
+        What is measured is the model that rank 0 saves.
+        """
         if self._split is None:
             return {}
+        share_statistics(model, self._world)
         sums = [0.0] * self._objective.sums
         for start in range(0, len(self._mine), self._rows_per_pass):
             arrays = self._split.take(self._mine[start : start + self._rows_per_pass])

@@ -16,6 +16,7 @@ from shared import checkpoint
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.models.keras.package import load_state, state_of
+from shared.training.keras.batch_norm import share_statistics
 from shared.training.position import Position, choose_checkpoint, settings_of
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -50,6 +51,7 @@ class Saver:
         Raises:
             Refusal: if a weight is not finite: such a checkpoint would only hide the whole one before it.
         """
+        share_statistics(self.model, self.world)  # so that this run and one that goes on from here are alike
         weights = state_of(self.model)
         if not all(np.isfinite(array.sum(dtype=np.float64)) for array in weights.values()):
             raise Refusal(

@@ -17,6 +17,7 @@ from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.models import Card, Normalised, build, check_saveable, save_model
 from shared.training.arguments import BatchPlan
+from shared.training.batch_norm import synchronise_batch_norm
 from shared.training.data import Feed, Reader
 from shared.training.evaluation import Evaluation
 from shared.training.lightning.loaders import Rows
@@ -104,6 +105,7 @@ def users_task(args: argparse.Namespace, data: Dataset, world: World, plan: Batc
     module = Normalised(card.mean, card.std, net)
     check_saveable(module, card, args.model_code)
     _check_output(module, card)
+    synchronise_batch_norm(net, args, world)
     if args.gradient_checkpointing == "true":
         checkpoint_activations(net)
     if args.compile == "true":
