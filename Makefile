@@ -8,6 +8,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 PIPELINE ?= image_classification
 WORKERS ?= 2
 ARGS ?=
+# An interpreter that keeps no bytecode compiles all that it imports of the checkout again, in each rank of each test.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
