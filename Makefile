@@ -9,6 +9,8 @@ PIPELINE ?= image_classification
 WORKERS ?= 2
 ENVIRONMENTS ?=
 ARGS ?=
+# An interpreter that keeps no bytecode compiles all that it imports of the checkout again, in each rank of each test.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

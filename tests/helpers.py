@@ -15,6 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
+
+from tests.forks import ForkedProcess, ForkServer, can_fork, framework_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -54,7 +57,7 @@ class RunningRank:
     """A rank that was started; its output goes to files, so that no pipe fills up."""
 
     rank: int
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedProcess
     folder: Path
 
     @property
@@ -127,6 +130,8 @@ def started(
 ) -> Iterator[list[RunningRank]]:
     """Processes that run the source, one for each environment; killed with all their children at the end.
 
+    What asks for a framework is forked from a process that has imported it, as tests/forks.py says.
+
     Args:
         code: the source of the script; it is dedented.
         environments: what to set on top of this process's variables without any launcher's; None takes one away.
@@ -141,7 +146,8 @@ def started(
         try:
             for number, environment in enumerate(environments):
                 command = [*(launcher or [sys.executable]), str(script)]
-                process = _start(command, clean_environment(environment), Path(cwd or folder), folder, number)
+                variables, framework = clean_environment(environment), None if launcher else framework_of(code)
+                process = _start(command, variables, Path(cwd or folder), folder, number, framework)
                 ranks.append(RunningRank(number, process, folder))
             yield ranks
         finally:
@@ -198,16 +204,30 @@ def _is_free(port: int) -> bool:
     return True
 
 
+def start_rank(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    cwd: Path,
+    out: IO[bytes],
+    err: IO[bytes],
+    framework: str | None = None,
+) -> subprocess.Popen[bytes] | ForkedProcess:
+    """Start one process in a session of its own; forked from one that has imported the framework, if one is named."""
+    if framework is not None and can_fork(environment):
+        return ForkServer.of(framework).start(command[1:], environment, cwd, out, err)
+    return subprocess.Popen(
+        command,
+        env=dict(environment),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        start_new_session=True,
+    )
+
+
 def _start(
-    command: Sequence[str], environment: Mapping[str, str], cwd: Path, folder: Path, number: int
-) -> subprocess.Popen[bytes]:
+    command: Sequence[str], environment: Mapping[str, str], cwd: Path, folder: Path, number: int, framework: str | None
+) -> subprocess.Popen[bytes] | ForkedProcess:
     with (folder / f"out_{number}.txt").open("wb") as out, (folder / f"err_{number}.txt").open("wb") as err:
-        return subprocess.Popen(
-            command,
-            env=dict(environment),
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-        )
+        return start_rank(command, environment, cwd, out, err, framework)

@@ -1,0 +1,187 @@
+"""Ranks that are forked from a process which has imported their framework already.
+
+Importing costs a rank more than all that most tests ask of it: 3 s of processor for torch with its optimizers, 7 for
+Lightning, 5 for TensorFlow. A rank that is forked is as real as one that is started: see tests/fork_server.py. What differs is
+that all ranks of a pytest process have one hash seed, and that variables which frameworks read when they are imported
+have to be as they are here; who sets others gets an interpreter of its own. Where the start itself is the point, as with
+launchers, the engine and what is imported when, interpreters are started as ever.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, ClassVar
+
+from tests.fork_server import ENDED
+
+TORCH = ("torch", "torch._dynamo", "safetensors.torch")  # making an optimizer imports _dynamo
+MODULES = {
+    "data": ("sklearn.datasets", "pyarrow.parquet", "pyarrow.csv", "tokenizers"),
+    "torch": TORCH,
+    "report": (*TORCH, "matplotlib.pyplot"),
+    "deepspeed": (*TORCH, "deepspeed"),
+    "lightning": (*TORCH, "lightning.pytorch"),
+    "transformers": (*TORCH, "transformers.trainer", "transformers.modeling_utils", "accelerate"),
+    "tensorflow": ("tensorflow", "keras", "safetensors.numpy"),
+}
+"""What is imported for the ranks of each framework."""
+
+OF_COMPONENTS = {
+    "evaluate": "report",
+    "prepare_data": "data",
+    "prepare_text": "data",
+    "train_ddp": "torch",
+    "train_deepspeed": "deepspeed",
+    "train_fsdp": "torch",
+    "train_lightning": "lightning",
+    "train_transformers": "transformers",
+}
+
+READ_ON_IMPORT = (
+    "CUDA_",
+    "DS_",
+    "HF_",
+    "KERAS_",
+    "KMP_",
+    "LD_",
+    "MALLOC_",
+    "MKL_",
+    "OMP_",
+    "PYTHON",
+    "TF_",
+    "TORCH",
+    "XLA_",
+)
+"""Begins of the names of variables that frameworks or the interpreter read when they start."""
+AS_EVER = ("PYTHONPATH", "TF_CONFIG")
+"""Variables of those begins that are read later, or are seen to."""
+
+
+def framework_of(code: str) -> str | None:
+    """The framework that a test's script asks for in words, if one that is forked for; None for a plain start."""
+    component = re.search(r"/components/(\w+)/\1\.py", code)
+    if component:
+        return OF_COMPONENTS.get(component[1])
+    named = re.findall(r"""init\(["'](\w+)["']""", code) + re.findall(r"^\s*import (\w+)", code, flags=re.MULTILINE)
+    return next((name for name in ("deepspeed", "torch") if name in named), None)
+
+
+def can_fork(environment: Mapping[str, str]) -> bool:
+    """Whether a rank with these variables may be forked: those that are read on import are as in the servers."""
+    return _read_on_import(environment) == _read_on_import(_server_environment())
+
+
+def _read_on_import(environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value for name, value in environment.items() if name.startswith(READ_ON_IMPORT) and name not in AS_EVER
+    }
+
+
+def _server_environment() -> dict[str, str]:
+    from tests.helpers import clean_environment
+
+    return clean_environment({"PYTHONPATH": None})
+
+
+class ForkedProcess:
+    """A forked rank, with what ``subprocess.Popen`` offers for it."""
+
+    def __init__(self, pid: int, report: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._report = report
+
+    def poll(self) -> int | None:
+        """The exit code, negative for a signal; None as long as it runs."""
+        return self._read(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end.
+
+        Raises:
+            subprocess.TimeoutExpired: it still runs after so many seconds.
+        """
+        code = self._read(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired([f"forked rank {self.pid}"], timeout or 0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, if it still runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill it, if it still runs."""
+        self.send_signal(signal.SIGKILL)
+
+    def _read(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select.select([self._report], [], [], timeout)[0]:
+            told = os.read(self._report, ENDED.size)
+            os.close(self._report)
+            assert told, "the server of this rank has ended"
+            status, seconds = ENDED.unpack(told)
+            self.returncode = os.waitstatus_to_exitcode(status)
+            ForkServer.seconds_used += seconds
+        return self.returncode
+
+
+class ForkServer:
+    """A process with imported frameworks, for as long as this one lives."""
+
+    seconds_used = 0.0
+    """Seconds of processor of all forked ranks that have ended."""
+    _running: ClassVar[dict[str, ForkServer]] = {}
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        script = Path(__file__).with_name("fork_server.py")
+        with other:
+            self._process = subprocess.Popen(
+                [sys.executable, str(script), str(other.fileno()), *modules],
+                env=_server_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[other.fileno()],
+                start_new_session=True,
+            )
+        atexit.register(self.close)
+
+    @classmethod
+    def of(cls, framework: str) -> ForkServer:
+        """The server of a framework, started when it is first asked for."""
+        server = cls._running.get(framework)
+        if server is None or server._process.poll() is not None:
+            server = cls._running[framework] = cls(MODULES[framework])
+        return server
+
+    def start(
+        self, command: Sequence[str], environment: Mapping[str, str], cwd: Path, out: IO[bytes], err: IO[bytes]
+    ) -> ForkedProcess:
+        """Start a rank; the command is a script and its arguments."""
+        mine, theirs = os.pipe()
+        request = {"command": list(command), "env": dict(environment), "cwd": str(cwd)}
+        try:
+            socket.send_fds(self._socket, [json.dumps(request).encode()], [out.fileno(), err.fileno(), theirs])
+        finally:
+            os.close(theirs)
+        told = os.read(mine, 4)
+        assert told, f"no rank was forked for {command}"
+        return ForkedProcess(*struct.unpack("=i", told), mine)
+
+    def close(self) -> None:
+        """End the process; ranks of it that still run go on."""
+        self._socket.close()
+        self._process.wait()
