@@ -84,6 +84,8 @@ def _request(args: argparse.Namespace, home: Home) -> tuple[Request, EarlierRun 
     if args.target is not None and "=" in args.target and not Path(args.target).exists():
         args.values.insert(0, args.target)
         args.target = None
+    if args.retries is not None and args.retries < 0:
+        raise UsageError(f"--retries {args.retries} is less than 0.")
     given = {
         "values": dict(parse_value(text) for text in args.values),
         "scale": {step: (nodes, each) for step, (nodes, each) in map(parse_scale, args.scale)},
