@@ -22,6 +22,7 @@ def test_what_has_no_effect_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
             {"architecture": "resnet", "module": "mine.py:Net", "model_code": "code"},
             {"architecture": "vit", "tie_embeddings": "false", "context_length": None, "module": None},
             {"sharding": "fsdp", "cpu_offload": "true"},
+            {"sync_batch_norm": "true"},
         ):
             note_unused(argparse.Namespace(**given), data, world)
     assert capsys.readouterr().out.splitlines() == [
@@ -31,4 +32,5 @@ def test_what_has_no_effect_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
         "note: architecture has no effect here: the module mine.py:Net is trained in its place",
         "note: cpu_offload has no effect here: there is no GPU to offload from",
         "note: sharding has no effect here: one rank has nothing to divide",
+        "note: sync_batch_norm has no effect here: one rank has all rows of a batch",
     ]
