@@ -237,7 +237,7 @@ def _command(component: CommandComponent) -> dict[str, Any]:
     base = Path(component.base_path or ".").resolve()
     return _filled(
         {"type": "command", "command": component.command, "is_deterministic": component.is_deterministic}
-        | {key: _plain(getattr(component, key, None)) for key in _TEXTS if key != "experiment_name"}
+        | {key: _plain(getattr(component, key, None)) for key in (*_TEXTS, "properties") if key != "experiment_name"}
         | {
             "inputs": {name: _filled(_declaration(port)) for name, port in _flat(component.inputs)},
             "outputs": {

@@ -15,7 +15,6 @@ from allranks.azure.python_target import read_document
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/{}.schema.json"
 _WIDTH = 120
 _HEAD: tuple[str, ...] = (
-    "name",
     "display_name",
     "description",
     "experiment_name",

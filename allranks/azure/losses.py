@@ -52,8 +52,7 @@ WRITTEN: Mapping[type, frozenset[str]] = {
     ),
     PipelineComponentSchema: frozenset(_TEXTS | {"inputs", "outputs", "type", "jobs"}),
     EnvironmentSchema: frozenset(
-        _TEXTS - {"display_name"}
-        | {"build", "image", "conda_file", "inference_config", "os_type", "datastore", "properties"}
+        _TEXTS - {"display_name"} | {"build", "image", "conda_file", "inference_config", "os_type", "datastore"}
     ),
     JobResourceConfigurationSchema: frozenset(
         {"instance_count", "instance_type", "properties", "locations", "shm_size", "max_instance_count", "docker_args"}

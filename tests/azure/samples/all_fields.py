@@ -60,6 +60,8 @@ inline = command(
     },
 )
 
+inline.component.properties = {"made": "by hand"}
+
 
 @pipeline(display_name="Inner", description="Adds once.", tags={"level": "inner"})
 def inner(data: Input(type="uri_folder"), rate: float = 2):
