@@ -32,8 +32,8 @@ def encode(message: Message, limit: int = MESSAGE_LIMIT) -> bytes:
     if len(body) > limit:
         what = message.get("label") or message.get("key") or "the values of all ranks together"
         raise ControlError(
-            f"{what}: {len(body):,} bytes are too much for the control plane (limit {limit:,}). Write them to a file, "
-            "and share the path."
+            f"{what}: a value of {len(body):,} bytes is too much for the control plane (limit {limit:,}). "
+            "Write it to a file, and share the path."
         )
     return HEADER.pack(len(body)) + body
 

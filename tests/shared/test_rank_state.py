@@ -100,8 +100,8 @@ def test_gathered_values_are_encoded_once_and_what_a_rank_may_give_is_bounded() 
         return world.gather(text, "large")
 
     results = on_ranks(3, give)
-    assert "gather 'large': 17,82" in str(results[1])
-    assert "too much for the control plane (limit 16,777,216). Write them to a file" in str(results[1])
+    assert "gather 'large': a value of 17,82" in str(results[1])
+    assert "too much for the control plane (limit 16,777,216). Write it to a file" in str(results[1])
     assert all(isinstance(result, ControlError) for result in results)
 
     values = on_ranks(3, lambda world: world.gather("z" * (4 * 2**20), "four MiB")[world.rank][:3])
