@@ -162,6 +162,7 @@ def _pipeline(name: str, problems: list[Problem]) -> Asset:
 
     path = catalogue.pipelines()[name]
     document = reader.read(path.with_suffix(".py"), name, {})
+    document["inputs"] = {port: _declared(said) for port, said in document.get("inputs", {}).items()}
     kept = {key: value for key, value in document.items() if key not in _NOT_OF_A_COMPONENT}
     steps = {step: _step(inner, f"jobs.{step}", path, problems) for step, inner in document["jobs"].items()}
     try:
@@ -178,6 +179,12 @@ def _pipeline(name: str, problems: list[Problem]) -> Asset:
     component = kept | {"name": name, "version": library.VERSION, "jobs": steps}
     dropped = tuple(document.get("settings", {}))
     return Asset("pipeline", name, path, needs, _frozen(marks), component, dropped)
+
+
+def _declared(said: Mapping[str, Any]) -> dict[str, Any]:
+    """An input of a job as a component has it: its value is the default."""
+    kept = {key: value for key, value in said.items() if key != "value"}
+    return kept | {"default": said["value"]} if "value" in said else kept
 
 
 def component_key(step: Mapping[str, Any]) -> str:
