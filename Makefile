@@ -24,14 +24,15 @@ help: ## this list
 run: $(VENV)/.stamp-local ## train and evaluate on two emulated nodes of two ranks each (another one: PIPELINE=name)
 	$(BIN)/allranks run $(PIPELINE) $(ARGS)
 
+# In the files' order, not those with the most tests first: the longest files have few tests, and would come last.
 test: $(VENV)/.stamp-horovod ## run every test
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(VENV)/.stamp-dev ## formatting, lint, types and the quick tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow" $(ARGS)
 
 test-environments: $(VENV)/.stamp-dev ## build each environment from its lock, and run its components in it (some: ENVIRONMENTS="pytorch evaluate")
 	ALLRANKS_ENVIRONMENTS="$(ENVIRONMENTS)" $(BIN)/pytest tests/environments/built.py $(ARGS)

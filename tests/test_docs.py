@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from allranks.cli.main import VERBS
-from tests.local.support import allranks
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")]
@@ -43,27 +41,6 @@ def test_the_constraints_pin_every_dependency_within_its_range() -> None:
     for requirement in _requirements():
         version = pins[canonicalize_name(requirement.name)]
         assert requirement.specifier.contains(version, prereleases=True), f"{requirement} is pinned to {version}"
-
-
-@pytest.mark.slow
-def test_a_component_of_your_own_runs_as_it_is_typed(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "your-own.md").read_text()
-    for name, text in re.findall(r"```(?:python|yaml)\n# (\S+)\n(.*?)```", page, flags=re.DOTALL):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    commands = re.findall(r"^allranks (.*)$", page, flags=re.MULTILINE)
-    assert commands[:4] == ["copy shared .", "lint", "run pipeline.yaml", "run pipeline.yaml factor=3 --scale mean=1x2"]
-    said = {}
-    for command in commands:
-        done = allranks(*shlex.split(command), cwd=tmp_path)
-        assert done.returncode == 0, done.stdout + done.stderr
-        said[command] = done.stdout
-    assert "nothing wrong" in said["lint"]
-    assert "pipeline.yaml factor=3 --scale mean=1x2" in said["runs"]
-    results = [path.read_text() for path in sorted(tmp_path.glob(".allranks/runs/*/steps/mean/outputs/out/mean.txt"))]
-    assert results == ["3.0\n", "1.5\n", "1.5\n"], "the mean of 0 2 4 6, and of 0 3; the last run is the second resumed"
-    assert "1 of 1 steps reused" in said["run --resume latest"]
-    assert allranks("submit", "pipeline.yaml", "--dry-run", cwd=tmp_path).returncode == 0
 
 
 def _requirements() -> Iterator[Requirement]:

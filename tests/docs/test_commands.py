@@ -1,0 +1,166 @@
+"""Every command of every page is run as it stands there, under the installation that the page prescribes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.azure.stand_in.fixture import StandIn, azure_server
+from tests.components.training import write_digits
+from tests.docs.blocks import COMMANDS, PAGES, ROOT, SHOWN, TYPED, blocks_of
+from tests.docs.installing import Installation, clean_copy, installed, installed_wheel
+
+__all__ = ["azure_server"]
+
+MINE = """\
+type: pipeline
+settings: {default_compute: serverless}
+jobs:
+  count:
+    type: command
+    component:
+      type: command
+      name: count
+      version: "1"
+      inputs: {data: {type: uri_folder}}
+      outputs: {result: {type: uri_folder}}
+      environment: azureml:theirs:1
+      command: ls ${{inputs.data}} > ${{outputs.result}}/names.txt
+    inputs: {data: {type: uri_folder, path: "azureml:mnist:1"}}
+"""
+MAPPED = "--map azureml:mnist=./mnist"
+OF_EIGHT = "Standard_ND96amsr_A100_v4"
+ORDER = ("list", "show", "copy", "register", "submit", "lint", "runs watch", "runs", "cluster")
+
+
+def test_every_command_has_its_proof() -> None:
+    unknown = [f"{command.page}: {command.text}" for command in COMMANDS if not command.how]
+    assert not unknown, f"say in tests/docs/blocks.py how these are proved: {unknown}"
+    assert len(COMMANDS) > 60, "the pages were read"
+
+
+def test_no_page_installs_from_an_index_what_is_not_published_there() -> None:
+    lines = [line for page in PAGES for line in page.read_text().splitlines() if page.name != "decisions.md"]
+    assert [line for line in lines if re.search(r"pip install (-\S+ )*[\"']?allranks\b", line)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_shows_can_be_read(page: Path) -> None:
+    for _, language, text in blocks_of(page):
+        assert language in ("", *SHOWN), f"{page}: a block of {language}; a command's block has no language"
+        if language == "python":
+            compile(text, str(page), "exec")
+        if language == "yaml":
+            yaml.safe_load(text)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return clean_copy(tmp_path_factory.mktemp("copy"))
+
+
+@pytest.fixture(scope="module")
+def local(copy: Path) -> Installation:
+    return installed(copy, "local")
+
+
+@pytest.fixture(scope="module")
+def wheel(copy: Path, local: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    return installed_wheel(copy, tmp_path_factory.mktemp("wheel") / "empty", local)
+
+
+def folder_of_a_user(folder: Path) -> Path:
+    """A folder with what the pages take for granted: a pipeline of one's own and its data."""
+    folder.mkdir(exist_ok=True)
+    (folder / "my_pipeline.yml").write_text(MINE)
+    (folder / "mnist").mkdir()
+    (folder / "mnist" / "digits.csv").write_text("1,2\n")
+    write_digits(folder / "DATA", rows=200)
+    (folder / "MODEL").mkdir()
+    return folder
+
+
+def of(extras: str, *ways: str) -> Iterator[str]:
+    """The commands that are proved in one of these ways under an installation, each once."""
+    yield from dict.fromkeys(command.text for command in COMMANDS if command.extras == extras and command.how in ways)
+
+
+def problem_with(
+    installation: Installation, text: str, cwd: Path, codes: Iterable[int] = (0,), **variables: str
+) -> str:
+    """Empty, or what a command said that ended otherwise than with one of these codes."""
+    done = installation.call(text, cwd, **variables)
+    said = done.stdout + done.stderr
+    fine = done.returncode in codes and "Traceback" not in said
+    return "" if fine else f"{text}: exit {done.returncode}\n{said[-2500:]}"
+
+
+def problems_of_local(installation: Installation, cwd: Path, *, trains: bool) -> list[str]:
+    """What of the commands for one machine does not do what it should."""
+    found = [problem_with(installation, text, cwd) for text in of("local", "run", *(["train"] if trains else []))]
+    found += [problem_with(installation, f"{text} {MAPPED}", cwd) for text in of("local", "mapped")]
+    found += [problem_with(installation, text, cwd, codes=(1, 2)) for text in of("local", "refused")]
+    for text in of("local", "plan", *([] if trains else ["train"])):
+        done = installation.call(f"{text} --dry-run", cwd)
+        to_build = done.returncode == 2 and "allranks env build" in done.stderr  # one message, which names the command
+        if "Traceback" in done.stderr or not (done.returncode == 0 or to_build):
+            found.append(f"{text} --dry-run: exit {done.returncode}\n{done.stdout[-500:]}{done.stderr[-2000:]}")
+    return list(filter(None, found))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_commands_for_one_machine_in_the_checkout(local: Installation) -> None:
+    assert not problems_of_local(local, folder_of_a_user(local.cwd.parent / "of-a-user"), trains=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_commands_for_one_machine_from_the_wheel_in_an_empty_folder(wheel: Installation) -> None:
+    assert not problems_of_local(wheel, folder_of_a_user(wheel.cwd / "of-a-user"), trains=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_commands_for_azure(copy: Path, azure_server: StandIn, tmp_path: Path) -> None:
+    """Against the stand-in, so that each is sent; the lines that need a job or a cluster find what the others made."""
+    installation = installed(copy, "azure")
+    azure_server.reset()
+    environ = dict(azure_server.environment)
+    installation.must(f"allranks cluster create a100-cluster --size {OF_EIGHT} --nodes 2", tmp_path, **environ)
+    found = []
+    for text in sorted(of("azure", "run", "azure"), key=place_of):
+        if text.startswith("allranks cluster"):
+            azure_server.reset()  # a page makes a cluster of this name with another size
+        found.append(problem_with(installation, text.replace("JOB", "latest"), tmp_path, **environ))
+    assert not list(filter(None, found)), "\n".join(filter(None, found))
+
+
+def place_of(text: str) -> int:
+    """Where a command stands among those that need what others made."""
+    return next(place for place, word in enumerate(ORDER) if text.startswith(f"allranks {word}"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_component_of_your_own_runs_as_it_is_typed(copy: Path, local: Installation, tmp_path: Path) -> None:
+    (extras,) = {command.extras for command in COMMANDS if command.page == TYPED}
+    installation = local if extras == "local" else installed(copy, extras, like=local)
+    page = (ROOT / TYPED).read_text()
+    for name, text in re.findall(r"```(?:python|yaml)\n# (\S+)\n(.*?)```", page, flags=re.DOTALL):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    commands = [command.text for command in COMMANDS if command.page == TYPED and command.how == "typed"]
+    wanted = ["copy shared .", "lint", "run pipeline.yaml", "run pipeline.yaml factor=3 --scale mean=1x2"]
+    assert [shlex.split(text)[1:] for text in commands[:4]] == [shlex.split(text) for text in wanted]
+    said = {text: installation.must(text, tmp_path) for text in commands}
+    assert "nothing wrong" in said["allranks lint"]
+    assert "pipeline.yaml factor=3 --scale mean=1x2" in said["allranks runs"]
+    results = [path.read_text() for path in sorted(tmp_path.glob(".allranks/runs/*/steps/mean/outputs/out/mean.txt"))]
+    assert results == ["3.0\n", "1.5\n", "1.5\n"], "the mean of 0 2 4 6, and of 0 3; the last run is the second resumed"
+    assert "1 of 1 steps reused" in said["allranks run --resume latest"]
