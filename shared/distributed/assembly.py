@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hmac
 import secrets
-import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from shared.distributed.launch import NODE_BY_NODE, Launch
+from shared.distributed.lines import print_line
 from shared.distributed.wire import Message
 
 RANKS_SHOWN = 16
@@ -197,7 +197,7 @@ class Assembly:
             self._break("peer", f"{guest} failed with {message['type']}: {message['message']}")
         elif self._broken is None or self._broken["error"] != "refused":
             self._broken = None  # a refusal explains whatever else has happened
-            print(f"error: {message['message']}", file=sys.stderr, flush=True)
+            print_line(f"error: {message['message']}")
             self._break("refused", message["message"])
         guest.send({"ok": cause})
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from shared.distributed.control import Control
 from shared.distributed.errors import ControlError, Refusal
 from shared.distributed.launch import Launch
+from shared.distributed.lines import print_line
 
 REFUSED = 2  # exit code
 FAREWELL = 0.4  # seconds in which others may still ask rank 0 why it fails; the launcher hears of it when it has ended
@@ -38,7 +39,7 @@ def end_badly(error: BaseException, launch: Launch, control: Control | None) -> 
     if control is not None:
         cause = control.fail(error)
         if cause is not None and not isinstance(error, ControlError):  # a framework knows only that somebody is gone
-            print(f"distributed: before this, {cause}", file=sys.stderr, flush=True)
+            print_line(f"distributed: before this, {cause}")
         control.leave(FAREWELL)
         if cause is not None:  # another rank has failed before, and may still be writing its traceback
             time.sleep(LET_THE_CAUSE_END)

@@ -19,6 +19,7 @@ from shared.distributed.ending import end_badly
 from shared.distributed.errors import OnceError, Refusal
 from shared.distributed.frameworks import Group, starter
 from shared.distributed.launch import Launch, detect
+from shared.distributed.lines import print_line
 
 Timeout: TypeAlias = timedelta | float | None
 """How long to wait: a timedelta, or seconds; None is said at each use."""
@@ -252,7 +253,7 @@ def init(
         with _variables(launch):
             group = start(launch, control, backend, step_timeout) if start is not None else None
             if launch.local_rank == 0:
-                print(introduction(launch, group), file=sys.stderr, flush=True)
+                print_line(introduction(launch, group))
             try:
                 yield World(launch, control, group, _seconds(step_timeout, 0.0))
             except SystemExit as request:

@@ -92,7 +92,9 @@ def test_conda_cannot_install_and_uv_takes_the_nodes_interpreter_for_the_systems
     file = pipeline(
         tmp_path, f"type: pipeline\njobs: {{one: {step(f'conda info && {uv} && conda install -y numpy')}}}\n"
     )
-    result = run_json(file, cwd=tmp_path, PATH=f"{tmp_path}/bin:/usr/bin:/bin")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "below"], check=True)  # has no uv
+    python = f"one={tmp_path}/below/bin/python"
+    result = run_json(file, "--python", python, cwd=tmp_path, PATH=f"{tmp_path}/bin:/usr/bin:/bin")
     assert result["exit"] == 1
     assert "conda install is not emulated" in "".join(result["steps"]["one"]["failure"]["last_lines"])
     called = [line.split() for line in (tmp_path / "called").read_text().splitlines()]

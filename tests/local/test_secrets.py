@@ -91,4 +91,8 @@ def test_a_runs_folder_that_was_there_keeps_its_own_mode_and_what_is_in_it_is_pr
     own.chmod(0o755)
     call(folder, "run", "pipeline.yaml", f"password={PASSWORD}", "--runs-dir", "shared")
     assert own.stat().st_mode & 0o777 == 0o755
-    assert not [path for path in own.iterdir() if path.name != ".gitignore" and path.stat().st_mode & 0o077]
+    assert not [
+        path
+        for path in own.iterdir()
+        if path.name not in {".gitignore", "CACHEDIR.TAG"} and path.stat().st_mode & 0o077
+    ]

@@ -100,7 +100,7 @@ def test_images_and_their_idx_likewise(tmp_path: Path, make: Callable[[Path], No
 def test_a_cut_or_damaged_npy_is_one_message(tmp_path: Path, content: bytes) -> None:
     np.save(tmp_path / "y.npy", np.arange(4))
     (tmp_path / "x.npy").write_bytes(content)
-    with pytest.raises(Refusal, match=r"x\.npy is no whole \.npy file: "):
+    with pytest.raises(Refusal, match=r"x\.npy cannot be read: "):
         SOURCES["npy"](Request("npy", tmp_path))
 
 

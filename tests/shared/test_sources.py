@@ -149,7 +149,7 @@ def test_bad_images_are_left_out_where_that_is_wanted(tmp_path: Path) -> None:
     assert source.array.shape == (4, 6, 3)  # of the first that can be read
     assert read(source, [4, 3, 0, 1], bad)[:, 0, 0, 0].tolist() == [4, 1]
     assert [(file.path, file.item) for file in bad.found] == [("a/3.png", 3), ("a/0.png", 0)]
-    assert bad.found[0].reason == "cannot be decoded: No such file or directory"
+    assert bad.found[0].reason == "cannot be read: No such file or directory"
     for number in (1, 2, 4):
         (tmp_path / "a" / f"{number}.png").write_bytes(b"")
     with pytest.raises(Refusal, match="holds 5 images, of which none can be read: is not an image"):

@@ -95,5 +95,5 @@ def _load(file: Path) -> npt.NDArray[Any]:
         loaded: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
     # NumPy parses the header as Python's source, and lets through what its parser and its arithmetic raise.
     except (OSError, EOFError, ValueError, TypeError, SyntaxError, tokenize.TokenError, OverflowError) as error:
-        raise Refusal(f"{file} is no whole .npy file: {error}") from error
+        raise Refusal(f"{file} cannot be read: {error}") from error
     return loaded
