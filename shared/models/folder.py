@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -43,7 +43,7 @@ def finish(
     """
     folder, inside = Path(folder), Path(folder) / INSIDE
     (inside / CARD).write_text(card.to_json(), encoding="utf-8")
-    unwanted = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
+    unwanted = _leaving_out(folder)
     for name, source in {"zoo": Path(__file__).parent, **(folders or {})}.items():
         if source is not None:
             shutil.copytree(source, inside / name, ignore=unwanted)
@@ -52,6 +52,16 @@ def finish(
         (folder / name).write_text(text, encoding="utf-8")
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     (folder / "MLmodel").write_text(mlmodel(card, platform.python_version(), size), encoding="utf-8")
+
+
+def _leaving_out(model: Path) -> Callable[[str, list[str]], set[str]]:
+    """What no copy has: caches, hidden files, and the model itself, which may lie in the folder of the user's code."""
+    unwanted, place = shutil.ignore_patterns("__pycache__", "*.pyc", ".*"), model.resolve()
+
+    def names_left_out(folder: str, names: list[str]) -> set[str]:
+        return unwanted(folder, names) | {name for name in names if Path(folder, name).resolve() == place}
+
+    return names_left_out
 
 
 def opened(folder: str | Path) -> tuple[Path, Card]:

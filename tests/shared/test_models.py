@@ -122,6 +122,14 @@ def test_the_users_function_needs_its_folder() -> None:
         build("mine.py:build", (8, 8, 1), 3)
 
 
+def test_a_model_in_the_folder_of_its_code_does_not_copy_itself(code: Path) -> None:
+    made = card("mine.py:build")
+    save_model(code / "outputs" / "model", from_card(made, code), made, code)
+    copied = code / "outputs" / "model" / "artifacts" / "model" / "model_code"
+    assert (copied / "mine.py").is_file()
+    assert not list((copied / "outputs").iterdir())
+
+
 @pytest.mark.parametrize("architecture", ZOO)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_saved_model_comes_back_the_same(architecture: str, dtype: torch.dtype, tmp_path: Path) -> None:
