@@ -122,10 +122,14 @@ def _load(file: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(file.resolve().parent))
+    # A file that is edited within a second, and keeps its size, would be taken for what was compiled before.
+    compiled, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's module raises is the answer
         _fail(error, file, "cannot be imported")
+    finally:
+        sys.dont_write_bytecode = compiled
     return module
 
 

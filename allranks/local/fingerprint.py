@@ -20,12 +20,14 @@ def tree(path: Path) -> list[list[str | int]]:
     """Every file below a path as [relative name, bytes, nanoseconds of its last change], sorted.
 
     Reading the contents of a data set at each start would cost more than many steps; size and time are what rsync and
-    make trust. A link to a folder is followed once, by name; a broken link shows as size -1.
+    make trust. A link to a folder is followed once, by name; a broken link shows as size -1. What Python has compiled
+    does not count: a step may import from an input, and on a read-only mount nothing comes of that.
     """
     if not path.is_dir():
         return [_file("", path)]
     found: list[list[str | int]] = []
-    for folder, _, names in os.walk(path, followlinks=True):
+    for folder, folders, names in os.walk(path, followlinks=True):
+        folders[:] = [name for name in folders if name != "__pycache__"]
         base = os.path.relpath(folder, path)
         found += [_file(name if base == "." else f"{base}/{name}", Path(folder, name)) for name in names]
     return sorted(found, key=lambda entry: str(entry[0]))

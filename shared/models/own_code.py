@@ -37,10 +37,13 @@ def own_function(
     if not path.is_relative_to(folder) or not path.is_file():
         there = ", ".join(sorted(p.name for p in folder.glob("*.py"))) or "no .py file"
         raise refusal(f"{what}: there is no {file} in {folder}, which holds {there}.")
+    before = sys.dont_write_bytecode
     sys.path.insert(0, str(folder))
+    sys.dont_write_bytecode = True  # the folder is an input, which nobody writes to
     try:
         yield path, _function(path, name)
     finally:
+        sys.dont_write_bytecode = before
         sys.path.remove(str(folder))
 
 

@@ -64,8 +64,10 @@ import os, sys, time
 from pathlib import Path
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")
-again = Path(sys.argv[1])
+again, waiting = Path(sys.argv[1]), Path(sys.argv[1] + f".{os.environ['MASTER_PORT']}")
 if dist.get_rank() == 0:
+    while not waiting.exists():
+        time.sleep(0.01)
     time.sleep(0.5)  # rank 1 waits in the sum
     sys.setswitchinterval(1000)  # as on a machine so busy that the other thread does not come to ask for the lock
     tensor = torch.ones(3)
@@ -77,6 +79,7 @@ if dist.get_rank() == 0:
         time.sleep(0.5)  # gives the lock away
     again.touch()
 else:
+    waiting.touch()
     dist.all_reduce(torch.ones(3))
     time.sleep(5)
 """

@@ -311,3 +311,13 @@ def test_settings_without_effect_are_named_once(tmp_path):
     )
     assert errors.count("without effect") == 1
     assert line in errors
+
+
+def test_what_python_compiles_beside_an_input_is_no_change_of_it(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/given.py").write_text("VALUE = 3\n")
+    say = "PYTHONDONTWRITEBYTECODE= PYTHONPATH=${{inputs.data}} python -c 'import given; print(given.VALUE)'"
+    text = step(say, inputs="data: {type: uri_folder, path: ./data}")
+    result = run_json(pipeline(tmp_path, f"type: pipeline\njobs: {{one: {text}}}\n"), cwd=tmp_path)
+    assert (tmp_path / "data/__pycache__").is_dir()
+    assert result["exit"] == 0, result["steps"]["one"]["failure"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -241,6 +242,7 @@ def test_the_files_are_those_that_mlflow_writes(tmp_path: Path) -> None:
         assert mine[name] == flavor[name]
     assert Path(flavor["model_code_path"]).name == mine["model_code_path"]
     assert Model.load(str(tmp_path / "ours")).signature == signature
+    shutil.rmtree(tmp_path / "ours" / "__pycache__", ignore_errors=True)  # MLflow has imported serve.py from there
     assert {path.name for path in (tmp_path / "ours").iterdir()} == {
         path.name for path in (tmp_path / "theirs").iterdir()
     }
