@@ -129,9 +129,7 @@ def wheel(folder: Path) -> Path:
 
 def build(work: Path) -> Path:
     """Build the wheel for this interpreter's torch and TensorFlow, in a folder that is thrown away."""
-    for tool in ("g++", "make"):
-        if shutil.which(tool) is None:
-            raise InstallError(f"building Horovod needs {tool}: apt-get install build-essential.")
+    install_compiler(lacking_packages())
     mpi = find_mpi()
     headers = find_headers(work)
     python = build_environment(work / "env")
@@ -151,6 +149,30 @@ def build(work: Path) -> Path:
     command = [python, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", work / "dist", source]
     subprocess.run(command, env=environ, check=True)
     return next((work / "dist").glob("*.whl"))
+
+
+def lacking_packages() -> list[str]:
+    """Debian's names of what is needed to compile and is not there: the compiler, make and Python's own headers."""
+    lacking = [tool for tool in ("g++", "make") if shutil.which(tool) is None]
+    if not Path(sysconfig.get_path("include"), "Python.h").is_file():
+        lacking.append(f"python{sysconfig.get_python_version()}-dev")
+    return lacking
+
+
+def install_compiler(packages: list[str]) -> None:
+    """Install packages of the system where that can be done without a question: as root, with apt-get.
+
+    Raises:
+        InstallError: they have to be installed by hand.
+    """
+    if not packages:
+        return
+    command = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        raise InstallError(f"building Horovod needs {', '.join(packages)}: {' '.join(command)} (as root).")
+    print(f"building Horovod needs {', '.join(packages)}: {' '.join(command)}", flush=True)
+    for step in (["apt-get", "update", "-qq"], [*command, "-qq"]):
+        subprocess.run(step, check=True, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"})
 
 
 def find_mpi() -> Path:

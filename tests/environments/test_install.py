@@ -48,6 +48,17 @@ def test_a_wheel_that_fits_is_not_built_again(
     assert install.wheel(tmp_path) != first, "a wheel for GPUs is another one"
 
 
+def test_a_compiler_that_lacks_is_named_with_the_command_that_installs_it(
+    install: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(install.sysconfig, "get_path", lambda name: str(tmp_path / name))
+    lacking = install.lacking_packages()
+    assert lacking == ["g++", "make", f"python{sys.version_info.major}.{sys.version_info.minor}-dev"]
+    with pytest.raises(install.InstallError, match=r"apt-get install --yes --no-install-recommends g\+\+ make python"):
+        install.install_compiler(lacking)
+
+
 def test_the_name_of_a_wheel_says_what_it_is_for(install: ModuleType) -> None:
     import torch
 
