@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +11,8 @@ from typing import Any, Protocol
 from allranks.azure.jobs import FAILED, OVER, StepState, logs_of, read_log, status_of, steps_of
 from allranks.azure.register_retry import patiently
 
-POLL = 10.0
-"""Seconds between two looks at a job: steps take minutes, and the service throttles who asks more often."""
+LONGEST_POLL = 10.0
+"""Seconds between two looks at a job: steps take minutes, and the service throttles who asks more often for long."""
 
 LAST_LINES = 60
 """So much of a failed step's log is shown."""
@@ -79,7 +80,7 @@ def watch(client: Any, name: str, watcher: Watcher, pause: Callable[[float], Non
     """
     known: dict[str, str] = {}
     logs: dict[str, FailureLog] = {}
-    while True:
+    for looks in itertools.count():
         status, error = patiently(lambda: status_of(client, name), watcher.told)
         steps = patiently(lambda: steps_of(client, name), watcher.told)
         for step in steps:
@@ -93,7 +94,17 @@ def watch(client: Any, name: str, watcher: Watcher, pause: Callable[[float], Non
         watcher.looked(steps)
         if status in OVER:
             return Outcome(status, error, tuple(steps), logs)
-        pause(POLL)
+        pause(poll_pause(looks))
+    raise AssertionError  # the loop above only returns
+
+
+def poll_pause(looks: int) -> float:
+    """Seconds until the next look at a job: one at first, since what is refused is refused early, then twice as long.
+
+    Args:
+        looks: how often it was looked at before the last time.
+    """
+    return min(LONGEST_POLL, 2.0 ** min(looks, 8))
 
 
 def failure_log(client: Any, run: str) -> FailureLog | None:

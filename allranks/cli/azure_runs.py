@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -23,8 +24,6 @@ ONLY_AZURE = ("watch", "cancel")
 """The commands that exist for jobs and not for local runs."""
 LISTED = 50
 """So many of the newest jobs are listed."""
-POLL = 10.0
-"""Seconds between two looks at a log that is followed."""
 
 
 def jobs(args: argparse.Namespace) -> list[JobState]:
@@ -109,9 +108,10 @@ def _step_cells(step: StepState) -> list[str]:
 def _logs(args: argparse.Namespace, client: Any, job: JobState) -> int:
     """Print a step's logs, of every rank or of one; ``--follow`` goes on until the step is over."""
     from allranks.azure.jobs import OVER, logs_of, read_log, steps_of
+    from allranks.azure.watch import poll_pause
 
     printed: dict[str, int] = {}
-    while True:
+    for looks in itertools.count():
         step = _step(steps_of(client, job.name), args.step, job)
         found = {name: address for name, address in logs_of(client, step.run).items() if _is_of(name, args.rank)}
         if args.json:
@@ -129,7 +129,8 @@ def _logs(args: argparse.Namespace, client: Any, job: JobState) -> int:
             printed[name] = len(lines)
         if over:
             return 0
-        time.sleep(POLL)
+        time.sleep(poll_pause(looks))
+    raise AssertionError  # the loop above only returns
 
 
 def _is_of(log: str, rank: int | None) -> bool:

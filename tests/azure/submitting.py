@@ -11,7 +11,6 @@ import pytest
 from allranks import catalogue, library
 from allranks.azure import register_retry, watch
 from allranks.azure.client import connect, find_workspace
-from allranks.cli import azure_runs
 from tests.azure.stand_in.fixture import StandIn
 from tests.azure.stand_in.state import WORKSPACE_ID
 from tests.cli.conftest import Called, cli
@@ -61,8 +60,7 @@ def environments(stand_in: StandIn) -> None:
 @pytest.fixture
 def ready(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     """A workspace with the library's environments; nobody waits between two looks at a job, nor long for a service."""
-    monkeypatch.setattr(watch, "POLL", 0.0)
-    monkeypatch.setattr(azure_runs, "POLL", 0.0)
+    monkeypatch.setattr(watch, "LONGEST_POLL", 0.0)
     monkeypatch.setattr(register_retry, "PATIENCE", 20.0)
     environments(stand_in)
     return stand_in
