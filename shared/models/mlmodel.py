@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from importlib import metadata
 
 from .card import LANGUAGE_MODELING, Card
 
@@ -49,14 +50,26 @@ utc_time_created: '{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}'
 """
 
 
+def installed_versions(names: Iterable[str]) -> dict[str, str]:
+    """Versions of packages, without what names a build; empty for one that only serving needs, and that is not here."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = metadata.version(name).partition("+")[0]
+        except metadata.PackageNotFoundError:
+            found[name] = ""
+    return found
+
+
 def environment_files(python: str, installed: Mapping[str, str]) -> dict[str, str]:
     """Text of the three files from which MLflow and Azure ML make an environment, by name.
 
     Args:
         python: version of Python.
-        installed: each package that the model needs, to its version.
+        installed: each package that the model needs, to its version; any will do where that is empty.
     """
-    packages = [f"mlflow>={OLDEST_MLFLOW},<4", *(f"{name}=={version}" for name, version in installed.items())]
+    needed = [f"{name}=={version}" if version else name for name, version in installed.items()]
+    packages = [f"mlflow>={OLDEST_MLFLOW},<4", *needed]
     lines = "".join(f"  - {package}\n" for package in packages)
     return {
         "requirements.txt": "".join(f"{package}\n" for package in packages),

@@ -16,7 +16,6 @@ node needs no MLflow. A test compares them with what MLflow writes.
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -30,6 +29,7 @@ from .build import Normalised, build
 from .card import LANGUAGE_MODELING, Card
 from .decoder import Decoder, DecoderSettings, initialise
 from .folder import WEIGHTS, begin, finish, opened
+from .mlmodel import installed_versions
 from .refuse import refusal
 
 SAVEABLE: Final = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8}) | {
@@ -101,9 +101,8 @@ def save_model(
     state = _state(module)
     save_file(state, begin(folder) / WEIGHTS)
     needed = ("torch", "safetensors", "numpy", *packages)
-    installed = {name: importlib.metadata.version(name).partition("+")[0] for name in needed}
     copied = {"model_code": model_code, "tokenizer": tokenizer}
-    finish(folder, card, Path(__file__).with_name("serve.py"), installed, copied)
+    finish(folder, card, Path(__file__).with_name("serve.py"), installed_versions(needed), copied)
 
 
 def load_model(folder: str | Path) -> tuple[nn.Module, Card]:

@@ -16,6 +16,7 @@ from torch import nn
 
 from shared.distributed import Refusal
 from shared.models import ZOO, Card, Normalised, build, check_saveable, load_model, save_model
+from shared.models.mlmodel import environment_files, installed_versions
 from shared.models.package import from_card
 from tests.helpers import clean_environment
 
@@ -216,6 +217,14 @@ def test_mlflow_serves_saved_models_where_the_library_is_not(code: Path, tmp_pat
     assert done.returncode == 0, done.stderr
     for logits, served in zip(expected, json.loads(done.stdout), strict=True):
         assert torch.allclose(torch.tensor(served), logits, rtol=0, atol=1e-5)
+
+
+def test_a_package_that_only_serving_needs_may_lack_where_a_model_is_saved() -> None:
+    versions = installed_versions(("torch", "no-such-package-anywhere"))
+    assert versions == {"torch": torch.__version__.partition("+")[0], "no-such-package-anywhere": ""}
+    written = environment_files("3.11.7", versions)
+    assert "no-such-package-anywhere\n" in written["requirements.txt"]
+    assert f"  - torch=={versions['torch']}\n" in written["conda.yaml"]
 
 
 def test_the_files_are_those_that_mlflow_writes(tmp_path: Path) -> None:

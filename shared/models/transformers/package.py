@@ -9,7 +9,6 @@ The folder is that of `shared.models.package`, with the model's own folder in pl
 
 from __future__ import annotations
 
-import importlib.metadata
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from safetensors import SafetensorError
 
 from ..card import LANGUAGE_MODELING, Card  # noqa: TID252
 from ..folder import begin, finish, opened  # noqa: TID252
+from ..mlmodel import installed_versions  # noqa: TID252
 from ..refuse import refusal  # noqa: TID252
 from .module import TokenModel
 
@@ -45,8 +45,7 @@ def save_model(
     for name in TOKENIZER if tokenizer is not None else ():
         if (source := Path(tokenizer or "") / name).is_file():
             shutil.copyfile(source, inside / HUGGINGFACE / name)
-    installed = {name: importlib.metadata.version(name).partition("+")[0] for name in NEEDED}
-    finish(folder, card, Path(__file__).with_name("serve.py"), installed)
+    finish(folder, card, Path(__file__).with_name("serve.py"), installed_versions(NEEDED))
 
 
 def load_model(folder: str | Path) -> tuple[TokenModel, Card]:
