@@ -73,7 +73,7 @@ def test_a_node_installs_for_itself_alone(tmp_path, code):
 def test_what_could_not_be_foreseen_does_not_reach_the_interpreter(tmp_path, code):
     """PIP in two halves, so that nobody finds the word in a script."""
     call = 'subprocess.run([sys.executable, "-m", "pi" + "p", "install", "--no-index", *glob.glob("*tiny*.whl")], check=True)'
-    (code / "train.py").write_text(f"import glob, subprocess, sys\nprint(sys.prefix)\n{call}\n")
+    (code / "train.py").write_text(f"import glob, subprocess, sys\nprint(sys.prefix, flush=True)\n{call}\n")
     text = f"type: pipeline\njobs: {{one: {step('python train.py', more='code: ./code')}}}\n"
     result = run_json(pipeline(tmp_path, text), cwd=tmp_path)
     assert result["exit"] == 0, result["steps"]["one"]["failure"]
