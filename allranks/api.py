@@ -12,7 +12,9 @@ from allranks.local.folders import DEFAULT_HOME
 
 if TYPE_CHECKING:
     from allranks.azure.jobs import JobState
+    from allranks.local.folders import Home
     from allranks.local.result import RunResult
+    from allranks.performing import PreparedRun
 
 
 def run(
@@ -51,11 +53,8 @@ def run(
     Raises:
         AllranksError: what was asked for is wrong; nothing has run.
     """
-    from allranks.cli import live
-    from allranks.cli.summary import summarise
     from allranks.local.folders import Home
-    from allranks.performing import absolute_mapping, chosen_interpreter, perform, prepare_run
-    from allranks.redaction import redact
+    from allranks.performing import absolute_mapping, chosen_interpreter, prepare_run
     from allranks.request import Request
 
     home = Home(Path(runs_dir).resolve())
@@ -72,18 +71,7 @@ def run(
         retries=retries,
         cache=cache,
     )
-    prepared = prepare_run(request, home, job)
-    home.prepare()
-    for note in prepared.plan.notes:
-        print(f"note: {redact(note)}", file=sys.stderr)
-    observer = live.observer(as_json=False)
-    try:
-        result = perform(prepared, home, observer)
-    finally:
-        if isinstance(observer, live.LiveTable):
-            observer.close()
-    summarise(result)
-    return result
+    return _perform_shown(prepare_run(request, home, job), home)
 
 
 def runs(runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> list[RunResult]:
@@ -174,6 +162,26 @@ def submit(
     place = find_workspace(subscription, resource_group, workspace)
     reference = Registered(registry) if registered or registry else None
     return send(connect(place), place, assembled, reference, lambda note: print(f"note: {note}", file=sys.stderr))
+
+
+def _perform_shown(prepared: PreparedRun, home: Home) -> RunResult:
+    """Run what was prepared; its notes, its progress and its end are printed as on the command line."""
+    from allranks.cli import live
+    from allranks.cli.summary import summarise
+    from allranks.performing import perform
+    from allranks.redaction import redact
+
+    home.prepare()
+    for note in prepared.plan.notes:
+        print(f"note: {redact(note)}", file=sys.stderr)
+    observer = live.observer(as_json=False)
+    try:
+        result = perform(prepared, home, observer)
+    finally:
+        if isinstance(observer, live.LiveTable):
+            observer.close()
+    summarise(result)
+    return result
 
 
 def _texts(inputs: Mapping[str, Any]) -> dict[str, str]:
