@@ -31,15 +31,15 @@ from train_ddp import add_gradients, parser  # noqa: E402
 from shared.data import Array, Dataset, Index, Statistics, write_index, write_shard  # noqa: E402
 from shared.distributed import World, init  # noqa: E402
 from shared.models import Normalised  # noqa: E402
-from shared.training import plan_batches  # noqa: E402
-from shared.training.data import Feed, Reader  # noqa: E402
-from shared.training.objective import objective_of  # noqa: E402
-from shared.training.optimization import Precision, make_optimizer, set_learning_rate  # noqa: E402
-from shared.training.position import Position  # noqa: E402
-from shared.training.progress import Meter  # noqa: E402
-from shared.training.run import Run  # noqa: E402
-from shared.training.schedule import Schedule  # noqa: E402
-from shared.training.start import make_model  # noqa: E402
+from shared.training.core.batch_plan import plan_batches  # noqa: E402
+from shared.training.core.position import Position  # noqa: E402
+from shared.training.core.run import Run  # noqa: E402
+from shared.training.core.schedule import Schedule  # noqa: E402
+from shared.training.torch.feed import Feed, Reader  # noqa: E402
+from shared.training.torch.objective import objective_of  # noqa: E402
+from shared.training.torch.optimization import Precision, make_optimizer, set_learning_rate  # noqa: E402
+from shared.training.torch.progress import Meter  # noqa: E402
+from shared.training.torch.start import make_model  # noqa: E402
 
 CASES = {
     "mlp, 8 x 8 images, 64 rows a step": ((8, 8, 1), "mlp", 64, 200),

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from shared.arguments import Parser, waits
 from shared.distributed import World, init
-from shared.training import STOPPED, BatchPlan, add_arguments, add_decoder_arguments
+from shared.training.core.batch_plan import STOPPED, BatchPlan, add_arguments, add_decoder_arguments
 from shared.training.deepspeed import File, add_deepspeed_arguments, plan_batches, read_file
 
 if TYPE_CHECKING:
-    from shared.training.data import Batch
     from shared.training.deepspeed.engine import Engine
-    from shared.training.objective import Objective
-    from shared.training.progress import Meter
+    from shared.training.torch.feed import Batch
+    from shared.training.torch.objective import Objective
+    from shared.training.torch.progress import Meter
 
 
 def parser() -> argparse.ArgumentParser:
@@ -45,21 +45,21 @@ def train(args: argparse.Namespace, file: File, plan: BatchPlan, world: World) -
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     import torch
 
-    from shared.training.data import Feed, Reader
-    from shared.training.dataset import open_data
+    from shared.training.core.open_data import open_data
+    from shared.training.core.run import Run
+    from shared.training.core.unused import note_unused
     from shared.training.deepspeed.configuration import configure
     from shared.training.deepspeed.engine import save_whole_model, start_engine
     from shared.training.deepspeed.schedule import schedule_over
     from shared.training.deepspeed.state import Saver
     from shared.training.deepspeed.tuning import tuned
-    from shared.training.even_evaluation import EvenEvaluation
-    from shared.training.objective import objective_of
-    from shared.training.optimization import Precision, set_learning_rate
-    from shared.training.progress import Meter
-    from shared.training.run import Run
-    from shared.training.start import make_model, set_up
-    from shared.training.throughput import Throughput
-    from shared.training.unused import note_unused
+    from shared.training.torch.even_evaluation import EvenEvaluation
+    from shared.training.torch.feed import Feed, Reader
+    from shared.training.torch.objective import objective_of
+    from shared.training.torch.optimization import Precision, set_learning_rate
+    from shared.training.torch.progress import Meter
+    from shared.training.torch.start import make_model, set_up
+    from shared.training.torch.throughput import Throughput
 
     set_up(world, args.step_timeout)
     data = open_data(args, plan, tasks=("classification", "regression", "language_modeling"))

@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING
 
 from shared.arguments import Parser, integer, number, waits
 from shared.distributed import World, init
-from shared.training import STOPPED, BatchPlan, add_arguments, add_decoder_arguments, plan_batches
-from shared.training.arguments import BETA
-from shared.training.sharded import Layout, offloads, plan_layout
+from shared.training.core.batch_plan import BETA, STOPPED, BatchPlan, add_arguments, add_decoder_arguments, plan_batches
+from shared.training.fsdp import Layout, offloads, plan_layout
 
 if TYPE_CHECKING:
     import torch
 
     from shared.models import Decoder
-    from shared.training.data import Batch
-    from shared.training.objective import Objective
-    from shared.training.optimization import Precision
-    from shared.training.progress import Meter
-    from shared.training.sharded.mesh import Mesh
+    from shared.training.fsdp.mesh import Mesh
+    from shared.training.torch.feed import Batch
+    from shared.training.torch.objective import Objective
+    from shared.training.torch.optimization import Precision
+    from shared.training.torch.progress import Meter
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,23 +58,23 @@ def main() -> None:
 
 def train(args: argparse.Namespace, layout: Layout, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
-    from shared.training.data import Feed, Reader
-    from shared.training.dataset import open_data
-    from shared.training.objective import objective_of
-    from shared.training.optimization import Precision, make_optimizer, set_learning_rate
-    from shared.training.progress import Meter
-    from shared.training.run import Run
-    from shared.training.schedule import Schedule
-    from shared.training.sharded.evaluation import ShardedEvaluation
-    from shared.training.sharded.gather import save_whole
-    from shared.training.sharded.mesh import make_mesh
-    from shared.training.sharded.model import make_stage, materialise
-    from shared.training.sharded.optimization import clip_gradients
-    from shared.training.sharded.pipeline import Pipeline
-    from shared.training.sharded.state import Saver
-    from shared.training.start import limit_waits, set_up, tokenizer_of
-    from shared.training.throughput import Throughput
-    from shared.training.unused import note_unused
+    from shared.training.core.open_data import open_data
+    from shared.training.core.run import Run
+    from shared.training.core.schedule import Schedule
+    from shared.training.core.unused import note_unused
+    from shared.training.fsdp.evaluation import ShardedEvaluation
+    from shared.training.fsdp.gather import save_whole
+    from shared.training.fsdp.mesh import make_mesh
+    from shared.training.fsdp.model import make_stage, materialise
+    from shared.training.fsdp.optimization import clip_gradients
+    from shared.training.fsdp.pipeline import Pipeline
+    from shared.training.fsdp.state import Saver
+    from shared.training.torch.feed import Feed, Reader
+    from shared.training.torch.objective import objective_of
+    from shared.training.torch.optimization import Precision, make_optimizer, set_learning_rate
+    from shared.training.torch.progress import Meter
+    from shared.training.torch.start import limit_waits, set_up, tokenizer_of
+    from shared.training.torch.throughput import Throughput
 
     set_up(world, args.step_timeout)
     data = open_data(args, plan, tasks=("language_modeling",))
@@ -125,9 +124,9 @@ def parallel(module: Decoder, mesh: Mesh, precision: Precision, args: argparse.N
     import torch
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 
-    from shared.training.optimization import checkpoint_activations
-    from shared.training.sharded.mesh import DATA
-    from shared.training.sharded.tensor import divide_layers
+    from shared.training.fsdp.mesh import DATA
+    from shared.training.fsdp.tensor import divide_layers
+    from shared.training.torch.optimization import checkpoint_activations
 
     if mesh.layout.tensor_parallel > 1:
         divide_layers(module, mesh)

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from shared.arguments import Parser, waits
 from shared.distributed import World, init
-from shared.training import STOPPED, BatchPlan, add_arguments, plan_batches
+from shared.training.core.batch_plan import STOPPED, BatchPlan, add_arguments, plan_batches
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
     from shared.models import Normalised
-    from shared.training.data import Batch
-    from shared.training.objective import Objective
-    from shared.training.optimization import Precision
-    from shared.training.progress import Meter
+    from shared.training.torch.feed import Batch
+    from shared.training.torch.objective import Objective
+    from shared.training.torch.optimization import Precision
+    from shared.training.torch.progress import Meter
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,18 +44,18 @@ def main() -> None:
 def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     from shared.models import save_model
-    from shared.training.agreement import check_same_weights
-    from shared.training.data import Feed, Reader
-    from shared.training.dataset import open_data
-    from shared.training.evaluation import Evaluation
-    from shared.training.objective import objective_of
-    from shared.training.optimization import Precision, make_optimizer, set_learning_rate
-    from shared.training.progress import Meter
-    from shared.training.run import Run
-    from shared.training.schedule import Schedule
-    from shared.training.start import make_model, set_up
-    from shared.training.state import Saver
-    from shared.training.unused import note_unused
+    from shared.training.core.agreement import check_same_weights
+    from shared.training.core.open_data import open_data
+    from shared.training.core.run import Run
+    from shared.training.core.schedule import Schedule
+    from shared.training.core.unused import note_unused
+    from shared.training.torch.evaluation import Evaluation
+    from shared.training.torch.feed import Feed, Reader
+    from shared.training.torch.objective import objective_of
+    from shared.training.torch.optimization import Precision, make_optimizer, set_learning_rate
+    from shared.training.torch.progress import Meter
+    from shared.training.torch.start import make_model, set_up
+    from shared.training.torch.state import Saver
 
     set_up(world, args.step_timeout)
     data = open_data(args, plan, tasks=("classification", "regression"))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.arguments import Parser, waits
 from shared.distributed import World, init
-from shared.training import STOPPED, BatchPlan, plan_batches
+from shared.training.core.batch_plan import STOPPED, BatchPlan, plan_batches
 from shared.training.keras.arguments import add_keras_arguments
 
 if TYPE_CHECKING:
@@ -44,8 +44,11 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     import horovod.tensorflow as hvd
 
     from shared.models.keras import save_model
-    from shared.training.agreement import check_same_weights
-    from shared.training.dataset import open_data
+    from shared.training.core.agreement import check_same_weights
+    from shared.training.core.open_data import open_data
+    from shared.training.core.run import Run
+    from shared.training.core.schedule import Schedule
+    from shared.training.core.unused import note_unused
     from shared.training.keras.evaluation import Evaluation
     from shared.training.keras.feed import Feed
     from shared.training.keras.objective import objective_of
@@ -53,9 +56,6 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     from shared.training.keras.progress import Meter
     from shared.training.keras.start import make_model, set_up, try_saving
     from shared.training.keras.state import Saver
-    from shared.training.run import Run
-    from shared.training.schedule import Schedule
-    from shared.training.unused import note_unused
 
     set_up()
     data = open_data(args, plan, tasks=("classification", "regression"))

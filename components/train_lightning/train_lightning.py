@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from shared.arguments import Parser, waits
 from shared.distributed import World, init
-from shared.training import STOPPED, BatchPlan, add_arguments, plan_batches
+from shared.training.core.batch_plan import STOPPED, BatchPlan, add_arguments, plan_batches
 
 if TYPE_CHECKING:
     from lightning.pytorch.strategies import DDPStrategy
@@ -45,18 +45,18 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     from lightning import Trainer
 
     from shared.distributed.lightning_cluster import LaunchedCluster, launch_of_devices
-    from shared.training.data import Feed, Reader
-    from shared.training.dataset import open_data
+    from shared.training.core.open_data import open_data
+    from shared.training.core.run import Run
+    from shared.training.core.schedule import Schedule
+    from shared.training.core.unused import note_unused
     from shared.training.lightning.bookkeeping import Bookkeeping, RunLogger
     from shared.training.lightning.checkpoints import Checkpoints, Saver
     from shared.training.lightning.task import users_task, zoo_task
-    from shared.training.optimization import Precision
-    from shared.training.passes import Passes
-    from shared.training.progress import Meter
-    from shared.training.run import Run
-    from shared.training.schedule import Schedule
-    from shared.training.start import set_up
-    from shared.training.unused import note_unused
+    from shared.training.torch.feed import Feed, Reader
+    from shared.training.torch.optimization import Precision
+    from shared.training.torch.passes import Passes
+    from shared.training.torch.progress import Meter
+    from shared.training.torch.start import set_up
 
     set_up(world, args.step_timeout)
     data = open_data(args, plan, tasks=("classification", "regression"))

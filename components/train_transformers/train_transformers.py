@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.arguments import Parser, waits
 from shared.distributed import World, init
-from shared.training import STOPPED, BatchPlan, add_arguments, plan_batches
+from shared.training.core.batch_plan import STOPPED, BatchPlan, add_arguments, plan_batches
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainingArguments
@@ -50,21 +50,21 @@ def main() -> None:
 def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     from shared.models.transformers import TokenModel
-    from shared.training.buckets import settle_buckets
-    from shared.training.data import Feed, Reader
-    from shared.training.dataset import open_data
-    from shared.training.evaluation import Evaluation
-    from shared.training.even_evaluation import EvenEvaluation
-    from shared.training.objective import objective_of
-    from shared.training.optimization import Precision
-    from shared.training.progress import Meter
-    from shared.training.run import Run
-    from shared.training.schedule import Schedule
-    from shared.training.start import limit_waits, seed_all, set_up
+    from shared.training.core.open_data import open_data
+    from shared.training.core.run import Run
+    from shared.training.core.schedule import Schedule
+    from shared.training.core.unused import note_unused
+    from shared.training.torch.buckets import settle_buckets
+    from shared.training.torch.evaluation import Evaluation
+    from shared.training.torch.even_evaluation import EvenEvaluation
+    from shared.training.torch.feed import Feed, Reader
+    from shared.training.torch.objective import objective_of
+    from shared.training.torch.optimization import Precision
+    from shared.training.torch.progress import Meter
+    from shared.training.torch.start import limit_waits, seed_all, set_up
     from shared.training.transformers.base import leaves_out, make_net, padding_of
     from shared.training.transformers.checkpoints import make_saver
     from shared.training.transformers.trainer import Bookkeeping, FineTuner, Inputs
-    from shared.training.unused import note_unused
 
     set_up(world, args.step_timeout)
     data = open_data(args, plan, tasks=("text_classification", "language_modeling"))
@@ -112,7 +112,7 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
 def save(args: argparse.Namespace, net: PreTrainedModel, saver: Saver, data: Dataset, world: World) -> None:
     """Gather the weights, wherever they are, and save the model on rank 0."""
     from shared.models.transformers import save_model
-    from shared.training.start import tokenizer_of
+    from shared.training.torch.start import tokenizer_of
     from shared.training.transformers.base import card_of
 
     state, card = saver.weights(), card_of(net, data)

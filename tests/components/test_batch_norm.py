@@ -12,7 +12,7 @@ import torch
 
 from shared.data import Dataset
 from shared.models import load_model
-from shared.training.objective import objective_of
+from shared.training.torch.objective import objective_of
 from tests.components.training import bit_equal, furthest, train_in_turn, weights, write_digits
 
 OPTIONS: dict[str, Any] = {

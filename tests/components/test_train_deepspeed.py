@@ -51,12 +51,12 @@ CURVES = f"""
              "--layers", "2", "--width", "32", "--batch-size", "16", "--accumulation-steps", "2"]
     with init("deepspeed") as world:
         from shared.data import Dataset
-        from shared.training.data import Feed, Reader
+        from shared.training.torch.feed import Feed, Reader
         from shared.training.deepspeed.configuration import configure
         from shared.training.deepspeed.engine import start_engine, whole_parameters
-        from shared.training.objective import objective_of
-        from shared.training.progress import Meter
-        from shared.training.start import make_model
+        from shared.training.torch.objective import objective_of
+        from shared.training.torch.progress import Meter
+        from shared.training.torch.start import make_model
         import torch
 
         for stage, threshold in ((0, None), (1, None), (2, None), (3, 0), (3, None)):

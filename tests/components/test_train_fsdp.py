@@ -15,7 +15,7 @@ import torch
 
 from shared.data import Dataset
 from shared.models import load_predictor
-from shared.training.objective import objective_of
+from shared.training.torch.objective import objective_of
 from tests.components.support import run_component
 from tests.components.training import arguments, furthest, lines, train, training, weights
 from tests.helpers import finish

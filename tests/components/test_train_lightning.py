@@ -178,9 +178,9 @@ def test_what_a_module_lacks_is_said_once(few: Path, code: Path) -> None:
     import argparse
 
     from shared.distributed import Refusal, init
-    from shared.training import BatchPlan
+    from shared.training.core.batch_plan import BatchPlan
+    from shared.training.core.schedule import Schedule
     from shared.training.lightning.task import users_task
-    from shared.training.schedule import Schedule
 
     with init("torch") as world:
         for options, message in REFUSED:

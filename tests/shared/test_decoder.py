@@ -20,12 +20,12 @@ from shared.distributed import Refusal
 from shared.models import Card, Decoder, DecoderSettings, check_saveable, load_model, load_predictor, save_model
 from shared.models.decoder import initialise
 from shared.models.package import from_card
-from shared.training import BatchPlan, add_arguments, add_decoder_arguments
-from shared.training import data as training_data
-from shared.training.data import Feed, Reader
-from shared.training.objective import LanguageModeling, objective_of
-from shared.training.optimization import checkpoint_activations, make_optimizer
-from shared.training.start import card_of, tokenizer_of
+from shared.training.core.batch_plan import BatchPlan, add_arguments, add_decoder_arguments
+from shared.training.torch import feed as training_data
+from shared.training.torch.feed import Feed, Reader
+from shared.training.torch.objective import LanguageModeling, objective_of
+from shared.training.torch.optimization import checkpoint_activations, make_optimizer
+from shared.training.torch.start import card_of, tokenizer_of
 from tests.helpers import clean_environment
 from tests.shared.samples import write_language_dataset
 

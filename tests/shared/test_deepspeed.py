@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from shared.distributed import Refusal, World
-from shared.training.arguments import BatchPlan, add_arguments, add_decoder_arguments
+from shared.training.core.batch_plan import BatchPlan, add_arguments, add_decoder_arguments
+from shared.training.core.schedule import Schedule
 from shared.training.deepspeed.arguments import add_deepspeed_arguments
 from shared.training.deepspeed.batches import _plan
 from shared.training.deepspeed.file import _read
-from shared.training.schedule import Schedule
 
 GUIDE: dict[str, Any] = {
     "train_batch_size": 64,

@@ -17,8 +17,8 @@ CODE = """
 import argparse, time, types
 from contextlib import contextmanager, nullcontext
 from shared.distributed import Refusal, init
-from shared.training.position import Position
-from shared.training.run import Run
+from shared.training.core.position import Position
+from shared.training.core.run import Run
 
 @contextmanager
 def slow(seconds):

@@ -11,7 +11,7 @@ import pytest
 from shared.data import Dataset, batches, reader
 from shared.distributed import Refusal
 from shared.models import Card
-from shared.training.arguments import BatchPlan
+from shared.training.core.batch_plan import BatchPlan
 from tests.components.training import write_digits
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to be imported

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as reference
 
 from shared.regression import regress
-from shared.training.objective import Classification, Regression
+from shared.training.torch.objective import Classification, Regression
 
 
 @given(seed=st.integers(0, 1000), rows=st.integers(2, 50), scale=st.sampled_from([1e-3, 1.0, 1e6]))

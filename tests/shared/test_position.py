@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shared.distributed import Refusal
-from shared.training.position import Position
+from shared.training.core.position import Position
 
 
 def position(epoch: int, batch: int, *steps: int) -> Position:

@@ -22,7 +22,7 @@ import torch
 from shared import checkpoint
 from shared.distributed import ControlError, Launch, Refusal, World
 from shared.distributed.control import Control, connect
-from shared.training.state import random_state, restore_random_state
+from shared.training.torch.state import random_state, restore_random_state
 from tests.helpers import free_port
 
 TIMEOUT = timedelta(seconds=60)

@@ -17,13 +17,13 @@ CODE = """
     from shared.distributed import init
     from shared.models import Card, Decoder, DecoderSettings
     from shared.models.decoder import initialise
-    from shared.training.sharded.gather import gather
-    from shared.training.sharded.layout import Layout
-    from shared.training.sharded.mesh import DATA, make_mesh
-    from shared.training.sharded.model import materialise
-    from shared.training.sharded.optimization import clip_gradients
-    from shared.training.sharded.pieces import pieces_of
-    from shared.training.sharded.tensor import divide_layers
+    from shared.training.fsdp.gather import gather
+    from shared.training.fsdp.layout import Layout
+    from shared.training.fsdp.mesh import DATA, make_mesh
+    from shared.training.fsdp.model import materialise
+    from shared.training.fsdp.optimization import clip_gradients
+    from shared.training.fsdp.pieces import pieces_of
+    from shared.training.fsdp.tensor import divide_layers
 
     torch.set_default_dtype(torch.float64)
     sizes = DecoderSettings(37, 8, layers=2, width=20, heads=2)  # 37 tokens and norms of 20 do not divide evenly

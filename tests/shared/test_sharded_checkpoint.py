@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 
 from shared import sharded_checkpoint
 from shared.distributed import Refusal
-from shared.training.sharded import Layout, plan_layout
-from shared.training.sharded.layout import check_length
+from shared.training.fsdp import Layout, plan_layout
+from shared.training.fsdp.layout import check_length
 from tests.helpers import run_ranks
 
 COMMON = """

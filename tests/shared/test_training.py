@@ -17,12 +17,11 @@ from torch import nn
 from shared.data import Dataset
 from shared.distributed import Refusal
 from shared.models import ZOO, build
-from shared.training import BatchPlan, add_arguments
-from shared.training import data as training_data
-from shared.training.arguments import weight_decay
-from shared.training.data import Feed, Reader
-from shared.training.optimization import Precision, checkpoint_activations, make_optimizer, set_learning_rate
-from shared.training.schedule import Schedule
+from shared.training.core.batch_plan import BatchPlan, add_arguments, weight_decay
+from shared.training.core.schedule import Schedule
+from shared.training.torch import feed as training_data
+from shared.training.torch.feed import Feed, Reader
+from shared.training.torch.optimization import Precision, checkpoint_activations, make_optimizer, set_learning_rate
 from tests.components.training import write_digits
 from tests.helpers import clean_environment
 
@@ -61,7 +60,7 @@ def test_values_out_of_range_are_refused(words: tuple[str, str], capsys: pytest.
 def test_the_arguments_and_the_refusal_need_no_torch(tmp_path: Path) -> None:
     code = """
 import sys
-from shared.training import add_arguments, plan_batches
+from shared.training.core.batch_plan import add_arguments, plan_batches
 import argparse
 try:
     plan_batches(argparse.Namespace(batch_size=3, accumulation_steps=2))

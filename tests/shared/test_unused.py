@@ -9,7 +9,7 @@ import pytest
 
 from shared.data import Dataset
 from shared.distributed import init
-from shared.training.unused import note_unused
+from shared.training.core.unused import note_unused
 from tests.components.training import write_digits
 
 

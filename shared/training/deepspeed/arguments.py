@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from shared.arguments import integer, number
-from shared.training.arguments import BETA
+from shared.training.core.batch_plan import BETA
 
 
 def add_deepspeed_arguments(parser: argparse.ArgumentParser) -> None:

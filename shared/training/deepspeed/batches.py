@@ -7,7 +7,7 @@ from typing import Any
 
 from shared.arguments import one_voice
 from shared.distributed import Refusal, detect
-from shared.training.arguments import BatchPlan
+from shared.training.core.batch_plan import BatchPlan
 from shared.training.deepspeed.file import File, given
 
 BATCH = "train_batch_size"

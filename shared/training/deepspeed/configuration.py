@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from shared.distributed import Refusal, World
-from shared.training.arguments import BatchPlan, weight_decay
+from shared.training.core.batch_plan import BatchPlan, weight_decay
 from shared.training.deepspeed import keys, machine
 from shared.training.deepspeed.batches import ACCUMULATION, BATCH, MICRO
 from shared.training.deepspeed.file import File, given, section

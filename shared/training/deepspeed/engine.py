@@ -17,8 +17,8 @@ from shared.distributed import World
 from shared.models import Card, Normalised, save_model
 from shared.models.package import from_card
 from shared.training.deepspeed.configuration import Configuration
-from shared.training.optimization import parameter_groups
-from shared.training.start import limit_waits, tokenizer_of
+from shared.training.torch.optimization import parameter_groups
+from shared.training.torch.start import limit_waits, tokenizer_of
 
 Engine = Any
 """``deepspeed.DeepSpeedEngine``."""

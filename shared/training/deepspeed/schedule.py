@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from shared.training.core.schedule import Schedule
 from shared.training.deepspeed.file import File, given, section
 from shared.training.deepspeed.keys import SCHEDULERS
-from shared.training.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)

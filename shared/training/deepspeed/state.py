@@ -16,11 +16,11 @@ from shared import sharded_checkpoint
 from shared.data import Dataset
 from shared.distributed import World
 from shared.sharded_checkpoint import Part
-from shared.training.batch_norm import share_statistics
+from shared.training.core.position import Position
 from shared.training.deepspeed.engine import Engine
 from shared.training.deepspeed.fragments import fragments_of, spread, states_of
-from shared.training.parts import PartsSaver
-from shared.training.position import Position
+from shared.training.torch.batch_norm import share_statistics
+from shared.training.torch.parts import PartsSaver
 
 
 class Saver(PartsSaver):

@@ -21,17 +21,17 @@ import torch
 
 from shared.data import Dataset
 from shared.distributed import Refusal, World
-from shared.training.arguments import BatchPlan
-from shared.training.data import Feed, Reader
+from shared.training.core.batch_plan import BatchPlan
 from shared.training.deepspeed.batches import MICRO
 from shared.training.deepspeed.configuration import Configuration
 from shared.training.deepspeed.engine import start_engine
 from shared.training.deepspeed.file import given, section
 from shared.training.deepspeed.keys import ZERO
 from shared.training.deepspeed.tuning_report import write_report
-from shared.training.objective import objective_of
-from shared.training.progress import Meter
-from shared.training.start import make_model
+from shared.training.torch.feed import Feed, Reader
+from shared.training.torch.objective import objective_of
+from shared.training.torch.progress import Meter
+from shared.training.torch.start import make_model
 
 WARM_UP, MEASURED = 2, 6
 """Steps of a trial: those that are not timed, and those that are."""

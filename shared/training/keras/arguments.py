@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection
 
-from shared.training.arguments import add_arguments
+from shared.training.core.batch_plan import add_arguments
 
 OF_TORCH = ("gradient_checkpointing", "pin_memory", "precision", "sync_batch_norm")
 """fp16 would need its loss scaled, and bf16 does not: TensorFlow's devices for which it matters have bf16."""

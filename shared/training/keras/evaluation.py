@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from shared.data import Dataset
 from shared.distributed import World
-from shared.training.arguments import BatchPlan
+from shared.training.core.batch_plan import BatchPlan
 from shared.training.keras.batch_norm import share_statistics
 from shared.training.keras.objective import objective_of
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from shared.data import Split, batches, rank_slice
-from shared.training.ahead import read_ahead
-from shared.training.arguments import BatchPlan
+from shared.training.core.batch_plan import BatchPlan
+from shared.training.core.read_ahead import read_ahead
 
 Batch = tuple[Any, Any]
 """Raw rows (N, *shape) and their labels (N,), int64, or their targets (N,), float64, as tensors."""

@@ -1,4 +1,4 @@
-"""What is minimised and what is measured, by task: the counterpart of `shared.training.objective`."""
+"""What is minimised and what is measured, by task: the counterpart of `shared.training.torch.objective`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from shared.data import Index
-from shared.training.sums import ClassificationSums, RegressionSums
+from shared.training.core.sums import ClassificationSums, RegressionSums
 
 
 class Objective(ABC):

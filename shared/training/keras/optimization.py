@@ -10,8 +10,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from shared.training.arguments import weight_decay
-from shared.training.schedule import Schedule
+from shared.training.core.batch_plan import weight_decay
+from shared.training.core.schedule import Schedule
 
 
 class LearningRate(keras.optimizers.schedules.LearningRateSchedule):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shared.distributed import World
-from shared.training import meter
+from shared.training.core import meter
 
 
 class Meter(meter.Meter):

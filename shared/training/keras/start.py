@@ -11,7 +11,7 @@ from shared.data import Dataset
 from shared.distributed import Refusal
 from shared.models import Card
 from shared.models.keras import build, check_saveable
-from shared.training.rows_card import card_of_rows
+from shared.training.core.rows_card import card_of_rows
 
 POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp64": "float64"}
 

@@ -16,8 +16,8 @@ from shared import checkpoint
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.models.keras.package import load_state, state_of
+from shared.training.core.position import Position, choose_checkpoint, settings_of
 from shared.training.keras.batch_norm import share_statistics
-from shared.training.position import Position, choose_checkpoint, settings_of
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 

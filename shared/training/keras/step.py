@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from shared.training.arguments import BatchPlan
+from shared.training.core.batch_plan import BatchPlan
 from shared.training.keras.objective import Objective
 
 Gradients = Callable[[Any, Any], tuple[Any, list[Any]]]

@@ -11,10 +11,10 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import Logger
 
-from shared.training.arguments import BatchPlan
+from shared.training.core.batch_plan import BatchPlan
+from shared.training.core.run import Run
 from shared.training.lightning.checkpoints import Saver
-from shared.training.progress import Meter
-from shared.training.run import Run
+from shared.training.torch.progress import Meter
 
 VALIDATION = re.compile(r"val(?:id(?:ation)?)?[_/](.+)")
 """Names under which modules log what they measure in validation."""

@@ -18,8 +18,8 @@ from shared import checkpoint as files
 from shared import tree
 from shared.data import Dataset
 from shared.distributed import Refusal, World
-from shared.training.position import Position, choose_checkpoint, settings_of
-from shared.training.state import own_generators, random_state, set_random_state
+from shared.training.core.position import Position, choose_checkpoint, settings_of
+from shared.training.torch.state import own_generators, random_state, set_random_state
 
 OURS = "allranks"
 """Key of what we add to Lightning's dictionary."""

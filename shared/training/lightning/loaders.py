@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from shared.distributed import World
-from shared.training.arguments import BatchPlan
-from shared.training.data import Batch, Reader
-from shared.training.passes import Prepare
+from shared.training.core.batch_plan import BatchPlan
+from shared.training.torch.feed import Batch, Reader
+from shared.training.torch.passes import Prepare
 
 
 class Rows:

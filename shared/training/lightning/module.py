@@ -11,11 +11,11 @@ from lightning import Callback, LightningModule, Trainer
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from shared.training.buckets import settle_buckets
-from shared.training.data import Batch
-from shared.training.objective import Objective
-from shared.training.optimization import Precision, make_optimizer
-from shared.training.schedule import Schedule
+from shared.training.core.schedule import Schedule
+from shared.training.torch.buckets import settle_buckets
+from shared.training.torch.feed import Batch
+from shared.training.torch.objective import Objective
+from shared.training.torch.optimization import Precision, make_optimizer
 
 
 class Zoo(LightningModule):

@@ -16,17 +16,17 @@ from torch import nn
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.models import Card, Normalised, build, check_saveable, save_model
-from shared.training.arguments import BatchPlan
-from shared.training.batch_norm import synchronise_batch_norm
-from shared.training.data import Feed, Reader
-from shared.training.evaluation import Evaluation
+from shared.training.core.batch_plan import BatchPlan
+from shared.training.core.schedule import Schedule
 from shared.training.lightning.loaders import Rows
 from shared.training.lightning.module import SettledBuckets, UsersRate, Zoo
-from shared.training.objective import objective_of
-from shared.training.optimization import Precision, checkpoint_activations
-from shared.training.passes import Prepare
-from shared.training.schedule import Schedule
-from shared.training.start import card_of, make_model, seed_all
+from shared.training.torch.batch_norm import synchronise_batch_norm
+from shared.training.torch.evaluation import Evaluation
+from shared.training.torch.feed import Feed, Reader
+from shared.training.torch.objective import objective_of
+from shared.training.torch.optimization import Precision, checkpoint_activations
+from shared.training.torch.passes import Prepare
+from shared.training.torch.start import card_of, make_model, seed_all
 
 NEEDED = ("forward", "training_step", "configure_optimizers")
 """Methods that a module of the user's has to have."""

@@ -23,7 +23,7 @@ from shared.data import Dataset, Text
 from shared.distributed import Refusal
 from shared.models import Card
 from shared.models.transformers import mask_of
-from shared.training.start import seed_all, tokenizer_of
+from shared.training.torch.start import seed_all, tokenizer_of
 from shared.training.transformers.folder import check_folder, config_file
 
 TOKENIZER = "tokenizer.json"

@@ -19,8 +19,8 @@ from torch.distributed.checkpoint.state_dict import (
 from shared import checkpoint, tree
 from shared.data import Dataset
 from shared.distributed import Refusal, World
-from shared.training.position import Position, choose_checkpoint, settings_of
-from shared.training.state import random_state, restore_random_state
+from shared.training.core.position import Position, choose_checkpoint, settings_of
+from shared.training.torch.state import random_state, restore_random_state
 
 if TYPE_CHECKING:
     from transformers import Trainer

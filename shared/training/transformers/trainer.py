@@ -11,11 +11,11 @@ from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerContr
 from transformers.trainer_callback import PrinterCallback
 
 from shared.models.transformers import TokenModel
-from shared.training.objective import Objective
-from shared.training.optimization import make_optimizer
-from shared.training.passes import Passes
-from shared.training.progress import Meter
-from shared.training.run import Run
+from shared.training.core.run import Run
+from shared.training.torch.objective import Objective
+from shared.training.torch.optimization import make_optimizer
+from shared.training.torch.passes import Passes
+from shared.training.torch.progress import Meter
 from shared.training.transformers.checkpoints import Saver
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from shared import checkpoint, sharded_checkpoint
+from shared.training.core.position import Position
 from shared.training.deepspeed import state
 from shared.training.deepspeed.engine import whole_parameters
-from shared.training.position import Position
 from shared.training.transformers.checkpoints import Saver
 
 CONFIGURATION = {

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from shared.training.arguments import BatchPlan
-from shared.training.data import Batch, Feed
-from shared.training.position import Position
+from shared.training.core.batch_plan import BatchPlan
+from shared.training.core.position import Position
+from shared.training.torch.feed import Batch, Feed
 
 Prepare = Callable[[torch.Tensor], torch.Tensor]
 """Makes of raw rows what a module takes."""

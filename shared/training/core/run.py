@@ -15,9 +15,9 @@ from typing import Any, Protocol, Self
 
 from shared.distributed import Refusal, World
 from shared.tracking import Tracker
-from shared.training.meter import Meter, Reading
-from shared.training.position import Position
-from shared.training.schedule import Schedule
+from shared.training.core.meter import Meter, Reading
+from shared.training.core.position import Position
+from shared.training.core.schedule import Schedule
 
 NOTE_SECONDS = 10.0
 """An epoch that takes long is heard of this often."""

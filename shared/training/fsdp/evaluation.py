@@ -12,11 +12,11 @@ from torch.distributed.fsdp import FSDPModule
 from shared.data import Dataset
 from shared.distributed import World
 from shared.models import Decoder
-from shared.training.arguments import BatchPlan
-from shared.training.even_evaluation import EvenEvaluation
-from shared.training.optimization import Precision
-from shared.training.sharded.mesh import Mesh
-from shared.training.sharded.pipeline import forward_through
+from shared.training.core.batch_plan import BatchPlan
+from shared.training.fsdp.mesh import Mesh
+from shared.training.fsdp.pipeline import forward_through
+from shared.training.torch.even_evaluation import EvenEvaluation
+from shared.training.torch.optimization import Precision
 
 
 class ShardedEvaluation(EvenEvaluation):

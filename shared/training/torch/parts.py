@@ -16,8 +16,8 @@ from shared import checkpoint, sharded_checkpoint
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.sharded_checkpoint import Part
-from shared.training.position import Position, settings_of
-from shared.training.state import random_state, restore_random_state
+from shared.training.core.position import Position, settings_of
+from shared.training.torch.state import random_state, restore_random_state
 
 
 class PartsSaver(ABC):

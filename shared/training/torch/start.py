@@ -19,9 +19,9 @@ from shared.distributed import Refusal, World
 from shared.models import Card, Decoder, DecoderSettings, Normalised, build, check_saveable
 from shared.models.decoder import initialise
 from shared.models.package import empty_decoder
-from shared.training.batch_norm import synchronise_batch_norm
-from shared.training.optimization import checkpoint_activations
-from shared.training.rows_card import card_of_rows
+from shared.training.core.rows_card import card_of_rows
+from shared.training.torch.batch_norm import synchronise_batch_norm
+from shared.training.torch.optimization import checkpoint_activations
 
 
 def set_up(world: World, step_timeout: float) -> None:

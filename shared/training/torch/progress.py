@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from shared.distributed import World
-from shared.training import meter
+from shared.training.core import meter
 
 KEPT = 256
 """Losses that are kept on the device before they are added up."""

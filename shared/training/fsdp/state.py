@@ -13,8 +13,8 @@ from shared.data import Dataset
 from shared.distributed import World
 from shared.models import Decoder
 from shared.sharded_checkpoint import Part
-from shared.training.parts import PartsSaver
-from shared.training.sharded.pieces import Piece, piece_of, pieces_of
+from shared.training.fsdp.pieces import Piece, piece_of, pieces_of
+from shared.training.torch.parts import PartsSaver
 
 
 class Saver(PartsSaver):

@@ -6,7 +6,7 @@ import argparse
 
 from shared.data import Dataset
 from shared.distributed import Refusal
-from shared.training.arguments import BatchPlan
+from shared.training.core.batch_plan import BatchPlan
 
 TRAINERS = {
     "classification": "train_ddp or train_torchrun",

@@ -19,8 +19,8 @@ from torch import nn
 from shared import checkpoint
 from shared.data import Dataset
 from shared.distributed import Refusal, World
-from shared.training.batch_norm import share_statistics
-from shared.training.position import Position, choose_checkpoint, settings_of
+from shared.training.core.position import Position, choose_checkpoint, settings_of
+from shared.training.torch.batch_norm import share_statistics
 
 
 class Saver:

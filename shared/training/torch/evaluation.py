@@ -11,11 +11,11 @@ from torch import nn
 
 from shared.data import Dataset
 from shared.distributed import World
-from shared.training.arguments import BatchPlan
-from shared.training.batch_norm import share_statistics
-from shared.training.data import Reader
-from shared.training.objective import objective_of
-from shared.training.optimization import Precision
+from shared.training.core.batch_plan import BatchPlan
+from shared.training.torch.batch_norm import share_statistics
+from shared.training.torch.feed import Reader
+from shared.training.torch.objective import objective_of
+from shared.training.torch.optimization import Precision
 
 
 class Evaluation:

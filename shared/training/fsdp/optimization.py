@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import nn
 
 from shared.distributed import World
-from shared.training.sharded.pieces import copies_of
+from shared.training.fsdp.pieces import copies_of
 
 
 def clip_gradients(module: nn.Module, clip_norm: float, world: World) -> None:

@@ -20,7 +20,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from shared.models import Decoder
-from shared.training.sharded.mesh import TENSOR, Mesh
+from shared.training.fsdp.mesh import TENSOR, Mesh
 
 SEQUENCE = Shard(1)
 """Activations (N, L, width) between the layers: each rank has a part of L."""

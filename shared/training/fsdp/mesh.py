@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from shared.distributed import World
-from shared.training.sharded.layout import Layout
+from shared.training.fsdp.layout import Layout
 
 PIPELINE, DATA, TENSOR = "pipeline", "data", "tensor"
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from shared.distributed import Refusal
-from shared.training.arguments import weight_decay
+from shared.training.core.batch_plan import weight_decay
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from shared.data import Index, Text
-from shared.training.sums import ClassificationSums, RegressionSums
+from shared.training.core.sums import ClassificationSums, RegressionSums
 
 
 class Objective(ABC):

@@ -10,11 +10,11 @@ import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 from shared.models import Card, Decoder
-from shared.training.arguments import BatchPlan
-from shared.training.data import Batch
-from shared.training.objective import Objective
-from shared.training.progress import Meter
-from shared.training.sharded.mesh import PIPELINE, Mesh
+from shared.training.core.batch_plan import BatchPlan
+from shared.training.fsdp.mesh import PIPELINE, Mesh
+from shared.training.torch.feed import Batch
+from shared.training.torch.objective import Objective
+from shared.training.torch.progress import Meter
 
 SCHEDULES = MappingProxyType({"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B})
 

@@ -11,10 +11,10 @@ from torch import nn
 
 from shared.data import Dataset
 from shared.distributed import World
-from shared.training.arguments import BatchPlan
-from shared.training.batch_norm import share_statistics
-from shared.training.evaluation import Evaluation
-from shared.training.optimization import Precision
+from shared.training.core.batch_plan import BatchPlan
+from shared.training.torch.batch_norm import share_statistics
+from shared.training.torch.evaluation import Evaluation
+from shared.training.torch.optimization import Precision
 
 
 class EvenEvaluation(Evaluation):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from shared.training.optimization import Precision
+from shared.training.torch.optimization import Precision
 
 
 def settle_buckets(model: nn.Module, module: nn.Module, rows: torch.Tensor, precision: Precision) -> None:

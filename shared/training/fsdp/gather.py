@@ -10,7 +10,7 @@ import torch.distributed as dist
 from shared.distributed import World
 from shared.models import Card, Decoder, save_model
 from shared.models.package import empty_decoder
-from shared.training.sharded.pieces import pieces_of
+from shared.training.fsdp.pieces import pieces_of
 
 
 def save_whole(folder: str | Path, module: Decoder, card: Card, world: World, tokenizer: Path | None) -> None:

@@ -13,8 +13,8 @@ import torch
 
 from shared.data import Split, batches, rank_slice
 from shared.data.order import Rows
-from shared.training.ahead import read_ahead
-from shared.training.arguments import BatchPlan
+from shared.training.core.batch_plan import BatchPlan
+from shared.training.core.read_ahead import read_ahead
 
 HELD_BYTES = 256 * 2**20
 """Splits up to this size are held in memory, on the device."""

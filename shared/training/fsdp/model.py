@@ -10,10 +10,10 @@ from shared.data import Dataset
 from shared.distributed import World
 from shared.models import Card, Decoder, DecoderSettings
 from shared.models.decoder import first_values
-from shared.training.sharded.layout import check_length, offloads
-from shared.training.sharded.mesh import Mesh
-from shared.training.sharded.pieces import pieces_of
-from shared.training.start import card_of
+from shared.training.fsdp.layout import check_length, offloads
+from shared.training.fsdp.mesh import Mesh
+from shared.training.fsdp.pieces import pieces_of
+from shared.training.torch.start import card_of
 
 
 def make_stage(args: argparse.Namespace, data: Dataset, mesh: Mesh, dtype: torch.dtype) -> tuple[Decoder, Card]:

@@ -1,0 +1,1 @@
+"""What all trainers share, whatever their framework: the batch plan, the run, its position, its reports."""
