@@ -20,6 +20,7 @@ from allranks.azure.composing import sdk_identity
 from allranks.azure.explain import service_errors
 from allranks.azure.placement import Placement, place_steps
 from allranks.azure.python_target import is_python_target, split
+from allranks.azure.sdk import component_of_node, job_of_component
 from allranks.errors import CannotRunHereError, Problem, SpecError, UsageError
 from allranks.local.heavy import heavy_snapshots
 from allranks.local.settings import all_steps, apply_scale, apply_values, change_step
@@ -140,13 +141,13 @@ def _read(target: Any, resolve: Resolve) -> _Target:
     if not isinstance(target, str):
         return _Target(pipeline_of(target, resolve), lambda _values: target)
     if is_python_target(target):
-        from allranks.azure.document import pipeline_document
+        from allranks.azure.document import job_document
         from allranks.azure.reader import builder_of
 
         file, function = split(target)
         build = builder_of(file, function)
         source = Source(file=None, base=file.resolve().parent)
-        return _Target(pipeline_from(pipeline_document(build({})), source, resolve), build)
+        return _Target(pipeline_from(job_document(build({})), source, resolve), build)
     from azure.ai.ml import load_job
 
     from allranks.cli.target import find_file, of_component
@@ -171,14 +172,14 @@ def pipeline_of(job: Any, resolve: Resolve) -> Pipeline:
     with _imported_sdk():
         from azure.ai.ml.entities import PipelineJob
 
-        from allranks.azure.document import pipeline_document
+        from allranks.azure.document import job_document
 
         if not isinstance(job, PipelineJob):
             message = f"a {type(job).__name__} is no pipeline job."
             raise UsageError(message, "Give what your @pipeline function returns, or the text of a target.")
-        if any(str(node._component).startswith("/subscriptions/") for node in job.jobs.values()):  # noqa: SLF001
+        if any(str(component_of_node(node)).startswith("/subscriptions/") for node in job.jobs.values()):
             raise UsageError("this pipeline job has been sent before.", "Call its function again, for another job.")
-        return pipeline_from(pipeline_document(job), Source(file=None, base=Path.cwd()), resolve)
+        return pipeline_from(job_document(job), Source(file=None, base=Path.cwd()), resolve)
 
 
 def _require_pipeline_or_component(file: Path) -> None:
@@ -208,7 +209,7 @@ def _job_of_pipeline(file: Path, pipeline: Pipeline, values: Mapping[str, Any]) 
         name: _sdk_value(Data(value) if pipeline.inputs[name].is_data else value, pipeline.inputs[name].type)
         for name, value in values.items()
     }
-    job = component(**given)._to_job()  # noqa: SLF001 - what jobs.create_or_update does with it
+    job = job_of_component(component(**given))
     job.display_name = component.display_name
     return job
 

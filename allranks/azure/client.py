@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from allranks.azure.sdk import SDK_LOGGERS
 from allranks.errors import CannotRunHereError, UsageError
 
 INSTALL = 'Install the SDK with: pip install "allranks[azure]"'
@@ -157,8 +158,7 @@ def require_sdk(who: str) -> None:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep the SDK's notes about experimental classes, and its log lines of errors that it also raises, to itself."""
-    # The SDK gives the second a level of its own, when it is imported.
-    azure = [logging.getLogger(name) for name in ("azure", "azure.ai.ml", "msrest")]
+    azure = [logging.getLogger(name) for name in SDK_LOGGERS]
     levels = [logger.level for logger in azure]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

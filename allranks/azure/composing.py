@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from allranks.azure.client import quiet
 from allranks.azure.placement import duration_seconds, identity_word
+from allranks.azure.sdk import given_inputs
 from allranks.errors import UsageError
 from allranks.sizes import Use, misfits, nccl_variables
 
 if TYPE_CHECKING:
-    from azure.ai.ml.entities._job.pipeline._io import PipelineInput
+    from allranks.azure.sdk import PipelineInput
 
 Count: TypeAlias = "int | str | PipelineInput"
 Text: TypeAlias = "str | PipelineInput"
@@ -191,7 +192,7 @@ def _processes(step: Any) -> Any:
     declared = _component(step).inputs
     if _PROCESSES_INPUT not in declared:
         return getattr(_carrier(step).distribution, "process_count_per_instance", None) or 1
-    given = step._build_inputs().get(_PROCESSES_INPUT)  # noqa: SLF001 -- the SDK has no public way to ask
+    given = given_inputs(step).get(_PROCESSES_INPUT)
     return declared[_PROCESSES_INPUT].default if given is None else given
 
 

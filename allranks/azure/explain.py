@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from allranks.azure.client import quiet
+from allranks.azure.sdk import TRIED_RELEASES, is_missing_name, refused_credentials
 from allranks.errors import AllranksError, AzureError, AzureUnavailableError, CannotRunHereError
 from allranks.redaction import redact
 
@@ -16,13 +17,10 @@ SIGN_IN = (
     "Sign in with `az login`, or set AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET; a machine of Azure uses"
     " its managed identity."
 )
-TRIED = 'Take one with which this was tried: pip install "azure-ai-ml>=1.35,<1.36".'
+TRIED = f'Take one with which this was tried: pip install "{TRIED_RELEASES}".'
 REPEAT = "Give the same command again: what has arrived is not sent twice."
 TRANSIENT = (408, 429, 500, 502, 503, 504)
 """Answers that time may mend."""
-_CREDENTIAL = re.compile(r"\w+Credential: ")
-_ABSENT = re.compile(r"(?i)unavailable|not (?:found|installed|be found)|requires the|no accounts|please run 'az")
-_REFUSED = re.compile(r"(?i)AADSTS|error:|expired|denied")
 _CODES = re.compile(r"^\((\w+)\)\s*")
 _COLORS = re.compile(r"\x1b\[[\d;]*m")
 
@@ -61,8 +59,7 @@ def explain(error: BaseException, doing: str, place: object) -> AllranksError | 
         ServiceResponseError,
     )
 
-    lacking = getattr(error, "name", None) or ""
-    if isinstance(error, AttributeError | ImportError) and lacking.startswith(("_", "azure.")):
+    if is_missing_name(error):
         return CannotRunHereError(f"{doing}: azure-ai-ml {version('azure-ai-ml')} is not as expected: {error}.", TRIED)
     for cause in causes(error):
         status = getattr(cause, "status_code", None)
@@ -79,8 +76,7 @@ def explain(error: BaseException, doing: str, place: object) -> AllranksError | 
 
 def _why_no_token(message: str) -> str:
     """What those credentials say that are there and were refused; the others say only that they are not there."""
-    refused = [line for line in map(str.strip, message.splitlines()) if _CREDENTIAL.match(line)]
-    refused = [redact(line) for line in refused if _REFUSED.search(line) or not _ABSENT.search(line)]
+    refused = [redact(line) for line in refused_credentials(message)]
     return f"Azure gave no token: {'; '.join(refused)}" if refused else "no credentials for Azure were found."
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from allranks.azure.python_target import read_document
+from allranks.spec.model import LITERAL_TYPES
 
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/{}.schema.json"
 _WIDTH = 120
@@ -25,7 +26,6 @@ _HEAD: tuple[str, ...] = (
 )
 _HEAD += ("compute", "settings")
 _PLACE = ("type", "mode", "path_on_compute", "datastore")
-_LITERALS = ("string", "integer", "number", "boolean")
 
 
 def export(target: str, file: Path) -> dict[Path, str]:
@@ -110,7 +110,7 @@ def _value(declared: Mapping[str, Any], folder: Path) -> Any:
     if "path" in declared:
         place = {key: declared[key] for key in _PLACE if key in declared}
         return place | {"path": _path(declared["path"], folder)}
-    if declared["type"] not in _LITERALS and not declared.get("optional"):
+    if declared["type"] not in LITERAL_TYPES and not declared.get("optional"):
         return {"type": declared["type"]}
     return declared.get("value", declared.get("default", ""))
 

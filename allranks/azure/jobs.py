@@ -5,9 +5,6 @@ errors nor the addresses of their logs, which is what somebody wants to see; so 
 is used, as its ``jobs.stream`` does.
 """
 
-# ruff: noqa: SLF001
-# See above: `_runs_operations` has no public counterpart in azure-ai-ml 1.35.
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -16,6 +13,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
+from allranks.azure.sdk import child_runs, read_address, run_details
 from allranks.errors import UnknownNameError
 from allranks.redaction import redact
 
@@ -132,7 +130,7 @@ def word(status: object) -> str:
 
 def status_of(client: Any, name: str) -> tuple[str, str]:
     """State and error of a job, as its run tells them."""
-    details = client.jobs._runs_operations.get_run_details(name)
+    details = run_details(client, name)
     inner = getattr(details.error, "error", None)
     return word(details.status), _message({"message": getattr(inner, "message", None)})
 
@@ -143,7 +141,7 @@ def steps_of(client: Any, name: str) -> list[StepState]:
 
 
 def _steps(client: Any, run: str, prefix: str) -> Iterator[StepState]:
-    for child in _children(client, run):
+    for child in child_runs(client, run):
         step = StepState(
             name=f"{prefix}{child.get('displayName') or child['runId']}",
             run=child["runId"],
@@ -158,27 +156,6 @@ def _steps(client: Any, run: str, prefix: str) -> Iterator[StepState]:
             yield from _steps(client, step.run, f"{step.name}.")
 
 
-def _children(client: Any, run: str) -> Iterator[dict[str, Any]]:
-    """The runs below a run, page by page: the SDK's own call never asks for the second page (azure-ai-ml 1.35)."""
-    from azure.core.rest import HttpRequest
-
-    runs, scope = client.jobs._runs_operations._operation, client.jobs._operation_scope
-    path = (
-        f"/history/v1.0/subscriptions/{scope.subscription_id}/resourceGroups/{scope.resource_group_name}/providers"
-        f"/Microsoft.MachineLearningServices/workspaces/{client.workspace_name}/runs/{run}/children"
-    )
-    parameters: dict[str, str] = {"api-version": runs._config.api_version}
-    while True:
-        request = HttpRequest("GET", runs._config.endpoint.rstrip("/") + path, params=parameters)
-        response = runs._client.send_request(request)
-        response.raise_for_status()
-        page = response.json()
-        yield from page.get("value", [])
-        if not page.get("continuationToken"):
-            return
-        parameters["$continuationtoken"] = page["continuationToken"]
-
-
 def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
@@ -189,18 +166,14 @@ def _message(error: Mapping[str, Any]) -> str:
 
 def logs_of(client: Any, run: str) -> Mapping[str, str]:
     """The logs that a step's processes wrote: name (``user_logs/std_log_process_0.txt``) to their address."""
-    files = client.jobs._runs_operations.get_run_details(run).log_files or {}
+    files = run_details(client, run).log_files or {}
     own = {name: address for name, address in files.items() if name.startswith("user_logs/")}
     return dict(sorted((own or files).items()))
 
 
 def read_log(client: Any, address: str) -> str:
     """The text of a log."""
-    from azure.core.rest import HttpRequest
-
-    response = client.jobs._requests_pipeline.run(HttpRequest("GET", address)).http_response
-    response.raise_for_status()
-    return redact(response.text())
+    return redact(read_address(client, address))
 
 
 def cancel(client: Any, name: str) -> JobState:

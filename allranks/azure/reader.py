@@ -19,7 +19,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
+from allranks.azure.sdk import is_of_text_annotations, is_pipeline_function, pipeline_builder
 from allranks.errors import AllranksError, CannotRunHereError, UnknownNameError, UsageError
+from allranks.spec.model import LITERAL_TYPES
 
 WHOLE = "--whole"
 """The third argument, for a document that ``export`` writes."""
@@ -58,9 +60,9 @@ def read(file: Path, function: str, values: Mapping[str, Any]) -> dict[str, Any]
     """
     _quiet_sdk()
     job = builder_of(file, function)(values)
-    from allranks.azure.document import pipeline_document
+    from allranks.azure.document import job_document
 
-    return pipeline_document(job)
+    return job_document(job)
 
 
 def read_whole(file: Path, function: str) -> dict[str, Any]:
@@ -71,14 +73,14 @@ def read_whole(file: Path, function: str) -> dict[str, Any]:
     """
     _quiet_sdk()
     job = builder_of(file, function)({})
-    from allranks.azure.document import pipeline_document
+    from allranks.azure.document import job_document
     from allranks.azure.losses import unwritten_fields
 
     lost = unwritten_fields(job)
     if lost:
         hint = "Leave them out of the function, or send the job as it is: allranks submit."
         raise UsageError(f"the YAML of {function} would lose what is set: {'; '.join(lost)}.", hint)
-    return pipeline_document(job) | ({"job_name": job.name} if job.name else {})
+    return job_document(job) | ({"job_name": job.name} if job.name else {})
 
 
 def builder_of(file: Path, function: str) -> Callable[[Mapping[str, Any]], Any]:
@@ -93,7 +95,7 @@ def builder_of(file: Path, function: str) -> Callable[[Mapping[str, Any]], Any]:
         raise _no_such(function, file, module)
     from azure.ai.ml.entities import PipelineJob
 
-    if hasattr(found, "_pipeline_builder"):
+    if is_pipeline_function(found):
         return lambda values: _build(found, file, values)
     if isinstance(found, PipelineJob):
         return lambda _values: found
@@ -135,9 +137,9 @@ def _load(file: Path) -> Any:
 
 def _build(function: Any, file: Path, values: Mapping[str, Any]) -> Any:
     """Call the pipeline function; the SDK lets required inputs be absent until a job is sent."""
-    builder = function._pipeline_builder  # noqa: SLF001 - the mark of a @pipeline function
+    builder = pipeline_builder(function)
     parameters = inspect.signature(function).parameters
-    data = {name for name, declared in builder.inputs.items() if declared.type not in _CASTS}
+    data = {name for name, declared in builder.inputs.items() if declared.type not in LITERAL_TYPES}
     plain = set(builder.non_pipeline_parameter_names)
     given = {}
     for name in parameters.keys() & values.keys():
@@ -153,9 +155,6 @@ def _build(function: Any, file: Path, values: Mapping[str, Any]) -> Any:
         return function(**given)
     except Exception as error:  # noqa: BLE001 - whatever the user's function raises is the answer
         _fail(error, file, f"{function.__name__}() failed")
-
-
-_CASTS = {"string": str, "integer": int, "number": float, "boolean": bool}
 
 
 def _cast(value: Any, parameter: inspect.Parameter) -> Any:
@@ -184,9 +183,7 @@ def _offer(module: Any) -> str:
 
 def _pipelines(module: Any) -> list[str]:
     """The pipelines that a module defines or imports."""
-    return [
-        name for name, found in vars(module).items() if not name.startswith("_") and hasattr(found, "_pipeline_builder")
-    ]
+    return [name for name, found in vars(module).items() if not name.startswith("_") and is_pipeline_function(found)]
 
 
 def _fail(error: BaseException, file: Path, what: str) -> NoReturn:
@@ -198,7 +195,7 @@ def _fail(error: BaseException, file: Path, what: str) -> NoReturn:
         lines.append(error.lineno)
     line = f":{lines[-1]}" if lines else ""
     message = " ".join(str(error).split()) or "no message"
-    as_text = "Unsupported annotation type" in message  # the SDK cannot read annotations that are kept as text
+    as_text = is_of_text_annotations(error)
     hint = "If the file has `from __future__ import annotations`, remove that line." if as_text else ""
     raise UsageError(f"{file}{line}: {what}: {type(error).__name__}: {message}", hint) from None
 

@@ -19,6 +19,7 @@ from allranks.azure.register_assets import Asset
 from allranks.azure.register_compare import difference, published
 from allranks.azure.register_copies import Place, copy_of
 from allranks.azure.register_retry import patiently
+from allranks.azure.sdk import REGISTRY_LOGGER
 from allranks.azure.uploads import without_runs
 from allranks.errors import UsageError
 
@@ -141,7 +142,7 @@ def _is_there(client: Any, place: Place, asset: Asset) -> bool:
 @contextmanager
 def _silent() -> Iterator[None]:
     """Keep the SDK's progress bars and its notes about each component of a registry from our own output."""
-    notes = logging.getLogger("azure.ai.ml._utils._endpoint_utils")  # it has a handler and a level of its own
+    notes = logging.getLogger(REGISTRY_LOGGER)
     before, notes.disabled = notes.disabled, True
     try:
         with redirect_stderr(StringIO()), redirect_stdout(StringIO()):

@@ -6,9 +6,6 @@ the sha256 of a component's code is a property of its code asset, and the hash o
 address to which the SDK uploads them in a workspace. A registry keeps no such trace.
 """
 
-# ruff: noqa: SLF001
-# The SDK's public getters leave out the properties of a component.
-
 from __future__ import annotations
 
 import re
@@ -17,6 +14,7 @@ from typing import Any
 
 from allranks.azure.register_assets import Asset
 from allranks.azure.register_copies import MARK, Place, body_of
+from allranks.azure.sdk import SOURCE_KEY, code_hash, component_body, environment_body, upload_hash
 
 NAMES = {
     "code": "its code",
@@ -32,7 +30,7 @@ NAMES = {
 _INTERFACE = ("inputs", "outputs")
 _COMMAND = ("command", "environment", "distribution", "resources", "is_deterministic")
 _WORDS = ("display_name", "description", "tags")
-_ADDED = ("_source", "name")
+_ADDED = (SOURCE_KEY, "name")
 _DEFINITION = ("image", "condaFile", "osType", "inferenceConfig")
 _ID = re.compile(r".*/(?P<name>[^/]+)/(?:versions|labels)/(?P<version>[^/]+)|(?:azureml:)?(?P<short>[\w-]+:[\w.+-]+)")
 _UPLOADED = re.compile(r"/LocalUpload/(?P<hash>[0-9a-f]{64})/")
@@ -46,15 +44,11 @@ def published(client: Any, asset: Asset) -> dict[str, Any] | None:
     """
     from azure.core.exceptions import ResourceNotFoundError
 
+    read_body = environment_body if asset.kind == "environment" else component_body
     try:
-        if asset.kind == "environment":
-            found = client.environments._get(asset.name, asset.version)
-        else:
-            found = client.components._get_component_version(asset.name, asset.version)
+        return read_body(client, asset.name, asset.version)
     except ResourceNotFoundError:
         return None
-    body: dict[str, Any] = found.as_dict()
-    return body
 
 
 def difference(client: Any, asset: Asset, place: Place, body: Mapping[str, Any]) -> str:
@@ -90,8 +84,7 @@ def _code_hash(client: Any, body: Mapping[str, Any]) -> str | None:
     match = _ID.fullmatch(str(body["properties"]["componentSpec"].get("code")))
     if match is None or match["name"] is None:
         return None
-    found: str | None = client._code.get(name=match["name"], version=match["version"]).properties.get("hash_sha256")
-    return found
+    return code_hash(client, match["name"], match["version"])
 
 
 def _context_hash(body: Mapping[str, Any]) -> str | None:
@@ -101,10 +94,8 @@ def _context_hash(body: Mapping[str, Any]) -> str | None:
 
 def _upload_hash(asset: Asset) -> str:
     """What the SDK calls the folder in the workspace's storage to which it uploads a build context."""
-    from azure.ai.ml._utils._asset_utils import get_ignore_file, get_object_hash
-
     folder = asset.path.parent / asset.document["build"]["path"]
-    return str(get_object_hash(folder.resolve(), get_ignore_file(folder.resolve())))
+    return upload_hash(folder.resolve())
 
 
 def _parts(asset: Asset, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,6 @@ full ids [azure-sdk-for-python #37464], and a child that is not named by the id 
 anonymous one [#34891].
 """
 
-# ruff: noqa: SLF001
-# A sweep's trial can be set in no other way.
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -18,6 +15,7 @@ from typing import Any, Literal
 import yaml
 
 from allranks.azure.register_assets import Asset, component_key
+from allranks.azure.sdk import name_component, rest_body
 
 MARK = "allranks_{}"
 """The property of a published asset that holds the mark of one of its parts."""
@@ -66,8 +64,7 @@ def copy_of(asset: Asset, place: Place) -> Any:
 
 def body_of(asset: Asset, place: Place) -> dict[str, Any]:
     """The REST body as it would be sent, before the service's ids of uploaded files stand in it."""
-    body: dict[str, Any] = copy_of(asset, place)._to_rest_object().as_dict()
-    return body
+    return rest_body(copy_of(asset, place))
 
 
 def _pipeline_component(asset: Asset, place: Place) -> Any:
@@ -80,5 +77,5 @@ def _pipeline_component(asset: Asset, place: Place) -> Any:
     entity = load_component(StringIO(yaml.safe_dump(document, sort_keys=False)))
     for name, node in entity.jobs.items():
         if node.type == "sweep":
-            node._component = ids[name]  # azure-ai-ml 1.35 cuts "azureml:" off the id of a trial in a registry
+            name_component(node, ids[name])  # azure-ai-ml 1.35 cuts "azureml:" off the id of a trial in a registry
     return entity

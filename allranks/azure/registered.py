@@ -12,6 +12,7 @@ from typing import Any
 from allranks import catalogue
 from allranks.azure.client import Workspace, connect, connect_registry
 from allranks.azure.explain import service_errors
+from allranks.azure.sdk import entity_document
 
 _ID = re.compile(
     r"azureml:(?://registries/(?P<registry>[^/]+)/components/(?P<path>[^/]+)/(?:versions|labels)/(?P<last>[^/]+)"
@@ -59,6 +60,6 @@ class Known:
             name, version = match["path"] or match["name"], match["last"] or match["version"]
             label = match["label"] or ("latest" if version == "latest" else None)
             found = client.components.get(name, None if label else version, label)
-            said: dict[str, Any] = found._to_dict()  # noqa: SLF001 - its YAML, without a way through a file
+            said = entity_document(found)
         document = {key: said[key] for key in _KEPT if said.get(key) is not None}
         return document | {"environment": f"azureml:{str(said['environment']).removeprefix('azureml:')}"}

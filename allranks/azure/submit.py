@@ -17,6 +17,7 @@ from allranks.azure.client import Workspace, connect_registry
 from allranks.azure.explain import service_errors
 from allranks.azure.jobs import JobState, state_of
 from allranks.azure.register_retry import patiently
+from allranks.azure.sdk import name_component
 from allranks.azure.uploads import without_runs
 from allranks.errors import AzureError, AzureUnavailableError, Problem, SpecError
 from allranks.local.settings import all_steps
@@ -52,7 +53,8 @@ def refer(assembled: Assembled, registered: Registered) -> dict[str, str]:
     for path, node in _nodes(assembled.job.jobs):
         component = dict(all_steps(assembled.pipeline))[path].component
         if isinstance(component, Component) and _is_ours(component):
-            ids[path] = node._component = registered.id(component.name)  # noqa: SLF001 - the SDK's setter is for loading
+            ids[path] = registered.id(component.name)
+            name_component(node, ids[path])
     return ids
 
 
