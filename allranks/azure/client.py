@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from allranks.azure.sdk import SDK_LOGGERS
 from allranks.errors import CannotRunHereError, UsageError
@@ -40,6 +40,28 @@ class Workspace:
 
     def __str__(self) -> str:
         return f"workspace {self.name} of resource group {self.resource_group}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where assets are registered.
+
+    Attributes:
+        kind: a workspace, or a registry that several workspaces share.
+        name: its name.
+    """
+
+    kind: Literal["workspace", "registry"]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}".rstrip()
+
+    def id_of(self, family: str, name: str, version: str) -> str:
+        """The id by which other assets there refer to one of the ``environments`` or ``components``."""
+        if self.kind == "registry":
+            return f"azureml://registries/{self.name}/{family}/{name}/versions/{version}"
+        return f"azureml:{name}:{version}"
 
 
 def find_workspace(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
-from allranks.azure.client import quiet
+from allranks.azure.client import Place, quiet
 from allranks.azure.sdk import TRIED_RELEASES, is_missing_name, refused_credentials
 from allranks.errors import AllranksError, AzureError, AzureUnavailableError, CannotRunHereError
 from allranks.redaction import redact
@@ -31,7 +31,7 @@ def service_errors(doing: str, place: object) -> Iterator[None]:
 
     Args:
         doing: what was being done, to begin the message with: ``submitting image_classification``.
-        place: the workspace or registry, as text.
+        place: the workspace or the registry; its text is shown.
 
     Raises:
         AzureError: refused (exit code 2).
@@ -85,7 +85,8 @@ def _refusal(status: int, message: str, doing: str, place: object) -> AllranksEr
         return AzureError(f"{doing}: Azure did not accept the credentials (401): {message}", SIGN_IN)
     if status == 403:
         hint = f"Ask the owner of the {place} for a role that may do this, such as AzureML Data Scientist"
-        hint += ", or for a registry AzureML Registry User." if "registry" in str(place) else "."
+        is_registry = isinstance(place, Place) and place.kind == "registry"
+        hint += ", or for a registry AzureML Registry User." if is_registry else "."
         return AzureError(f"{doing}: you have no right to do this in the {place} (403): {message}", hint)
     if status == 404:
         return AzureError(f"{doing}: Azure found no such thing (404): {message}", f"Is the {place} the one you mean?")

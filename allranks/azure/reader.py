@@ -19,14 +19,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
+from allranks.azure.client import require_sdk
 from allranks.azure.sdk import is_of_text_annotations, is_pipeline_function, pipeline_builder
-from allranks.errors import AllranksError, CannotRunHereError, UnknownNameError, UsageError
+from allranks.errors import AllranksError, UnknownNameError, UsageError
 from allranks.spec.model import LITERAL_TYPES
 
 WHOLE = "--whole"
 """The third argument, for a document that ``export`` writes."""
-
-INSTALL = 'Install the SDK with: pip install "allranks[azure]"'
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -107,10 +106,7 @@ def _quiet_sdk() -> None:
     """Import the SDK without its notes about experimental classes."""
     warnings.simplefilter("ignore")
     logging.getLogger("azure").setLevel(logging.ERROR)
-    try:
-        import azure.ai.ml  # noqa: F401
-    except ImportError as error:
-        raise CannotRunHereError(f"A Python pipeline needs the Azure ML SDK, azure-ai-ml ({error}).", INSTALL) from None
+    require_sdk("A Python pipeline")
 
 
 def _load(file: Path) -> Any:

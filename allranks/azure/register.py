@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import Any, Literal
 
+from allranks.azure.client import Place
 from allranks.azure.register_assets import Asset
 from allranks.azure.register_compare import difference, published
-from allranks.azure.register_copies import Place, copy_of
+from allranks.azure.register_copies import copy_of
 from allranks.azure.register_retry import patiently
 from allranks.azure.sdk import REGISTRY_LOGGER
 from allranks.azure.uploads import without_runs

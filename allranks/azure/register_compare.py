@@ -12,8 +12,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from allranks.azure.client import Place
 from allranks.azure.register_assets import Asset
-from allranks.azure.register_copies import MARK, Place, body_of
+from allranks.azure.register_copies import MARK, body_of
 from allranks.azure.sdk import SOURCE_KEY, code_hash, component_body, environment_body, upload_hash
 
 NAMES = {

@@ -8,39 +8,17 @@ anonymous one [#34891].
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from io import StringIO
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
+from allranks.azure.client import Place
 from allranks.azure.register_assets import Asset, component_key
 from allranks.azure.sdk import name_component, rest_body
 
 MARK = "allranks_{}"
 """The property of a published asset that holds the mark of one of its parts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where assets are registered.
-
-    Attributes:
-        kind: a workspace, or a registry that several workspaces share.
-        name: its name.
-    """
-
-    kind: Literal["workspace", "registry"]
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
-
-    def id_of(self, family: str, name: str, version: str) -> str:
-        """The id by which other assets there refer to one of the ``environments`` or ``components``."""
-        if self.kind == "registry":
-            return f"azureml://registries/{self.name}/{family}/{name}/versions/{version}"
-        return f"azureml:{name}:{version}"
 
 
 def copy_of(asset: Asset, place: Place) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from allranks import catalogue, library
-from allranks.azure.client import require_sdk
+from allranks.azure.client import Place, require_sdk
 from allranks.cli import text
 from allranks.errors import AllranksError, UsageError
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     assets = register_assets.assets(args.names)
     if args.workspace is None and args.registry is None:
         return _list_assets(assets, as_json=args.json)
-    with service_errors("asking what is registered", _shown_place(args)):
+    with service_errors("asking what is registered", _named_place(args)):
         client, place = _connect(args)
         plan = register.plan(client, place, assets, _told)
     if not args.dry_run:
@@ -152,10 +152,9 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(message, f"Write: allranks register {args.workspace} --workspace")
 
 
-def _connect(args: argparse.Namespace) -> tuple[Any, Any]:
+def _connect(args: argparse.Namespace) -> tuple[Any, Place]:
     """The client, and the place that it leads to; asks whether that is there."""
     from allranks.azure.client import connect, connect_registry, find_workspace
-    from allranks.azure.register_copies import Place
 
     if args.registry is not None:
         return connect_registry(args.registry), Place("registry", args.registry)
@@ -165,8 +164,8 @@ def _connect(args: argparse.Namespace) -> tuple[Any, Any]:
     return client, Place("workspace", workspace.name)
 
 
-def _shown_place(args: argparse.Namespace) -> str:
-    return f"registry {args.registry}" if args.registry else f"workspace {args.workspace or ''}".rstrip()
+def _named_place(args: argparse.Namespace) -> Place:
+    return Place("registry", args.registry) if args.registry else Place("workspace", args.workspace or "")
 
 
 def _kind(row: Row) -> str:

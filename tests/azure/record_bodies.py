@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from allranks import library
+from allranks.azure.client import Place
 from allranks.azure.register_assets import Asset, assets
-from allranks.azure.register_copies import Place, body_of
+from allranks.azure.register_copies import body_of
 
 FOLDER = Path(__file__).parent / "recorded"
 COMMAND = "python -m tests.azure.record_bodies"

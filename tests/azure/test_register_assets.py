@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from allranks import catalogue, library
+from allranks.azure.client import Place
 from allranks.azure.register_assets import assets
 from allranks.azure.register_compare import difference
-from allranks.azure.register_copies import MARK, Place, body_of, copy_of
+from allranks.azure.register_copies import MARK, body_of, copy_of
 from allranks.errors import SpecError, UnknownNameError
 from tests.azure.registering import copy_checkout
 

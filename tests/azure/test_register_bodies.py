@@ -11,8 +11,9 @@ import pytest
 from azure.ai.ml import load_component
 
 from allranks import catalogue
+from allranks.azure.client import Place
 from allranks.azure.register_assets import Asset, assets
-from allranks.azure.register_copies import Place, copy_of
+from allranks.azure.register_copies import copy_of
 from allranks.local import snapshot
 from allranks.spec import read_component
 from tests.azure import record_bodies
