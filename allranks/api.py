@@ -80,7 +80,7 @@ def runs(runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> list[RunResult]:
     Args:
         runs_dir: where runs are kept.
     """
-    from allranks.cli.runs import state_of
+    from allranks.cli.run_state import state_of
     from allranks.local.folders import Home
     from allranks.local.past import past_result
 
@@ -97,7 +97,7 @@ def find_run(run_id: str, runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> Ru
     Raises:
         UnknownNameError: no run, or more than one, answers to it.
     """
-    from allranks.cli.runs import state_of
+    from allranks.cli.run_state import state_of
     from allranks.local.folders import Home
     from allranks.local.past import past_result
 

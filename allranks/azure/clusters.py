@@ -10,7 +10,7 @@ from typing import Any
 from allranks.azure.client import quiet
 from allranks.azure.register_retry import patiently
 from allranks.errors import UsageError
-from allranks.sizes import find, images_in_words, misfits, with_infiniband
+from allranks.sizes import VMSize, build_table, find, images_in_words, judge_image, misfits, with_infiniband
 from allranks.sizes.fit import NODES, Use
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9]")
@@ -93,9 +93,8 @@ def notes(cluster: Cluster) -> list[str]:
     """What a person should know before paying for it."""
     found = [f"{message} {hint}" for where, message, hint, _ in misfits(Use(cluster.size)) if where != NODES]
     size = find(cluster.size)
-    images = images_in_words(size) if size is not None else ""
-    if images not in ("", "all"):
-        found.append(f"Of the library's environments for GPUs, {cluster.size} suits {images}.")
+    if size is not None and not _suits_every_image(size):
+        found.append(f"Of the library's environments for GPUs, {cluster.size} suits {images_in_words(size)}.")
     if size is not None and size.gpus and not size.infiniband and cluster.nodes > 1:
         better = with_infiniband(size)
         other = f" For steps of several nodes {better.name} has {better.infiniband} Gb/s." if better else ""
@@ -103,6 +102,11 @@ def notes(cluster: Cluster) -> list[str]:
     if cluster.low_priority:
         found.append("Steps here may be started again: keep their checkpoints in an output with mode: rw_mount.")
     return found
+
+
+def _suits_every_image(size: VMSize) -> bool:
+    verdicts = [judge_image(image, size) for image in build_table().images]
+    return all(verdict.suits and not verdict.reason for verdict in verdicts)
 
 
 def create(client: Any, cluster: Cluster, told: Callable[[str], None]) -> bool:

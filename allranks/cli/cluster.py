@@ -11,7 +11,6 @@ from allranks.cli import text
 from allranks.errors import UsageError
 from allranks.sizes import VMSize, images_in_words, sizes
 
-NAME = "cluster"
 HELP = "make a compute cluster, and list the VM sizes that people train on"
 
 

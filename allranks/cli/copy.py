@@ -18,11 +18,10 @@ from pathlib import Path
 
 from allranks import catalogue, library
 from allranks.cli import text
-from allranks.cli.show import example
+from allranks.cli.show_document import example_command
 from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.spec import Component, Pipeline, read
 
-NAME = "copy"
 HELP = "copy a component or pipeline, with shared/, into your own tree, to change it"
 
 LISTED = 10
@@ -170,4 +169,4 @@ def _next_command(name: str, target: Path) -> str:
     if path is None:
         return ""
     copied = os.path.normpath(target / path.relative_to(library.root()))
-    return example(read(path, resolve=catalogue.resolve), copied)
+    return example_command(read(path, resolve=catalogue.resolve), copied)

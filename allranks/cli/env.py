@@ -18,7 +18,6 @@ from allranks.local import environments
 from allranks.local.folders import DEFAULT_HOME, Home
 from allranks.local.requirements import unmet
 
-NAME = "env"
 HELP = "list, build and check the environments that steps run in"
 
 

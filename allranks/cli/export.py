@@ -10,7 +10,6 @@ from allranks import catalogue
 from allranks.errors import StorageError, UsageError
 from allranks.files import write_text
 
-NAME = "export"
 HELP = "write a Python pipeline as YAML, for `az ml job create --file`"
 
 

@@ -20,7 +20,6 @@ from allranks.local.assets import Stands, read_mapping
 from allranks.spec import Component, Pipeline, check, check_designer, check_machines, check_quotes, read
 from allranks.spec.schema import ELSEWHERE
 
-NAME = "lint"
 HELP = "check component and pipeline YAML: types, ranges, references, cycles, names"
 
 _OURS = re.compile(

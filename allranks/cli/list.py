@@ -9,7 +9,6 @@ import textwrap
 from allranks import catalogue
 from allranks.cli import text
 
-NAME = "list"
 HELP = "list the components, pipelines and environments of the library"
 
 

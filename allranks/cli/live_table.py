@@ -121,7 +121,7 @@ def _trials(name: str, sweep: SweepResult) -> list[Line]:
         progress = read_progress(StepFolder(trial.folder).metrics(), tail=True)
         known = "" if trial.metric is None else f"  {sweep.metric} {trial.metric:.4g}"
         own = {key: trial.parameters[key] for key in differing if key in trial.parameters} or trial.parameters
-        values = ", ".join(part.partition("=")[2] for part in shown_parameters(own).split(", "))
+        values = ", ".join(_shown_parameter(*one) for one in own.items())
         whole, short = shown_parameters(trial.parameters), shown_parameters(own)
         forms = (whole + known, short + known, short, values)
         lines.append(Line(f"  {name}.{trial.number}", trial.status, "", seconds(trial.seconds), progress, forms))
@@ -158,7 +158,8 @@ def _best_number(sweep: SweepResult) -> str:
 
 def shown_parameters(parameters: Mapping[str, Any]) -> str:
     """A trial's values for people, numbers shortened: ``learning_rate=0.01, optimizer=sgd``."""
-    return ", ".join(
-        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={redact_named(name, str(value))}"
-        for name, value in parameters.items()
-    )
+    return ", ".join(f"{name}={_shown_parameter(name, value)}" for name, value in parameters.items())
+
+
+def _shown_parameter(name: str, value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else redact_named(name, str(value))

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from allranks.azure.register import Plan, Row
     from allranks.azure.register_assets import Asset
 
-NAME = "register"
 HELP = "register components, pipelines and their environments in a workspace or a registry"
 
 

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from allranks.cli import target
+from allranks.cli.inputs import add_input_arguments, parse_scale, parse_value
 from allranks.cli.text import rows
 from allranks.cli.workspace import add_workspace_arguments, workspace_of
 from allranks.errors import UsageError
@@ -16,17 +16,12 @@ if TYPE_CHECKING:
     from allranks.azure.assemble import Assembled
     from allranks.azure.submit import Registered
 
-NAME = "submit"
 HELP = "send a pipeline or a component to a workspace of Azure ML, as `run` runs it here"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("target", metavar="TARGET", help=target.CHOICES)
-    parser.add_argument("values", metavar="NAME=VALUE", nargs="*", help="a pipeline input, group.name, or step.input")
-    parser.add_argument(
-        "--scale", metavar="STEP=NxP", action="append", default=[], help="N nodes with P processes each"
-    )
+    add_input_arguments(parser)
     parser.add_argument("--compute", metavar="NAME", help="the cluster of all steps that name none, or serverless")
     parser.add_argument(
         "--instance-type",
@@ -64,10 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check everything here, then send; with ``--watch`` the exit code is that of the job."""
-    from allranks.cli.run import parse_scale, parse_value
-
-    values = dict(parse_value(each) for each in args.values)
-    scale = {step: (counts[0], counts[1]) for step, counts in map(parse_scale, args.scale)}
+    values = dict(map(parse_value, args.values))
+    scale = dict(map(parse_scale, args.scale))
     if args.dry_run and args.watch:
         raise UsageError("--dry-run sends nothing that --watch could follow.", "Leave one of them out.")
     from allranks.azure.assemble import assemble

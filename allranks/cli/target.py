@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias
 
 from allranks import catalogue
 from allranks.azure.python_target import is_python_target, read_python_pipeline
+from allranks.cli.inputs import TARGET_CHOICES
 from allranks.cli.text import YAML, nearest, no_yaml
 from allranks.errors import UnknownNameError
 from allranks.spec import Component, Pipeline, Step, read
-
-Resolve: TypeAlias = Callable[[str], Path | None]
-
-CHOICES = "a name from `allranks list`, a component or pipeline YAML, or FILE.py:FUNCTION"
+from allranks.spec.reader import Resolve
 
 
 def load(target: str, resolve: Resolve = catalogue.resolve) -> Pipeline:
@@ -57,11 +53,11 @@ def find_file(target: str) -> Path:
         return known
     why = no_yaml(target)
     if why:
-        raise UnknownNameError(f"{why}.", f"Give {CHOICES}.")
+        raise UnknownNameError(f"{why}.", f"Give {TARGET_CHOICES}.")
     close = nearest(target, [*catalogue.pipelines(), *catalogue.components()])
     raise UnknownNameError(
         f"{target!r} is no file and no name of the library{close}.",
-        f"Give {CHOICES}. Pipelines: {', '.join(catalogue.pipelines())}.",
+        f"Give {TARGET_CHOICES}. Pipelines: {', '.join(catalogue.pipelines())}.",
     )
 
 

@@ -7,7 +7,6 @@ import json
 
 from allranks import library, versioning
 
-NAME = "version"
 HELP = "print the version, or raise it in a checkout: published versions never change"
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from allranks.azure.client import Workspace
 
-EXIT_INTERRUPTED = 130
-
 
 class Silent:
     """Shows nothing: the one JSON document comes at the end."""
