@@ -26,7 +26,7 @@ from allranks.spec.step_sizes import SERVERLESS, check_sizes, step_sizes
 
 
 @dataclass(frozen=True, slots=True)
-class Assembled:
+class AssembledJob:
     """A pipeline that is ready to be sent.
 
     Attributes:
@@ -55,7 +55,7 @@ def assemble(
     experiment: str | None = None,
     asked: Placement | None = None,
     resolve: Resolve = catalogue.resolve,
-) -> Assembled:
+) -> AssembledJob:
     """Read a target, apply what was asked for, check it, and build the job.
 
     Args:
@@ -97,7 +97,7 @@ def assemble(
             scale_step(find_node(job, name), nodes=nodes, processes_per_node=processes)
         set_placement(job, asked, placed)
         set_destination(job, pipeline, experiment)
-    return Assembled(job, pipeline, tuple(problems))
+    return AssembledJob(job, pipeline, tuple(problems))
 
 
 def _without_compute(pipeline: Pipeline) -> list[Problem]:

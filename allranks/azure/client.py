@@ -15,11 +15,11 @@ from typing import Any, Literal
 from allranks.azure.sdk import SDK_LOGGERS
 from allranks.errors import CannotRunHereError, UsageError
 
-INSTALL = 'Install the SDK with: pip install "allranks[azure]"'
+_INSTALL = 'Install the SDK with: pip install "allranks[azure]"'
 _OPTIONS = ("--subscription", "--resource-group", "--workspace")
 _VARIABLES = ("AZUREML_ARM_SUBSCRIPTION", "AZUREML_ARM_RESOURCEGROUP", "AZUREML_ARM_WORKSPACE_NAME")
 _KEYS = ("subscription_id", "resource_group", "workspace_name")
-HINT = (
+_WORKSPACE_HINT = (
     f"Give {', '.join(_OPTIONS)}, or set {', '.join(_VARIABLES)}, or put the config.json that Studio offers for"
     " download into this folder."
 )
@@ -43,7 +43,7 @@ class Workspace:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AssetPlace:
     """Where assets are registered.
 
     Attributes:
@@ -92,7 +92,7 @@ def find_workspace(
     chosen = [one or other for one, other in zip(given, found, strict=True)]
     missing = [option for option, value in zip(_OPTIONS, chosen, strict=True) if not value]
     if missing:
-        raise UsageError(f"the workspace is not known: there is no {', no '.join(missing)}.", HINT)
+        raise UsageError(f"the workspace is not known: there is no {', no '.join(missing)}.", _WORKSPACE_HINT)
     return Workspace(*chosen)
 
 
@@ -149,12 +149,12 @@ def connect_registry(name: str) -> Any:
 
 def _client(**place: str) -> Any:
     try:
-        with quiet():
+        with quiet_sdk():
             from azure.ai.ml import MLClient
             from azure.identity import DefaultAzureCredential
     except ImportError as error:
-        raise CannotRunHereError(f"Azure needs the Azure ML SDK, azure-ai-ml ({error}).", INSTALL) from None
-    with quiet():
+        raise CannotRunHereError(f"Azure needs the Azure ML SDK, azure-ai-ml ({error}).", _INSTALL) from None
+    with quiet_sdk():
         timeouts = {"connection_timeout": CONNECTION_TIMEOUT, "read_timeout": READ_TIMEOUT}
         # Progress stays on, and callers send its bars elsewhere: without them the SDK loses the errors of an upload and
         # waits for ever (azure-ai-ml 1.35, _asset_utils.upload_directory).
@@ -171,14 +171,14 @@ def require_sdk(who: str) -> None:
         CannotRunHereError: it is not installed.
     """
     try:
-        with quiet():
+        with quiet_sdk():
             import azure.ai.ml  # noqa: F401
     except ImportError as error:
-        raise CannotRunHereError(f"{who} needs the Azure ML SDK, azure-ai-ml ({error}).", INSTALL) from None
+        raise CannotRunHereError(f"{who} needs the Azure ML SDK, azure-ai-ml ({error}).", _INSTALL) from None
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def quiet_sdk() -> Iterator[None]:
     """Keep the SDK's notes about experimental classes, and its log lines of errors that it also raises, to itself."""
     azure = [logging.getLogger(name) for name in SDK_LOGGERS]
     levels = [logger.level for logger in azure]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from allranks.azure.client import quiet
-from allranks.azure.register_retry import patiently
+from allranks.azure.client import quiet_sdk
+from allranks.azure.retry import call_with_retry
 from allranks.errors import UsageError
 from allranks.sizes import VMSize, build_table, find, images_in_words, judge_image, misfits, with_infiniband
 from allranks.sizes.fit import NODES, Use
@@ -18,7 +18,7 @@ _SCHEMA = "https://azuremlschemas.azureedge.net/latest/amlCompute.schema.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ComputeCluster:
     """A cluster of equal machines (AmlCompute).
 
     Attributes:
@@ -89,7 +89,7 @@ def require_infiniband(size: str) -> None:
     raise UsageError(f"{known.name}: InfiniBand that NCCL can use {why}.", choice)
 
 
-def notes(cluster: Cluster) -> list[str]:
+def cluster_notes(cluster: ComputeCluster) -> list[str]:
     """What a person should know before paying for it."""
     found = [f"{message} {hint}" for where, message, hint, _ in misfits(Use(cluster.size)) if where != NODES]
     size = find(cluster.size)
@@ -109,7 +109,7 @@ def _suits_every_image(size: VMSize) -> bool:
     return all(verdict.suits and not verdict.reason for verdict in verdicts)
 
 
-def create(client: Any, cluster: Cluster, told: Callable[[str], None]) -> bool:
+def create_cluster(client: Any, cluster: ComputeCluster, told: Callable[[str], None]) -> bool:
     """Make the cluster, or change the limits of one that is there; wait until Azure has done it.
 
     Args:
@@ -123,10 +123,10 @@ def create(client: Any, cluster: Cluster, told: Callable[[str], None]) -> bool:
     Raises:
         UsageError: there is another compute of that name, whose size or tier cannot be changed.
     """
-    with quiet():
+    with quiet_sdk():
         from azure.ai.ml.entities import AmlCompute
 
-        there = patiently(lambda: _existing(client, cluster.name), told)
+        there = call_with_retry(lambda: _existing(client, cluster.name), told)
         if there is not None:
             _compare(there, cluster)
         wanted = AmlCompute(
@@ -137,7 +137,7 @@ def create(client: Any, cluster: Cluster, told: Callable[[str], None]) -> bool:
             max_instances=cluster.nodes,
             idle_time_before_scale_down=cluster.idle_seconds,
         )
-        patiently(lambda: client.compute.begin_create_or_update(wanted).result(), told)
+        call_with_retry(lambda: client.compute.begin_create_or_update(wanted).result(), told)
     return there is None
 
 
@@ -150,7 +150,7 @@ def _existing(client: Any, name: str) -> Any:
         return None
 
 
-def _compare(there: Any, cluster: Cluster) -> None:
+def _compare(there: Any, cluster: ComputeCluster) -> None:
     size, tier = str(getattr(there, "size", "")), str(getattr(there, "tier", "")).lower()
     if (size.lower(), tier) != (cluster.size.lower(), cluster.tier):
         message = f"there is a compute {cluster.name!r} already: {size or there.type}, {tier or 'no tier'}."

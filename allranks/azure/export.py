@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from allranks.azure.python_target import read_document
+from allranks.azure.python_target import read_python_document
 from allranks.spec.model import LITERAL_TYPES
 
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/{}.schema.json"
@@ -28,7 +28,7 @@ _HEAD += ("compute", "settings")
 _PLACE = ("type", "mode", "path_on_compute", "datastore")
 
 
-def export(target: str, file: Path) -> dict[Path, str]:
+def export_pipeline(target: str, file: Path) -> dict[Path, str]:
     """The YAML of ``FILE.py:FUNCTION`` as it would stand in ``file``, and the pipelines nested in it beside that.
 
     Components that were loaded from YAML are referred to by a path relative to ``file``; others stand inline. The
@@ -41,7 +41,7 @@ def export(target: str, file: Path) -> dict[Path, str]:
     Raises:
         AllranksError: as ``python_target.read_document``.
     """
-    document = read_document(target, whole=True)
+    document = read_python_document(target, whole=True)
     file = file.absolute()
     files: dict[Path, str] = {file: ""}
     job = _relative(document, file, files)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from allranks.azure.client import quiet, require_sdk
+from allranks.azure.client import quiet_sdk, require_sdk
 from allranks.azure.job_changes import sdk_value
 from allranks.azure.python_target import is_python_target, split
 from allranks.azure.sdk import component_of_node, job_of_component
@@ -49,10 +49,10 @@ def read_source(target: Any, resolve: Resolve) -> JobSource:
         return JobSource(pipeline_of(target, resolve), lambda _values: target)
     if is_python_target(target):
         from allranks.azure.document import job_document
-        from allranks.azure.reader import builder_of
+        from allranks.azure.reader import job_builder
 
         file, function = split(target)
-        build = builder_of(file, function)
+        build = job_builder(file, function)
         source = Source(file=None, base=file.resolve().parent)
         return JobSource(pipeline_from(job_document(build({})), source, resolve), build)
     from azure.ai.ml import load_job
@@ -94,7 +94,7 @@ def pipeline_of(job: Any, resolve: Resolve) -> Pipeline:
 def sdk_imported() -> Iterator[None]:
     """The SDK, silent; what the user's module prints goes to standard error."""
     require_sdk("Azure")
-    with quiet(), contextlib.redirect_stdout(sys.stderr):
+    with quiet_sdk(), contextlib.redirect_stdout(sys.stderr):
         yield
 
 

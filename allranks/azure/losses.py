@@ -16,7 +16,7 @@ from allranks.azure.sdk import added_attributes, yaml_schemas
 _TEXTS = {"name", "display_name", "description", "tags", "version"}
 _NODE = {"display_name", "tags", "inputs", "outputs", "properties", "comment", "type", "compute"}
 _SCHEMAS = yaml_schemas()
-WRITTEN: Mapping[type, frozenset[str]] = {
+WRITTEN_FIELDS: Mapping[type, frozenset[str]] = {
     _SCHEMAS.job: frozenset(
         _TEXTS - {"version"}
         | {"services", "experiment_name", "properties", "compute", "identity", "type", "settings"}
@@ -52,7 +52,7 @@ WRITTEN: Mapping[type, frozenset[str]] = {
 }
 """The fields of each schema that ``document`` writes; a name and a version inline mean nothing to Azure ML."""
 
-IGNORED = frozenset({"id", "latest_version", "schema", "creation_context", "status", "log_files"})
+_IGNORED = frozenset({"id", "latest_version", "schema", "creation_context", "status", "log_files"})
 """What the service sets, and the address of the schema."""
 
 _OF_NODE = {"command": _SCHEMAS.command, "sweep": _SCHEMAS.sweep, "pipeline": _SCHEMAS.nested_pipeline}
@@ -68,12 +68,12 @@ def unwritten_fields(job: Any) -> list[str]:
 def schema_fields(schema: type) -> frozenset[str]:
     """The fields of a schema of the SDK that can be written."""
     fields = schema(context={"base_path": "."}).fields
-    return frozenset(name for name, field in fields.items() if not field.dump_only) - IGNORED
+    return frozenset(name for name, field in fields.items() if not field.dump_only) - _IGNORED
 
 
 def _unwritten(entity: Any, schema: type, where: str) -> Iterator[str]:
     fields = schema_fields(schema) | _attributes(entity).keys()
-    for name in sorted(fields - WRITTEN[schema]):
+    for name in sorted(fields - WRITTEN_FIELDS[schema]):
         value = _attributes(entity).get(name, getattr(entity, name, None))
         if value not in (None, {}, [], ""):
             yield f"{where}: {name}"
@@ -81,7 +81,7 @@ def _unwritten(entity: Any, schema: type, where: str) -> Iterator[str]:
 
 def _attributes(entity: Any) -> Mapping[str, Any]:
     """What a user has set on a step beside its fields; the SDK sends it along."""
-    return {name: value for name, value in added_attributes(entity).items() if name not in IGNORED}
+    return {name: value for name, value in added_attributes(entity).items() if name not in _IGNORED}
 
 
 def _of_steps(component: Any, prefix: str) -> Iterator[str]:

@@ -24,7 +24,7 @@ from allranks.azure.sdk import is_of_text_annotations, is_pipeline_function, pip
 from allranks.errors import AllranksError, UnknownNameError, UsageError
 from allranks.spec.model import LITERAL_TYPES
 
-WHOLE = "--whole"
+_WHOLE = "--whole"
 """The third argument, for a document that ``export`` writes."""
 
 
@@ -35,7 +35,8 @@ def main(argv: list[str] | None = None) -> int:
     os.dup2(2, 1)  # the user's module may print, also from what it starts
     try:
         values = json.loads(sys.stdin.read() or "{}")
-        document = read_whole(Path(file), function) if more == [WHOLE] else read(Path(file), function, values)
+        whole = more == [_WHOLE]
+        document = _read_whole(Path(file), function) if whole else read_function(Path(file), function, values)
     except AllranksError as error:
         document = {"error": {"kind": error.kind, "message": error.message, "hint": error.hint}}
     except Exception as error:  # noqa: BLE001 - of the SDK, on a job that it built itself
@@ -46,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     return 2 if "error" in document else 0
 
 
-def read(file: Path, function: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def read_function(file: Path, function: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The pipeline that ``function`` of ``file`` builds, as a document in the form of a pipeline YAML.
 
     Args:
@@ -58,20 +59,20 @@ def read(file: Path, function: str, values: Mapping[str, Any]) -> dict[str, Any]
         AllranksError: the file or function does not exist, is no pipeline, or fails.
     """
     _quiet_sdk()
-    job = builder_of(file, function)(values)
+    job = job_builder(file, function)(values)
     from allranks.azure.document import job_document
 
     return job_document(job)
 
 
-def read_whole(file: Path, function: str) -> dict[str, Any]:
-    """As ``read``, for ``export``: refused unless YAML can say all of the job; ``job_name`` if it has a name.
+def _read_whole(file: Path, function: str) -> dict[str, Any]:
+    """As ``read_function``, for ``export``: refused unless YAML can say all of the job; ``job_name`` if it has a name.
 
     Raises:
-        AllranksError: as ``read``; UsageError names each field that would be lost.
+        AllranksError: as there; UsageError names each field that would be lost.
     """
     _quiet_sdk()
-    job = builder_of(file, function)({})
+    job = job_builder(file, function)({})
     from allranks.azure.document import job_document
     from allranks.azure.losses import unwritten_fields
 
@@ -82,7 +83,7 @@ def read_whole(file: Path, function: str) -> dict[str, Any]:
     return job_document(job) | ({"job_name": job.name} if job.name else {})
 
 
-def builder_of(file: Path, function: str) -> Callable[[Mapping[str, Any]], Any]:
+def job_builder(file: Path, function: str) -> Callable[[Mapping[str, Any]], Any]:
     """What builds the SDK's pipeline job of ``FILE.py:FUNCTION`` from values by name; the file is imported once.
 
     Raises:

@@ -13,15 +13,15 @@ from typing import Any
 
 import yaml
 
-from allranks.azure.client import Place
-from allranks.azure.register_assets import Asset, component_key
+from allranks.azure.client import AssetPlace
+from allranks.azure.register_assets import LibraryAsset, component_key
 from allranks.azure.sdk import name_component, rest_body
 
-MARK = "allranks_{}"
+MARK_PROPERTY = "allranks_{}"
 """The property of a published asset that holds the mark of one of its parts."""
 
 
-def copy_of(asset: Asset, place: Place) -> Any:
+def asset_copy(asset: LibraryAsset, place: AssetPlace) -> Any:
     """The entity that ``create_or_update`` takes; a new one at each call, for the SDK changes what it sends.
 
     Returns:
@@ -36,16 +36,16 @@ def copy_of(asset: Asset, place: Place) -> Any:
         entity = load_component(asset.path, params_override=[{"environment": environment}])
     else:
         entity = _pipeline_component(asset, place)
-    entity.properties.update({MARK.format(part): mark for part, mark in asset.marks.items()})
+    entity.properties.update({MARK_PROPERTY.format(part): mark for part, mark in asset.marks.items()})
     return entity
 
 
-def body_of(asset: Asset, place: Place) -> dict[str, Any]:
+def asset_body(asset: LibraryAsset, place: AssetPlace) -> dict[str, Any]:
     """The REST body as it would be sent, before the service's ids of uploaded files stand in it."""
-    return rest_body(copy_of(asset, place))
+    return rest_body(asset_copy(asset, place))
 
 
-def _pipeline_component(asset: Asset, place: Place) -> Any:
+def _pipeline_component(asset: LibraryAsset, place: AssetPlace) -> Any:
     from azure.ai.ml import load_component
 
     steps = asset.document["jobs"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks import catalogue
-from allranks.azure.client import Place, Workspace, connect, connect_registry
+from allranks.azure.client import AssetPlace, Workspace, connect, connect_registry
 from allranks.azure.explain import service_errors
 from allranks.azure.sdk import entity_document
 
@@ -54,7 +54,7 @@ class Known:
         return file
 
     def _document(self, match: re.Match[str]) -> dict[str, Any]:
-        place = Place("registry", match["registry"]) if match["registry"] else self._workspace()
+        place = AssetPlace("registry", match["registry"]) if match["registry"] else self._workspace()
         with service_errors(f"looking up the component {match[0]}", place):
             client = connect(place) if isinstance(place, Workspace) else connect_registry(match["registry"])
             name, version = match["path"] or match["name"], match["last"] or match["version"]

@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from allranks import catalogue, library
-from allranks.azure.assemble import Assembled
+from allranks.azure.assemble import AssembledJob
 from allranks.azure.client import Workspace, connect_registry
 from allranks.azure.explain import service_errors
-from allranks.azure.jobs import JobState, state_of
-from allranks.azure.register_retry import patiently
+from allranks.azure.jobs import JobState, job_state_from
+from allranks.azure.retry import call_with_retry
 from allranks.azure.sdk import name_component
-from allranks.azure.uploads import without_runs
+from allranks.azure.uploads import runs_left_out
 from allranks.errors import AzureError, AzureUnavailableError, Problem, SpecError
 from allranks.local.settings import all_steps
 from allranks.spec import Component, Compute, Pipeline, check_machines
@@ -44,7 +44,7 @@ class Registered:
         return f"azureml://registries/{self.registry}/components/{component}/versions/{library.VERSION}"
 
 
-def refer(assembled: Assembled, registered: Registered) -> dict[str, str]:
+def name_registered(assembled: AssembledJob, registered: Registered) -> dict[str, str]:
     """Let the job name the library's components by their ids; returns step to id.
 
     A component that was changed for a step goes along as it is, for it is not what was registered.
@@ -72,7 +72,7 @@ def _is_ours(component: Component) -> bool:
 def submit(
     client: Any,
     workspace: Workspace,
-    assembled: Assembled,
+    assembled: AssembledJob,
     registered: Registered | None,
     told: Callable[[str], None],
 ) -> JobState:
@@ -91,14 +91,14 @@ def submit(
         AzureUnavailableError: Azure is not reached or too busy; the hint says how to see whether the job has arrived.
     """
     pipeline, job = assembled.pipeline, assembled.job
-    name, doing = name_of(assembled), f"submitting {assembled.title}"
+    name, doing = job_name(assembled), f"submitting {assembled.title}"
     with service_errors(doing, workspace):
-        ids = {} if registered is None else refer(assembled, registered)
-        _check_computes(patiently(lambda: list(client.compute.list()), told), pipeline, workspace, told)
+        ids = {} if registered is None else name_registered(assembled, registered)
+        _check_computes(call_with_retry(lambda: list(client.compute.list()), told), pipeline, workspace, told)
         _require_assets(client, workspace, pipeline, ids, registered, told)
     try:
         with service_errors(doing, workspace):
-            return patiently(lambda: _send(client, job), told)
+            return call_with_retry(lambda: _send(client, job), told)
     except AzureUnavailableError as error:
         look = (
             f"Whether {name} has arrived says: allranks runs show --azure {name}. If not, give the same command again."
@@ -106,9 +106,9 @@ def submit(
         raise AzureUnavailableError(error.message, look) from None
 
 
-def name_of(assembled: Assembled) -> str:
+def job_name(assembled: AssembledJob) -> str:
     """The name under which the job is sent, the same at each call: whoever knows it can look for the job."""
-    assembled.job.name = assembled.job.name or new_name(assembled.title)
+    assembled.job.name = assembled.job.name or _new_name(assembled.title)
     return str(assembled.job.name)
 
 
@@ -118,18 +118,18 @@ def _send(client: Any, job: Any) -> JobState:
 
     try:
         # The SDK draws progress bars on standard error; see client._client for why they cannot be turned off.
-        with contextlib.redirect_stderr(io.StringIO()), without_runs():
-            return state_of(client.jobs.create_or_update(job))
+        with contextlib.redirect_stderr(io.StringIO()), runs_left_out():
+            return job_state_from(client.jobs.create_or_update(job))
     except HttpResponseError as error:
         if error.status_code not in (400, 409):
             raise
         try:
-            return state_of(client.jobs.get(job.name))
+            return job_state_from(client.jobs.get(job.name))
         except ResourceNotFoundError:
             raise error from None
 
 
-def new_name(title: str) -> str:
+def _new_name(title: str) -> str:
     """A name that no other job has, and that a person can read: ``image_classification_20261120_101500_3f9c2a``."""
     stem = re.sub(r"[^A-Za-z0-9_]+", "_", title).strip("_").lower()
     return f"{stem[:40] or 'pipeline'}_{datetime.now(UTC):%Y%m%d_%H%M%S}_{secrets.token_hex(3)}"
@@ -206,7 +206,7 @@ def _there(operations: Any, name: str, version: str, told: Callable[[str], None]
     from azure.core.exceptions import ResourceNotFoundError
 
     try:
-        patiently(lambda: operations.get(name, version), told)
+        call_with_retry(lambda: operations.get(name, version), told)
     except ResourceNotFoundError:
         return False
     return True

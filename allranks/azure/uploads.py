@@ -13,7 +13,7 @@ from allranks.azure.sdk import files_left_out
 from allranks.local.folders import is_runs_folder
 
 
-def without_runs() -> AbstractContextManager[None]:
+def runs_left_out() -> AbstractContextManager[None]:
     """Within the block the SDK leaves runs folders out of the code that it lists, hashes and uploads."""
     return files_left_out(_in_runs_folder)
 

@@ -78,8 +78,8 @@ def _find(client: Any, workspace: Workspace, name: str) -> JobState:
 
 def _watch(args: argparse.Namespace, client: Any, workspace: Workspace, job: JobState) -> int:
     """Follow it; 0 if it succeeds, 1 otherwise."""
-    from allranks.azure.jobs import SUCCEEDED
     from allranks.cli.watching import document, follow, summary
+    from allranks.local.result import SUCCEEDED
 
     if not args.json:
         print(f"job {job.name} in the {workspace}\n  Studio  {job.studio}", flush=True)
@@ -89,9 +89,9 @@ def _watch(args: argparse.Namespace, client: Any, workspace: Workspace, job: Job
 
 
 def _show(args: argparse.Namespace, client: Any, job: JobState) -> int:
-    from allranks.azure.jobs import steps_of
+    from allranks.azure.jobs import list_steps
 
-    steps = steps_of(client, job.name)
+    steps = list_steps(client, job.name)
     if args.json:
         print(json.dumps({**job.document(), "steps": {step.name: step.document() for step in steps}}, indent=1))
         return 0
@@ -107,17 +107,17 @@ def _step_cells(step: StepState) -> list[str]:
 
 def _logs(args: argparse.Namespace, client: Any, job: JobState) -> int:
     """Print a step's logs, of every rank or of one; ``--follow`` goes on until the step is over."""
-    from allranks.azure.jobs import OVER, logs_of, read_log, steps_of
+    from allranks.azure.jobs import FINAL_STATUSES, list_logs, list_steps, read_log
     from allranks.azure.watch import poll_pause
 
     printed: dict[str, int] = {}
     for looks in itertools.count():
-        step = _step(steps_of(client, job.name), args.step, job)
-        found = {name: address for name, address in logs_of(client, step.run).items() if _is_of(name, args.rank)}
+        step = _step(list_steps(client, job.name), args.step, job)
+        found = {name: address for name, address in list_logs(client, step.run).items() if _is_of(name, args.rank)}
         if args.json:
             print(json.dumps({"job": job.name, "step": step.name, "logs": sorted(found)}, indent=1))
             return 0
-        over = step.status in OVER or not args.follow
+        over = step.status in FINAL_STATUSES or not args.follow
         if over and not found:
             which = "" if args.rank is None else f" of rank {args.rank}"
             raise UnknownNameError(f"step {step.name} of {job.name} has no log{which}; it is {step.status}.")
@@ -158,11 +158,12 @@ def _open(args: argparse.Namespace, _client: Any, job: JobState) -> int:
 
 def _cancel(args: argparse.Namespace, client: Any, job: JobState) -> int:
     """Cancel it; a job that is over stays as it ended, which is an error unless it was cancelled."""
-    from allranks.azure.jobs import CANCELLED, OVER, cancel
+    from allranks.azure.jobs import FINAL_STATUSES, cancel_job
+    from allranks.local.result import CANCELLED
 
-    if job.status in OVER and job.status != CANCELLED:
+    if job.status in FINAL_STATUSES and job.status != CANCELLED:
         raise AzureError(f"job {job.name} is over: it has {job.status}.")
-    after = cancel(client, job.name)
+    after = cancel_job(client, job.name)
     print(json.dumps(after.document(), indent=1) if args.json else f"{after.name}: {after.status}")
     return 0
 

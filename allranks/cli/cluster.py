@@ -49,10 +49,10 @@ def run(args: argparse.Namespace) -> int:
 def _create(args: argparse.Namespace) -> int:
     from allranks.azure import clusters
 
-    cluster = clusters.Cluster(args.name, args.size, args.nodes, args.min_nodes, args.low_priority, args.idle)
+    cluster = clusters.ComputeCluster(args.name, args.size, args.nodes, args.min_nodes, args.low_priority, args.idle)
     if args.infiniband:
         clusters.require_infiniband(args.size)
-    for note in clusters.notes(cluster):
+    for note in clusters.cluster_notes(cluster):
         print(f"note: {note}", file=sys.stderr)
     if args.dry_run:
         print(
@@ -70,7 +70,7 @@ def _send(args: argparse.Namespace, cluster: Any) -> int:
 
     place = workspace_of(args)
     with service_errors(f"making the cluster {cluster.name}", place):
-        new = clusters.create(connect(place), cluster, lambda line: print(f"note: {line}", file=sys.stderr))
+        new = clusters.create_cluster(connect(place), cluster, lambda line: print(f"note: {line}", file=sys.stderr))
     status = "created" if new else "updated"
     if args.json:
         print(

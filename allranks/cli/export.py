@@ -37,9 +37,9 @@ def run(args: argparse.Namespace) -> int:
 
 def write(target: str, output: Path) -> list[Path]:
     """Export a pipeline to a file, and pipelines nested in it to files beside it; returns what was written."""
-    from allranks.azure.export import export
+    from allranks.azure.export import export_pipeline
 
-    files = export(target, output)
+    files = export_pipeline(target, output)
     try:
         for file, text in files.items():
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from allranks.cli.workspace import add_workspace_arguments, workspace_of
 from allranks.errors import UsageError
 
 if TYPE_CHECKING:
-    from allranks.azure.assemble import Assembled
+    from allranks.azure.assemble import AssembledJob
     from allranks.azure.submit import Registered
 
 HELP = "send a pipeline or a component to a workspace of Azure ML, as `run` runs it here"
@@ -85,18 +85,18 @@ def run(args: argparse.Namespace) -> int:
     return _show(args, assembled, registered) if args.dry_run else _submit(args, assembled, registered)
 
 
-def _submit(args: argparse.Namespace, assembled: Assembled, registered: Registered | None) -> int:
+def _submit(args: argparse.Namespace, assembled: AssembledJob, registered: Registered | None) -> int:
     from allranks.azure.client import connect
     from allranks.azure.explain import service_errors
-    from allranks.azure.jobs import SUCCEEDED
-    from allranks.azure.submit import name_of, submit
+    from allranks.azure.submit import job_name, submit
     from allranks.cli.watching import document, follow, summary
+    from allranks.local.result import SUCCEEDED
 
     workspace = workspace_of(args)
     with service_errors("connecting", workspace):
         client = connect(workspace)
     if not args.json:
-        print(f"sending {assembled.title} to the {workspace}, as {name_of(assembled)}", flush=True)
+        print(f"sending {assembled.title} to the {workspace}, as {job_name(assembled)}", flush=True)
     job = submit(client, workspace, assembled, registered, _note)
     if not args.json:
         print(f"job {job.name} in the {workspace}\n  Studio  {job.studio}", flush=True)
@@ -110,17 +110,17 @@ def _submit(args: argparse.Namespace, assembled: Assembled, registered: Register
     return 0 if outcome is None or outcome.status == SUCCEEDED else 1
 
 
-def _show(args: argparse.Namespace, assembled: Assembled, registered: Registered | None) -> int:
-    from allranks.azure.outline import outline
-    from allranks.azure.submit import refer
+def _show(args: argparse.Namespace, assembled: AssembledJob, registered: Registered | None) -> int:
+    from allranks.azure.outline import submission_outline
+    from allranks.azure.submit import name_registered
     from allranks.spec import check_machines
     from allranks.spec.step_sizes import check_sizes, step_sizes
 
     pipeline = assembled.pipeline
     for problem in (*check_machines(pipeline), *check_sizes(pipeline, step_sizes(pipeline))):
         _note(str(problem))
-    ids = {} if registered is None else refer(assembled, registered)
-    document: dict[str, Any] = {"dry_run": True} | outline(pipeline, ids)
+    ids = {} if registered is None else name_registered(assembled, registered)
+    document: dict[str, Any] = {"dry_run": True} | submission_outline(pipeline, ids)
     document["experiment"] = assembled.job.experiment_name
     if args.json:
         print(json.dumps(document, indent=1))

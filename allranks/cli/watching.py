@@ -6,10 +6,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from allranks.azure.jobs import FAILED, JobState, StepState
-from allranks.azure.watch import FailureLog, Outcome, Watcher, watch
+from allranks.azure.jobs import JobState, StepState
+from allranks.azure.watch import FailureLog, JobOutcome, Watcher, watch_job
 from allranks.cli import text
 from allranks.cli.live_table import STYLES
+from allranks.local.result import FAILED
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -106,7 +107,7 @@ def described(step: StepState) -> str:
     return step.status if step.seconds is None else f"{step.status}, {text.seconds(step.seconds)}"
 
 
-def follow(client: Any, workspace: Workspace, job: JobState, *, as_json: bool) -> Outcome:
+def follow(client: Any, workspace: Workspace, job: JobState, *, as_json: bool) -> JobOutcome:
     """Show a job until it is over.
 
     Raises:
@@ -119,7 +120,7 @@ def follow(client: Any, workspace: Workspace, job: JobState, *, as_json: bool) -
     watcher: Watcher = shown
     try:
         with service_errors(f"watching {job.name}", workspace):
-            return watch(client, job.name, watcher)
+            return watch_job(client, job.name, watcher)
     except KeyboardInterrupt:
         print(f"\n{job.name} goes on in Azure.", file=sys.stderr)
         print(f"  watch it again: allranks runs watch {job.name}", file=sys.stderr)
@@ -129,14 +130,14 @@ def follow(client: Any, workspace: Workspace, job: JobState, *, as_json: bool) -
         shown.close()
 
 
-def summary(job: JobState, outcome: Outcome) -> str:
+def summary(job: JobState, outcome: JobOutcome) -> str:
     """The end of a job for people."""
     failed = [step.name for step in outcome.steps if step.status == FAILED and not step.is_pipeline]
     which = f": {', '.join(failed)}" if failed else f": {outcome.error}" if outcome.error else ""
     return f"{outcome.status}{which}\n  Studio  {job.studio}"
 
 
-def document(job: JobState, outcome: Outcome | None) -> dict[str, Any]:
+def document(job: JobState, outcome: JobOutcome | None) -> dict[str, Any]:
     """What ``--json`` prints about a job."""
     if outcome is None:
         return job.document()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from allranks.azure import reader
-from allranks.azure.python_target import read_document, read_python_pipeline
+from allranks.azure.python_target import read_python_document, read_python_pipeline
 from allranks.catalogue import resolve
 from allranks.errors import CannotRunHereError, UnknownNameError, UsageError
 from allranks.spec.model import Component, Data, Distribution, Literal, Output, Pipeline, Source, Sweep
@@ -29,7 +29,7 @@ def target(function: str) -> str:
 
 def read_here(function: str, values: Mapping[str, Literal] | None = None) -> Pipeline:
     """What the child does, without the second and a half that a process with the SDK takes to start."""
-    document = reader.read(SAMPLES, function, values or {})
+    document = reader.read_function(SAMPLES, function, values or {})
     return pipeline_from(document, Source(file=None, base=SAMPLES.parent), resolve)
 
 
@@ -189,11 +189,11 @@ def test_what_is_wrong_is_said(
 
 
 def in_child(file: str) -> None:
-    read_document(f"{file}:main")
+    read_python_document(f"{file}:main")
 
 
 def here(file: str) -> None:
-    reader.read(Path(file), "main", {})
+    reader.read_function(Path(file), "main", {})
 
 
 def test_a_module_that_cannot_be_imported_is_named_with_its_line(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_folder_called_azure_where_one_stands_does_no_harm(tmp_path: Path, mon
 
 
 def test_what_the_module_prints_goes_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
-    found: dict[str, Any] = read_document(target("small"))
+    found: dict[str, Any] = read_python_document(target("small"))
     printed = capfd.readouterr()
     assert found["name"] == "small"
     assert printed.out == ""
