@@ -36,7 +36,7 @@ def component_page(component: Component) -> str:
         "## In Python",
         f"```python\n{python_step(component)}```",
         "## On your machine",
-        f"```\n{command(component)}\n```",
+        f"```\n{_local_command(component)}\n```",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -127,7 +127,7 @@ def _annotation(port: Input) -> str:
     return {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}[port.type]
 
 
-def command(component: Component) -> str:
+def _local_command(component: Component) -> str:
     """The command that runs it here, with its required inputs in capitals."""
     required = [f"{name}={name.upper()}" for name, port in component.inputs.items() if port.required]
     processes = 1 if component.distribution and component.distribution.type == "tensorflow" else 2
@@ -184,13 +184,13 @@ def _size(size: VMSize) -> Sequence[str]:
         name,
         gpus,
         str(size.gpu_memory or ""),
-        infiniband(size),
+        infiniband_words(size),
         images_in_words(size),
         f"[{size.series}]({size.source})",
     )
 
 
-def infiniband(size: VMSize) -> str:
+def infiniband_words(size: VMSize) -> str:
     """The InfiniBand of a size in words: ``8 x 400 Gb/s``; empty for none."""
     if size.has_unusable_rdma:
         return "unusable: no SR-IOV"

@@ -73,4 +73,7 @@ def test_the_python_of_a_page_makes_the_same_step(name: str, tmp_path: Path) -> 
 
 def test_the_command_of_a_page_names_what_has_to_be_given() -> None:
     component = read_component(catalogue.components()["train_tf_multiworker"])
-    assert pages.command(component) == "allranks run train_tf_multiworker data=DATA --scale train_tf_multiworker=2x1"
+    assert (
+        pages._local_command(component)
+        == "allranks run train_tf_multiworker data=DATA --scale train_tf_multiworker=2x1"
+    )

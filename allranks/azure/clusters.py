@@ -109,13 +109,13 @@ def _suits_every_image(size: VMSize) -> bool:
     return all(verdict.suits and not verdict.reason for verdict in verdicts)
 
 
-def create_cluster(client: Any, cluster: ComputeCluster, told: Callable[[str], None]) -> bool:
+def create_cluster(client: Any, cluster: ComputeCluster, tell: Callable[[str], None]) -> bool:
     """Make the cluster, or change the limits of one that is there; wait until Azure has done it.
 
     Args:
         client: an MLClient of a workspace.
         cluster: what it should be.
-        told: hears when the service is busy.
+        tell: hears when the service is busy.
 
     Returns:
         Whether it is new.
@@ -126,7 +126,7 @@ def create_cluster(client: Any, cluster: ComputeCluster, told: Callable[[str], N
     with quiet_sdk():
         from azure.ai.ml.entities import AmlCompute
 
-        there = call_with_retry(lambda: _existing(client, cluster.name), told)
+        there = call_with_retry(lambda: _existing(client, cluster.name), tell)
         if there is not None:
             _compare(there, cluster)
         wanted = AmlCompute(
@@ -137,7 +137,7 @@ def create_cluster(client: Any, cluster: ComputeCluster, told: Callable[[str], N
             max_instances=cluster.nodes,
             idle_time_before_scale_down=cluster.idle_seconds,
         )
-        call_with_retry(lambda: client.compute.begin_create_or_update(wanted).result(), told)
+        call_with_retry(lambda: client.compute.begin_create_or_update(wanted).result(), tell)
     return there is None
 
 

@@ -39,7 +39,7 @@ def export_pipeline(target: str, file: Path) -> dict[Path, str]:
         File to text, ``file`` first.
 
     Raises:
-        AllranksError: as ``python_target.read_document``.
+        AllranksError: as ``python_target.read_python_document``.
     """
     document = read_python_document(target, whole=True)
     file = file.absolute()

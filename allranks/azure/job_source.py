@@ -57,14 +57,14 @@ def read_source(target: Any, resolve: Resolve) -> JobSource:
         return JobSource(pipeline_from(job_document(build({})), source, resolve), build)
     from azure.ai.ml import load_job
 
-    from allranks.cli.target import find_file, of_component
+    from allranks.cli.target import find_yaml, one_step_pipeline
 
-    file = find_file(target)
+    file = find_yaml(target)
     document = read(file, resolve=resolve)
     _require_pipeline_or_component(file)
     if isinstance(document, Component):
         name = document.name
-        return JobSource(of_component(document), lambda _values: _job_of_component(file, name), SERVERLESS, name)
+        return JobSource(one_step_pipeline(document), lambda _values: _job_of_component(file, name), SERVERLESS, name)
     if _is_component(file):
         return JobSource(document, lambda values: _job_of_pipeline(file, document, values), SERVERLESS)
     return JobSource(document, lambda _values: load_job(file))

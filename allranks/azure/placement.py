@@ -29,7 +29,7 @@ class Placement:
 
     Attributes:
         instance_types: VM sizes. For all: of the steps on serverless compute that name none.
-        identities: one of ``IDENTITIES``. For all: of the job.
+        identities: ``managed``, ``user`` or ``amltoken``. For all: of the job.
         timeouts: seconds. For all: of the steps that have none.
     """
 
@@ -87,7 +87,7 @@ def _size_name(value: Any) -> str:
 
 
 def identity_word(value: Any) -> str:
-    """One of ``IDENTITIES``, in any spelling that the SDK takes; raises UsageError."""
+    """``managed``, ``user`` or ``amltoken``, in any spelling that the SDK takes; raises UsageError."""
     word = str(value).lower().replace("_", "").removesuffix("identity")
     if word in _IDENTITIES:
         return word

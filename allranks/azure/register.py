@@ -55,21 +55,21 @@ class RegistrationPlan:
         return tuple(row for row in self.rows if row.action == action)
 
 
-def plan_registration(client: Any, place: AssetPlace, assets: Sequence[LibraryAsset], told: _Tell) -> RegistrationPlan:
+def plan_registration(client: Any, place: AssetPlace, assets: Sequence[LibraryAsset], tell: _Tell) -> RegistrationPlan:
     """Ask the service what is there, and send nothing.
 
     Args:
         client: an MLClient of the place.
         place: the workspace or registry.
         assets: in the order in which they are to be published.
-        told: hears when the service is busy.
+        tell: hears when the service is busy.
 
     Raises:
         Exception: of the Azure SDK.
     """
 
     def row(asset: LibraryAsset) -> PlannedAsset:
-        return call_with_retry(lambda: _row(client, place, asset), told)
+        return call_with_retry(lambda: _row(client, place, asset), tell)
 
     with ThreadPoolExecutor(_READERS) as readers:
         return RegistrationPlan(place, tuple(readers.map(row, assets)))
@@ -91,21 +91,21 @@ def require_unchanged(plan: RegistrationPlan) -> None:
         )
 
 
-def publish_assets(client: Any, plan: RegistrationPlan, done: Callable[[PlannedAsset], None], told: _Tell) -> None:
+def publish_assets(client: Any, plan: RegistrationPlan, done: Callable[[PlannedAsset], None], tell: _Tell) -> None:
     """Publish what the plan says, one after the other.
 
     Args:
         client: an MLClient of the plan's place.
         plan: without refused rows.
         done: hears of each asset that has been published.
-        told: hears when the service is busy.
+        tell: hears when the service is busy.
 
     Raises:
         UsageError: somebody published another content in the meantime.
         Exception: of the Azure SDK. What was published until then stays.
     """
     for row in plan.with_action("publish"):
-        call_with_retry(lambda asset=row.asset: _send(client, plan.place, asset), told)  # type: ignore[misc]
+        call_with_retry(lambda asset=row.asset: _send(client, plan.place, asset), tell)  # type: ignore[misc]
         done(row)
 
 

@@ -26,12 +26,12 @@ LONGEST_BACKOFF = 60.0
 _T = TypeVar("_T")
 
 
-def call_with_retry(attempt: Callable[[], _T], told: Callable[[str], None]) -> _T:
+def call_with_retry(attempt: Callable[[], _T], tell: Callable[[str], None]) -> _T:
     """Call ``attempt`` until it succeeds, fails for good, or ``RETRY_SECONDS`` are over.
 
     Args:
         attempt: sends something that can be sent again.
-        told: hears in one line why it will be tried again, and when.
+        tell: hears in one line why it will be tried again, and when.
 
     Raises:
         Exception: whatever the last attempt raised.
@@ -44,7 +44,7 @@ def call_with_retry(attempt: Callable[[], _T], told: Callable[[str], None]) -> _
             pause = backoff_seconds(error, number)
             if pause is None or time.monotonic() + pause > end:
                 raise
-            told(f"{_reason(error)}; trying again in {pause:.0f} s")
+            tell(f"{_reason(error)}; trying again in {pause:.0f} s")
             time.sleep(pause)
     raise AssertionError("count() has no end")
 

@@ -74,7 +74,7 @@ def submit(
     workspace: Workspace,
     assembled: AssembledJob,
     registered: Registered | None,
-    told: Callable[[str], None],
+    tell: Callable[[str], None],
 ) -> JobState:
     """Send the job.
 
@@ -83,7 +83,7 @@ def submit(
         workspace: which one that is.
         assembled: the job; it cannot be sent a second time.
         registered: where the library's components are, if they are not to be sent along.
-        told: hears in one line each of the sizes that the steps get, of warnings, and of a service that is busy.
+        tell: hears in one line each of the sizes that the steps get, of warnings, and of a service that is busy.
 
     Raises:
         SpecError: the machines do not fit the steps.
@@ -91,14 +91,14 @@ def submit(
         AzureUnavailableError: Azure is not reached or too busy; the hint says how to see whether the job has arrived.
     """
     pipeline, job = assembled.pipeline, assembled.job
-    name, doing = job_name(assembled), f"submitting {assembled.title}"
+    name, doing = name_job(assembled), f"submitting {assembled.title}"
     with service_errors(doing, workspace):
         ids = {} if registered is None else name_registered(assembled, registered)
-        _check_computes(call_with_retry(lambda: list(client.compute.list()), told), pipeline, workspace, told)
-        _require_assets(client, workspace, pipeline, ids, registered, told)
+        _check_computes(call_with_retry(lambda: list(client.compute.list()), tell), pipeline, workspace, tell)
+        _require_assets(client, workspace, pipeline, ids, registered, tell)
     try:
         with service_errors(doing, workspace):
-            return call_with_retry(lambda: _send(client, job), told)
+            return call_with_retry(lambda: _send(client, job), tell)
     except AzureUnavailableError as error:
         look = (
             f"Whether {name} has arrived says: allranks runs show --azure {name}. If not, give the same command again."
@@ -106,7 +106,7 @@ def submit(
         raise AzureUnavailableError(error.message, look) from None
 
 
-def job_name(assembled: AssembledJob) -> str:
+def name_job(assembled: AssembledJob) -> str:
     """The name under which the job is sent, the same at each call: whoever knows it can look for the job."""
     assembled.job.name = assembled.job.name or _new_name(assembled.title)
     return str(assembled.job.name)
@@ -136,7 +136,7 @@ def _new_name(title: str) -> str:
 
 
 def _check_computes(
-    clusters: Sequence[Any], pipeline: Pipeline, workspace: Workspace, told: Callable[[str], None]
+    clusters: Sequence[Any], pipeline: Pipeline, workspace: Workspace, tell: Callable[[str], None]
 ) -> None:
     """Refuse a cluster that is not there, and machines that do not fit what runs on them."""
     named = {pipeline.settings.default_compute or "", *(step.compute or "" for _, step in all_steps(pipeline))}
@@ -159,7 +159,7 @@ def _check_computes(
     if errors:
         raise SpecError(errors)
     for line in (*described_sizes(found), *map(str, problems)):
-        told(line)
+        tell(line)
 
 
 def _most_nodes(cluster: Any) -> int | None:
@@ -173,7 +173,7 @@ def _require_assets(
     pipeline: Pipeline,
     ids: Mapping[str, str],
     registered: Registered | None,
-    told: Callable[[str], None],
+    tell: Callable[[str], None],
 ) -> None:
     """Refuse, once and together, what of the library is not registered where the job needs it."""
     sent = [step.component for path, step in all_steps(pipeline) if path not in ids]
@@ -186,7 +186,7 @@ def _require_assets(
     missing = [
         f"environment {name}:{version}"
         for name, version in environments
-        if not _there(client.environments, name, version, told)
+        if not _there(client.environments, name, version, tell)
     ]
     _refuse(missing, workspace, "allranks register --workspace")
     if registered is not None and ids:
@@ -196,17 +196,17 @@ def _require_assets(
         missing = [
             f"component {name}:{library.VERSION}"
             for name in names
-            if not _there(source.components, name, library.VERSION, told)
+            if not _there(source.components, name, library.VERSION, tell)
         ]
         option = "--workspace" if registered.registry is None else f"--registry {registered.registry}"
         _refuse(missing, place, f"allranks register {option}")
 
 
-def _there(operations: Any, name: str, version: str, told: Callable[[str], None]) -> bool:
+def _there(operations: Any, name: str, version: str, tell: Callable[[str], None]) -> bool:
     from azure.core.exceptions import ResourceNotFoundError
 
     try:
-        call_with_retry(lambda: operations.get(name, version), told)
+        call_with_retry(lambda: operations.get(name, version), tell)
     except ResourceNotFoundError:
         return False
     return True

@@ -33,7 +33,7 @@ class Watcher(Protocol):
     def looked(self, steps: Sequence[StepState]) -> None:
         """All steps, after each look."""
 
-    def told(self, note: str) -> None:
+    def tell(self, note: str) -> None:
         """The service is busy, and will be asked again."""
 
 
@@ -82,14 +82,14 @@ def watch_job(client: Any, name: str, watcher: Watcher, pause: Callable[[float],
     known: dict[str, str] = {}
     logs: dict[str, FailureLog] = {}
     for looks in itertools.count():
-        status, error = call_with_retry(lambda: job_status(client, name), watcher.told)
-        steps = call_with_retry(lambda: list_steps(client, name), watcher.told)
+        status, error = call_with_retry(lambda: job_status(client, name), watcher.tell)
+        steps = call_with_retry(lambda: list_steps(client, name), watcher.tell)
         for step in steps:
             if known.get(step.run) != step.status:
                 known[step.run] = step.status
                 watcher.changed(step)
                 if step.status == FAILED and not step.is_pipeline:
-                    log = call_with_retry(lambda run=step.run: _failure_log(client, run), watcher.told)  # type: ignore[misc]
+                    log = call_with_retry(lambda run=step.run: _failure_log(client, run), watcher.tell)  # type: ignore[misc]
                     logs |= {} if log is None else {step.name: log}
                     watcher.failed(step, log)
         watcher.looked(steps)

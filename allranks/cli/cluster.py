@@ -90,11 +90,13 @@ def _sizes(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"sizes": [_document(size) for size in found]}, indent=1))
         return 0
-    from allranks.pages import infiniband
+    from allranks.pages import infiniband_words
 
     head = ["size", "GPUs", "GB each", "InfiniBand", "", "environments"]
-    lines = [[s.name, _gpus(s), str(s.gpu_memory or ""), infiniband(s), _retired(s), images_in_words(s)] for s in found]
-    print(text.rows([head, *lines]))
+    lines = [
+        [s.name, _gpus(s), str(s.gpu_memory or ""), infiniband_words(s), _retired(s), images_in_words(s)] for s in found
+    ]
+    print(text.aligned_rows([head, *lines]))
     return 0
 
 

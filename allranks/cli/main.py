@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol, cast, runtime_checkable
 
 from allranks.cli.inputs import TAKES_INPUTS
-from allranks.cli.text import nearest
+from allranks.cli.text import name_suggestion
 from allranks.errors import AllranksError, StorageError, UnknownNameError, UsageError
 
 VERBS = (
@@ -35,8 +35,8 @@ VERBS = (
 )
 """Every verb, in the order in which help lists them."""
 
-EXIT_INTERRUPTED = 128 + 2  # what a shell reports for SIGINT
-EXIT_PIPE_CLOSED = 128 + 13  # and for SIGPIPE
+_EXIT_INTERRUPTED = 128 + 2  # what a shell reports for SIGINT
+_EXIT_PIPE_CLOSED = 128 + 13  # and for SIGPIPE
 
 _REFUSED = {
     getattr(errno, name)
@@ -64,12 +64,12 @@ def load_verb(name: str) -> Verb:
     return cast("Verb", importlib.import_module(f"allranks.cli.{name}"))
 
 
-class Parser(argparse.ArgumentParser):
+class VerbParser(argparse.ArgumentParser):
     """An argument parser that reports through our errors and takes no abbreviated options."""
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(allow_abbrev=False, **keywords)
-        self.commands: dict[str, Parser] = {}
+        self.commands: dict[str, VerbParser] = {}
 
     def add_subparsers(self, **keywords: Any) -> Any:
         """Remember that there are commands below: argparse cannot intermix their arguments with options."""
@@ -97,7 +97,7 @@ class Parser(argparse.ArgumentParser):
 
             message, how = unknown_option(option, arguments, self._options(), message)
             raise UsageError(message, f"{how} {hint}".strip())
-        raise UsageError(f"{message}{nearest(option, self._options())}.", hint)
+        raise UsageError(f"{message}{name_suggestion(option, self._options())}.", hint)
 
     def error(self, message: str) -> NoReturn:
         """Report what argparse finds missing or malformed."""
@@ -106,7 +106,7 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse an unknown command here, where its name is known; argparse has only a text about it."""
         if action.choices is self.commands and value not in self.commands:
-            message = f"{value!r} is no command of `{self.prog}`{nearest(value, self.commands)}."
+            message = f"{value!r} is no command of `{self.prog}`{name_suggestion(value, self.commands)}."
             raise UsageError(message, f"See `{self.prog} --help`. Commands: {', '.join(self.commands)}.")
         super()._check_value(action, value)
 
@@ -129,10 +129,10 @@ def main(argv: list[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return _EXIT_INTERRUPTED
     except BrokenPipeError:
         _close_output()
-        return EXIT_PIPE_CLOSED
+        return _EXIT_PIPE_CLOSED
     except OSError as error:
         if error.errno not in _REFUSED:
             raise
@@ -157,7 +157,7 @@ def _dispatch(arguments: list[str]) -> int:
     if verb not in VERBS:
         raise _unknown_verb(verb)
     module = load_verb(verb)
-    parser = Parser(prog=f"allranks {verb}", description=module.HELP)
+    parser = VerbParser(prog=f"allranks {verb}", description=module.HELP)
     module.add_arguments(parser)
     try:
         args = parser.parse(rest)
@@ -178,7 +178,9 @@ def _print_help() -> None:
 def _unknown_verb(verb: str) -> AllranksError:
     if verb.startswith("-"):
         return UsageError(f"{verb!r} stands before the verb.", "Options come after it: `allranks list --json`.")
-    return UnknownNameError(f"{verb!r} is no verb of allranks{nearest(verb, VERBS)}.", f"Verbs: {', '.join(VERBS)}.")
+    return UnknownNameError(
+        f"{verb!r} is no verb of allranks{name_suggestion(verb, VERBS)}.", f"Verbs: {', '.join(VERBS)}."
+    )
 
 
 def _report(error: AllranksError, *, as_json: bool) -> None:

@@ -55,11 +55,11 @@ def run(args: argparse.Namespace) -> int:
         return _list_assets(assets, as_json=args.json)
     with service_errors("asking what is registered", _named_place(args)):
         client, place = _connect(args)
-        plan = register.plan_registration(client, place, assets, _told)
+        plan = register.plan_registration(client, place, assets, _tell)
     if not args.dry_run:
         register.require_unchanged(plan)
     elif not args.json:
-        print(table(plan))
+        print(_plan_table(plan))
     published: list[PlannedAsset] = []
 
     def done(row: PlannedAsset) -> None:
@@ -70,10 +70,10 @@ def run(args: argparse.Namespace) -> int:
     if not args.dry_run:
         try:
             with service_errors("registering", place):
-                register.publish_assets(client, plan, done, _told)
+                register.publish_assets(client, plan, done, _tell)
         except AllranksError as error:
             raise _so_far(error, len(published), len(plan.with_action("publish"))) from None
-    shown = document(plan, dry_run=args.dry_run) if args.json else summary(plan, dry_run=args.dry_run)
+    shown = _plan_document(plan, dry_run=args.dry_run) if args.json else _plan_summary(plan, dry_run=args.dry_run)
     print(json.dumps(shown, indent=1) if args.json else shown)
     return 2 if plan.with_action("refused") else 0
 
@@ -87,18 +87,18 @@ def _list_assets(assets: Sequence[LibraryAsset], *, as_json: bool) -> int:
         print(json.dumps({"place": None, "version": library.VERSION, "dry_run": True, "assets": listed}, indent=1))
         return 0
     print("to register, in this order; with --workspace or --registry it is compared with what is there")
-    print(text.rows([[asset.kind, asset.name, asset.version] for asset in assets]))
+    print(text.aligned_rows([[asset.kind, asset.name, asset.version] for asset in assets]))
     return 0
 
 
-def table(plan: RegistrationPlan) -> str:
+def _plan_table(plan: RegistrationPlan) -> str:
     """The plan for people: what, which version, what would be done, why."""
     head = ["", "asset", "version", "action", "why"]
     rows = [[_kind(row), row.asset.name, row.asset.version, row.action, row.why] for row in plan.rows]
-    return text.rows([head, *rows])
+    return text.aligned_rows([head, *rows])
 
 
-def document(plan: RegistrationPlan, *, dry_run: bool) -> dict[str, Any]:
+def _plan_document(plan: RegistrationPlan, *, dry_run: bool) -> dict[str, Any]:
     """The plan as it is printed with ``--json``; without ``dry_run`` what was to be published has been."""
     return {
         "place": {"kind": plan.place.kind, "name": plan.place.name},
@@ -115,22 +115,22 @@ def document(plan: RegistrationPlan, *, dry_run: bool) -> dict[str, Any]:
             }
             for row in plan.rows
         ],
-        "notes": notes(plan),
+        "notes": _plan_notes(plan),
     }
 
 
-def summary(plan: RegistrationPlan, *, dry_run: bool) -> str:
+def _plan_summary(plan: RegistrationPlan, *, dry_run: bool) -> str:
     """The last lines: how much was, or would be, done, and what a person should know or do next."""
     counts = {action: len(plan.with_action(action)) for action in ("publish", "unchanged", "refused")}
     words = {"publish": "to publish" if dry_run else "published", "unchanged": "unchanged", "refused": "refused"}
     said = [f"{count} {words[action]}" for action, count in counts.items() if count]
-    lines = [f"{plan.place}, version {library.VERSION}: {', '.join(said)}", *notes(plan)]
+    lines = [f"{plan.place}, version {library.VERSION}: {', '.join(said)}", *_plan_notes(plan)]
     if counts["refused"]:
         lines.append("published versions never change; raise that of this checkout: allranks version --raise patch")
     return "\n".join(lines)
 
 
-def notes(plan: RegistrationPlan) -> list[str]:
+def _plan_notes(plan: RegistrationPlan) -> list[str]:
     """What gets lost on the way, because a pipeline component cannot have it."""
     lost = {row.asset.name: row.asset.dropped for row in plan.rows if row.asset.dropped}
     if not lost:
@@ -171,7 +171,7 @@ def _kind(row: PlannedAsset) -> str:
     return "pipeline component" if row.asset.kind == "pipeline" else row.asset.kind
 
 
-def _told(line: str) -> None:
+def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

@@ -16,7 +16,7 @@ from allranks.local.folders import Home, RunFolder, StepFolder
 from allranks.local.result import RUNNING
 from allranks.redaction import redact
 
-POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 """Between two looks at a log that is followed."""
 
 
@@ -27,7 +27,7 @@ def print_logs(args: argparse.Namespace, home: Home) -> int:
     if args.step is None:
         return _list_logs(args, home, folder, steps)
     if args.step not in steps:
-        close = text.nearest(args.step, steps)
+        close = text.name_suggestion(args.step, steps)
         raise UnknownNameError(f"run {folder.id} has no step {args.step!r}{close}.", f"Its steps: {', '.join(steps)}.")
     step = step_with_logs(home, folder, args.step, steps[args.step])
     if args.json:
@@ -42,7 +42,7 @@ def print_logs(args: argparse.Namespace, home: Home) -> int:
         steps = steps_and_trials(folder)
         return not args.follow or state["status"] != RUNNING or steps[args.step]["status"] in FINISHED_STATUSES
 
-    for line in growing_lines(lambda: _chosen(step, args.rank, wait=args.follow), is_complete):
+    for line in _growing_lines(lambda: _chosen(step, args.rank, wait=args.follow), is_complete):
         print(line, flush=args.follow)
     return 0
 
@@ -57,13 +57,13 @@ def _list_logs(args: argparse.Namespace, home: Home, folder: RunFolder, steps: M
         print(json.dumps({"run_id": folder.id, "steps": paths}, indent=1))
         return 0
     places = {name: str(next(iter(ranks.values())).parent) if ranks else "" for name, ranks in found.items()}
-    numbers = {name: text.counted(len(ranks), "log") if ranks else "no logs" for name, ranks in found.items()}
+    numbers = {name: text.with_count(len(ranks), "log") if ranks else "no logs" for name, ranks in found.items()}
     cells = [(name, steps[name]["status"], numbers[name], places[name]) for name in found]
-    print(f"{text.rows(cells, keep_whole=True)}\none step's log: allranks runs logs {folder.id} STEP")
+    print(f"{text.aligned_rows(cells, keep_whole=True)}\none step's log: allranks runs logs {folder.id} STEP")
     return 0
 
 
-def growing_lines(files: Callable[[], Mapping[int, Path]], is_complete: Callable[[], bool]) -> Iterator[str]:
+def _growing_lines(files: Callable[[], Mapping[int, Path]], is_complete: Callable[[], bool]) -> Iterator[str]:
     """The lines of growing log files as they are written, secrets blotted out, until all is there.
 
     Args:
@@ -84,7 +84,7 @@ def growing_lines(files: Callable[[], Mapping[int, Path]], is_complete: Callable
             yield from (mark + line for line in redact(whole.decode(errors="replace")).splitlines())
         if last:
             return
-        time.sleep(POLL_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
 def _chosen(step: StepFolder, rank: int | None, *, wait: bool = False) -> dict[int, Path]:

@@ -34,18 +34,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         options.add_argument("--json", action="store_true", default=unset, help="print one JSON document")
         options.add_argument("--azure", action="store_true", default=unset, help="the jobs of a workspace of Azure ML")
         add_workspace_arguments(options, None if options is parser else argparse.SUPPRESS)
-    parser.set_defaults(command=list_runs, name="list")
+    parser.set_defaults(command=_list_runs, name="list")
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
 
     def command(name: str, function: Callable[..., int], explanation: str) -> argparse.ArgumentParser:
         below = commands.add_parser(name, parents=[common], help=explanation, description=explanation)
         below.set_defaults(command=function, name=name)
-        if function is not list_runs:
+        if function is not _list_runs:
             below.add_argument("run", metavar="RUN", help="a run's id, a unique beginning of it, or `latest`")
         return below
 
-    command("list", list_runs, "list all runs, newest first")
-    command("show", show_run, "show the steps, outputs and metrics of a run")
+    command("list", _list_runs, "list all runs, newest first")
+    command("show", _show_run, "show the steps, outputs and metrics of a run")
     logs_parser = command("logs", print_logs, "print the log of a step, of every rank or of one")
     logs_parser.add_argument(
         "step",
@@ -55,48 +55,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     logs_parser.add_argument("--rank", type=int, metavar="N", help="this rank only")
     logs_parser.add_argument("--follow", action="store_true", help="go on printing until the step has finished")
-    command("open", open_page, "open a run's page in the browser")
+    command("open", _open_page, "open a run's page in the browser")
     remove_parser = command("remove", remove_run, "remove a run with its outputs and logs")
     remove_parser.add_argument(
         "--force", action="store_true", help="even if a later run reuses its outputs, or if they are registered"
     )
-    command("watch", show_run, "follow a job on Azure to its end, with the log of a step that fails")
-    command("cancel", show_run, "cancel a job on Azure")
+    command("watch", _show_run, "follow a job on Azure to its end, with the log of a step that fails")
+    command("cancel", _show_run, "cancel a job on Azure")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command that was asked for; ``list`` without one."""
     if args.name in azure_runs.ONLY_AZURE or (args.azure and args.name != "list"):
-        return azure_runs.run(args.name, args)
+        return azure_runs.run_on_azure(args.name, args)
     path = Path(args.runs_dir)
     if path.exists() and not path.is_dir():
         raise UsageError(f"--runs-dir {args.runs_dir!r} is a file, not a folder.", "Name the folder that holds runs/.")
     return int(args.command(args, Home(path)))
 
 
-def list_runs(args: argparse.Namespace, home: Home) -> int:
+def _list_runs(args: argparse.Namespace, home: Home) -> int:
     """Print a line for each run, newest first; with ``--azure`` the jobs of the workspace after them."""
     states = [state_of(folder) for folder in reversed(home.all_runs())]
-    jobs = azure_runs.jobs(args) if args.azure else []
+    jobs = azure_runs.newest_jobs(args) if args.azure else []
     if args.json:
         document: dict[str, Any] = {"runs": states}
         print(json.dumps(document | ({"jobs": [job.document() for job in jobs]} if args.azure else {}), indent=1))
     elif states or jobs:
-        lines = [_run_cells(state) for state in states] + [azure_runs.cells(job) for job in jobs]
-        print(text.rows(lines, indent="", keep_whole=True))
+        lines = [_run_cells(state) for state in states] + [azure_runs.job_cells(job) for job in jobs]
+        print(text.aligned_rows(lines, indent="", keep_whole=True))
     else:
         print(f"no runs in {home.runs}; `allranks run` starts one")
     return 0
 
 
-def show_run(args: argparse.Namespace, home: Home) -> int:
+def _show_run(args: argparse.Namespace, home: Home) -> int:
     """Print one run: its steps with their outputs and metrics."""
     folder = home.find(args.run)
     state = state_of(folder)
     if args.json:
         print(json.dumps(state, indent=1))
         return 0
-    print(text.rows([_run_cells(state)], indent="", keep_whole=True))
+    print(text.aligned_rows([_run_cells(state)], indent="", keep_whole=True))
     print(f"  folder  {folder.path}")
     if folder.report.is_file():
         print(f"  page    {folder.report}")
@@ -109,11 +109,11 @@ def show_run(args: argparse.Namespace, home: Home) -> int:
         ("failures", failures),
     ):
         if lines:
-            print(f"{title}\n{text.rows(lines, keep_whole=True)}")
+            print(f"{title}\n{text.aligned_rows(lines, keep_whole=True)}")
     return 0
 
 
-def open_page(args: argparse.Namespace, home: Home) -> int:
+def _open_page(args: argparse.Namespace, home: Home) -> int:
     """Open the run's page where there is a screen, and print its path."""
     folder = home.find(args.run)
     page = folder.report.absolute()
@@ -139,7 +139,7 @@ def _run_cells(state: Mapping[str, Any]) -> list[str]:
         state["status"],
         f"{done}/{len(steps)} steps",
         _when(started),
-        "" if started is None or ended is None else text.seconds(ended - started),
+        "" if started is None or ended is None else text.duration_words(ended - started),
         _asked(state),
         _measured(state["steps"]),
     ]
@@ -163,7 +163,7 @@ def _measured(steps: Mapping[str, Any]) -> str:
 
 def _step_cells(name: str, step: Mapping[str, Any]) -> list[str]:
     metrics = " ".join(f"{key}={value:.4g}" for key, value in (step.get("metrics") or {}).items())
-    took = "" if step.get("seconds") is None else text.seconds(step["seconds"])
+    took = "" if step.get("seconds") is None else text.duration_words(step["seconds"])
     ranks = f"{step['nodes']}x{step['processes']}" if step.get("nodes") else ""
     return [name, step["status"] + (" (reused)" if step.get("reused") else ""), ranks, took, metrics]
 

@@ -51,18 +51,18 @@ def run(args: argparse.Namespace) -> int:
     if is_python_target(args.name):
         shown, target = read_python_pipeline(args.name), args.name
     else:
-        path = find_shown(args.name)
+        path = _find_shown(args.name)
         stands = Stands(read_mapping(args.map, path.absolute().parent))
         shown = read(path, resolve=lambda name: catalogue.resolve(name) or stands.find(name))
         target = args.name if catalogue.resolve(args.name) == path else str(path)
     if args.json:
         print(json.dumps(show_document(shown, target, args.map), indent=1))
     else:
-        print(shown_page(shown, target, args.map))
+        print(_shown_page(shown, target, args.map))
     return 0
 
 
-def find_shown(name: str) -> Path:
+def _find_shown(name: str) -> Path:
     """The YAML file of a catalogue name or of a path.
 
     Raises:
@@ -76,18 +76,18 @@ def find_shown(name: str) -> Path:
             f"{name!r} is an environment, neither a component nor a pipeline.",
             f"Its files are in {catalogue.environments()[name].parent}.",
         )
-    if why := text.no_yaml(name):
+    if why := text.why_no_yaml(name):
         raise UnknownNameError(f"{why}.", "Give the YAML of a component or pipeline, or a name from `allranks list`.")
-    close = text.nearest(name, (*catalogue.COMPONENTS, *catalogue.PIPELINES))
+    close = text.name_suggestion(name, (*catalogue.COMPONENTS, *catalogue.PIPELINES))
     raise UnknownNameError(f"{name!r} is no component or pipeline of the library{close}.", "Try `allranks list`.")
 
 
-def shown_page(shown: Component | Pipeline, target: str, mapped: Sequence[str] = ()) -> str:
+def _shown_page(shown: Component | Pipeline, target: str, mapped: Sequence[str] = ()) -> str:
     """What is printed for people."""
     title = " ".join(filter(None, (shown_name(shown), shown.version)))
     parts = [title + (f": {shown.display_name}" if shown.display_name else "")]
     if isinstance(shown, Component):
-        parts.append(f"  {launch_words(shown.distribution, shown.resources)}\n  environment {environment_name(shown)}")
+        parts.append(f"  {_launch_words(shown.distribution, shown.resources)}\n  environment {environment_name(shown)}")
     parts[-1] += f"\n  {shown.source.file or target.partition(':')[0]}"
     if shown.description:
         parts.append(_filled(shown.description))
@@ -96,13 +96,14 @@ def shown_page(shown: Component | Pipeline, target: str, mapped: Sequence[str] =
     parts.append("outputs\n" + _ports([_output_cells(port) for port in shown.outputs.values()]))
     if isinstance(shown, Pipeline):
         parts.append(
-            "steps\n" + text.rows([_step_cells(name, step) for name, step in shown.steps.items()], keep_whole=True)
+            "steps\n"
+            + text.aligned_rows([_step_cells(name, step) for name, step in shown.steps.items()], keep_whole=True)
         )
     parts.append(f"example\n  {example_command(shown, target, mapped)}")
     return "\n\n".join(parts)
 
 
-def launch_words(distribution: Distribution | None, resources: Resources) -> str:
+def _launch_words(distribution: Distribution | None, resources: Resources) -> str:
     """How it is started, in words: ``pytorch, 2 nodes x 2 processes``; a binding is shown as ``<input>``."""
     nodes = _count(resources.nodes)
     on = f"{nodes} node{'' if nodes == 1 else 's'}"
@@ -154,7 +155,7 @@ def _step_cells(name: str, step: Step) -> list[str]:
     steps = (
         f"{len(step.component.steps)} steps"
         if isinstance(step.component, Pipeline)
-        else launch_words(*launch_settings(step))
+        else _launch_words(*launch_settings(step))
     )
     return [name, step.component.name, f"{_sweep_words(step.sweep)}; each {steps}" if step.sweep else steps]
 
@@ -171,12 +172,12 @@ def _sweep_words(sweep: Sweep) -> str:
 
 def _ports(lines: list[list[str]]) -> str:
     """Ports as aligned rows; the last cell, the description, goes below its row."""
-    heads = text.rows([cells[:-1] for cells in lines], keep_whole=True).splitlines() if lines else ["  none"]
+    heads = text.aligned_rows([cells[:-1] for cells in lines], keep_whole=True).splitlines() if lines else ["  none"]
     below = [_filled(cells[-1], indent=6) for cells in lines] or [""]
     return "\n".join(f"{head}\n{description}".rstrip() for head, description in zip(heads, below, strict=True))
 
 
 def _filled(description: str, *, indent: int = 0) -> str:
-    width = min(_WIDTH, max(text.columns() or _WIDTH, indent + 20))
+    width = min(_WIDTH, max(text.terminal_width() or _WIDTH, indent + 20))
     margin = " " * indent
     return textwrap.fill(" ".join(description.split()), width, initial_indent=margin, subsequent_indent=margin)

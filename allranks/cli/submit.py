@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from allranks.cli.inputs import add_input_arguments, parse_scale, parse_value
-from allranks.cli.text import rows
+from allranks.cli.text import aligned_rows
 from allranks.cli.workspace import add_workspace_arguments, workspace_of
 from allranks.errors import UsageError
 
@@ -88,25 +88,25 @@ def run(args: argparse.Namespace) -> int:
 def _submit(args: argparse.Namespace, assembled: AssembledJob, registered: Registered | None) -> int:
     from allranks.azure.client import connect
     from allranks.azure.explain import service_errors
-    from allranks.azure.submit import job_name, submit
-    from allranks.cli.watching import document, follow, summary
+    from allranks.azure.submit import name_job, submit
+    from allranks.cli.watching import follow_job, outcome_document, outcome_summary
     from allranks.local.result import SUCCEEDED
 
     workspace = workspace_of(args)
     with service_errors("connecting", workspace):
         client = connect(workspace)
     if not args.json:
-        print(f"sending {assembled.title} to the {workspace}, as {job_name(assembled)}", flush=True)
+        print(f"sending {assembled.title} to the {workspace}, as {name_job(assembled)}", flush=True)
     job = submit(client, workspace, assembled, registered, _note)
     if not args.json:
         print(f"job {job.name} in the {workspace}\n  Studio  {job.studio}", flush=True)
-    outcome = follow(client, workspace, job, as_json=args.json) if args.watch else None
+    outcome = follow_job(client, workspace, job, as_json=args.json) if args.watch else None
     if args.json:
-        print(json.dumps(document(job, outcome), indent=1))
+        print(json.dumps(outcome_document(job, outcome), indent=1))
     elif outcome is None:
         print(f"  watch   allranks runs watch {job.name}\n  cancel  allranks runs cancel {job.name}")
     else:
-        print(summary(job, outcome))
+        print(outcome_summary(job, outcome))
     return 0 if outcome is None or outcome.status == SUCCEEDED else 1
 
 
@@ -127,7 +127,7 @@ def _show(args: argparse.Namespace, assembled: AssembledJob, registered: Registe
         return 0
     print(f"would be sent to compute {document['compute'] or 'of the steps'}, experiment {document['experiment']}")
     lines = [_cells(name, step) for name, step in document["steps"].items()]
-    print(rows([["step", "component", "nodes x ranks", "size", "snapshot", "environment"], *lines]))
+    print(aligned_rows([["step", "component", "nodes x ranks", "size", "snapshot", "environment"], *lines]))
     return 0
 
 

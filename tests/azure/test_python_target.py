@@ -218,7 +218,7 @@ def test_without_the_sdk_the_way_to_install_it_is_named(tmp_path: Path) -> None:
     """A folder called azure without ai.ml in it hides the SDK, as if it were not installed."""
     (tmp_path / "azure").mkdir()
     (tmp_path / "azure" / "__init__.py").touch()
-    child = "import json, sys; from allranks.azure.python_target import read_document; read_document(sys.argv[1])"
+    child = "import sys; from allranks.azure import python_target; python_target.read_python_document(sys.argv[1])"
     environ = os.environ | {"PYTHONPATH": f"{tmp_path}:{HERE.parents[1]}"}
     done = subprocess.run(
         [sys.executable, "-c", child, target("small")], env=environ, capture_output=True, text=True, check=False
