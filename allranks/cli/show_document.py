@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from allranks.pages import example_inputs
 from allranks.spec import Component, Data, Distribution, Input, Pipeline, Resources, Step, single
 from allranks.spec.values import plain_number
 
@@ -41,8 +42,8 @@ def shown_name(shown: Component | Pipeline) -> str:
 
 
 def example_command(shown: Component | Pipeline, target: str, mapped: Sequence[str] = ()) -> str:
-    """A command that runs it here: every required input stands for itself in capitals."""
-    required = [f"{name}={name.upper()}" for name, port in shown.inputs.items() if port.required]
+    """A command that runs it here: every input that has to be given stands for itself in capitals."""
+    required = [f"{port.name}={port.name.upper()}" for port in example_inputs(shown.inputs)]
     maps = [word for one in mapped for word in ("--map", one)]
     return shlex.join(["allranks", "run", target, *required, *maps])
 
