@@ -6,11 +6,11 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from allranks.azure.sdk import SDK_LOGGERS
 from allranks.errors import CannotRunHereError, UsageError
@@ -28,6 +28,9 @@ CONNECTION_TIMEOUT = 20.0
 READ_TIMEOUT = 90.0
 """Seconds without an answer after which the SDK asks again; its own 300 would be twenty minutes for one request. The
 Resource Manager itself gives up after 60."""
+
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,16 @@ def _client(**place: str) -> Any:
         # Progress stays on, and callers send its bars elsewhere: without them the SDK loses the errors of an upload and
         # waits for ever (azure-ai-ml 1.35, _asset_utils.upload_directory).
         return MLClient(DefaultAzureCredential(), enable_telemetry=False, **timeouts, **place)
+
+
+def found_or_none(ask: Callable[[], _T]) -> _T | None:
+    """What a request answers; None if the service says that there is no such thing."""
+    from azure.core.exceptions import ResourceNotFoundError
+
+    try:
+        return ask()
+    except ResourceNotFoundError:
+        return None
 
 
 def require_sdk(who: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from allranks.azure.client import quiet_sdk
+from allranks.azure.client import found_or_none, quiet_sdk
 from allranks.azure.retry import call_with_retry
 from allranks.errors import UsageError
 from allranks.sizes import VMSize, build_table, find, images_in_words, judge_image, misfits, with_infiniband
@@ -126,7 +126,7 @@ def create_cluster(client: Any, cluster: ComputeCluster, tell: Callable[[str], N
     with quiet_sdk():
         from azure.ai.ml.entities import AmlCompute
 
-        there = call_with_retry(lambda: _existing(client, cluster.name), tell)
+        there = call_with_retry(lambda: found_or_none(lambda: client.compute.get(cluster.name)), tell)
         if there is not None:
             _compare(there, cluster)
         wanted = AmlCompute(
@@ -139,15 +139,6 @@ def create_cluster(client: Any, cluster: ComputeCluster, tell: Callable[[str], N
         )
         call_with_retry(lambda: client.compute.begin_create_or_update(wanted).result(), tell)
     return there is None
-
-
-def _existing(client: Any, name: str) -> Any:
-    from azure.core.exceptions import ResourceNotFoundError
-
-    try:
-        return client.compute.get(name)
-    except ResourceNotFoundError:
-        return None
 
 
 def _compare(there: Any, cluster: ComputeCluster) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from azure.ai.ml import Input, Output
 from azure.ai.ml.entities import PipelineComponent, PipelineJob
 
+from allranks.azure import sdk
 from allranks.azure.document_command import (
     QUEUE_FIELDS,
     command_document,
@@ -31,15 +32,6 @@ from allranks.azure.document_values import (
     value_text,
     without_empty,
 )
-from allranks.azure.sdk import (
-    SOURCE_KEY,
-    entity_document,
-    entity_fields,
-    given_inputs,
-    port_declaration,
-    port_name,
-    port_setting,
-)
 from allranks.spec.model import LITERAL_TYPES
 
 _TEXTS = ("name", "version", "display_name", "description", "experiment_name", "tags")
@@ -51,7 +43,7 @@ _SWEEP = ("sampling_algorithm", "search_space", "objective", "early_termination"
 def job_document(job: PipelineJob) -> dict[str, Any]:
     """The whole job: its inputs are declared, with the values that it was given as their defaults."""
     component = job.component
-    values = given_inputs(job)
+    values = sdk.given_inputs(job)
     inputs = dict(_declarations(component))
     for name, declared in inputs.items():
         declared.update(_given(values.get(name), declared))
@@ -70,13 +62,13 @@ def _written(entity: Any, keys: tuple[str, ...]) -> dict[str, Any]:
     given = [key for key in keys if getattr(entity, key, None)]
     if not given:
         return {}
-    fields = entity_fields(entity)
+    fields = sdk.entity_fields(entity)
     return {key: plain_value(fields[key].serialize(key, entity)) for key in given if key in fields}
 
 
 def _settings(job: PipelineJob) -> dict[str, Any]:
-    settings = {} if job.settings is None else plain_value(entity_document(job.settings))
-    settings.pop(SOURCE_KEY, None)
+    settings = {} if job.settings is None else plain_value(sdk.entity_document(job.settings))
+    settings.pop(sdk.SOURCE_KEY, None)
     return settings
 
 
@@ -97,7 +89,7 @@ def _ports_fed_by(component: PipelineComponent, name: str) -> Iterator[Any]:
     """The inputs of the steps' components that take exactly this input of the pipeline."""
     for node in component.jobs.values():
         declared = dict(flat_ports(getattr(node.component, "inputs", None) or {}))
-        for port, value in given_inputs(node).items():
+        for port, value in sdk.given_inputs(node).items():
             if value_text(value) == f"${{{{parent.inputs.{name}}}}}" and port in declared:
                 yield declared[port]
 
@@ -119,14 +111,14 @@ def _step(node: Any) -> dict[str, Any]:
     common = {
         "type": node.type,
         "display_name": node.display_name if isinstance(node.display_name, str) else None,
-        "inputs": {name: _step_input(value) for name, value in given_inputs(node).items()},
+        "inputs": {name: _step_input(value) for name, value in sdk.given_inputs(node).items()},
         "outputs": _step_outputs(node),
         "compute": plain_value(node.compute),
         "tags": plain_value(node.tags),
         **_written(node, _OF_STEP),
     }
     if node.type == "sweep":
-        written = plain_value(entity_document(node))
+        written = plain_value(sdk.entity_document(node))
         search = {key: _type_first(written.get(key)) for key in _SWEEP}
         return common | {"trial": _trial(node.trial)} | search | {"resources": resources_document(node.resources)}
     if node.type not in ("command", "pipeline"):
@@ -181,7 +173,7 @@ def _step_outputs(node: Any) -> dict[str, Any]:
     return {
         name: setting
         for name, port in node.outputs.items()
-        if (setting := _step_output(port_setting(port))) is not None
+        if (setting := _step_output(sdk.port_setting(port))) is not None
     }
 
 
@@ -190,7 +182,7 @@ def _step_output(data: Any) -> Any:
     if data is None or isinstance(data, str):
         return data
     if not isinstance(data, Output):
-        return f"${{{{parent.outputs.{port_name(data)}}}}}"
+        return f"${{{{parent.outputs.{sdk.port_name(data)}}}}}"
     path = data.path
     return str(path) if path and str(path).startswith("${{") else _output_settings(data)
 
@@ -199,7 +191,7 @@ def _outputs(outputs: Mapping[str, Any]) -> dict[str, Any]:
     """A pipeline's outputs: what the step's port says, and over it what was set, which replaces the port's mode."""
     found = {}
     for name, port in outputs.items():
-        meta, data = port_declaration(port), port_setting(port)
+        meta, data = sdk.port_declaration(port), sdk.port_setting(port)
         keys = ("type", "description") if isinstance(data, Output) else ("type", "mode", "description")
         declared = {} if meta is None else {key: getattr(meta, key, None) for key in keys}
         found[name] = without_empty(declared) | (_output_settings(data) if isinstance(data, Output) else {})

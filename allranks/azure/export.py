@@ -15,16 +15,8 @@ from allranks.spec.model import LITERAL_TYPES
 
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/{}.schema.json"
 _WIDTH = 120
-_HEAD: tuple[str, ...] = (
-    "display_name",
-    "description",
-    "experiment_name",
-    "tags",
-    "properties",
-    "services",
-    "identity",
-)
-_HEAD += ("compute", "settings")
+_HEAD: tuple[str, ...] = ("display_name", "description", "experiment_name", "tags", "properties", "services")
+_HEAD += ("identity", "compute", "settings")
 _PLACE = ("type", "mode", "path_on_compute", "datastore")
 
 

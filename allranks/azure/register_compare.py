@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from allranks.azure.client import AssetPlace
+from allranks.azure.client import AssetPlace, found_or_none
 from allranks.azure.register_assets import LibraryAsset
 from allranks.azure.register_copies import MARK_PROPERTY, asset_body
 from allranks.azure.sdk import SOURCE_KEY, code_hash, component_body, environment_body, upload_hash
@@ -43,13 +43,8 @@ def published_body(client: Any, asset: LibraryAsset) -> dict[str, Any] | None:
     Raises:
         AzureError: the service did not answer, or refused.
     """
-    from azure.core.exceptions import ResourceNotFoundError
-
     read_body = environment_body if asset.kind == "environment" else component_body
-    try:
-        return read_body(client, asset.name, asset.version)
-    except ResourceNotFoundError:
-        return None
+    return found_or_none(lambda: read_body(client, asset.name, asset.version))
 
 
 def asset_difference(client: Any, asset: LibraryAsset, place: AssetPlace, body: Mapping[str, Any]) -> str:

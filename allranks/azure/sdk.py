@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for annotations, ours and those of components.pyi: the SDK exports none of the three
     import os
@@ -58,8 +59,7 @@ def job_of_component(step: Any) -> Any:
 
 def given_inputs(node: Any) -> Mapping[str, Any]:
     """What a job or a step was given, by input: the public ``inputs`` are ports, which do not say their value."""
-    inputs: Mapping[str, Any] = node._build_inputs()
-    return inputs
+    return dict(node._build_inputs())
 
 
 def component_of_node(node: Any) -> Any:
@@ -94,45 +94,27 @@ def source_path(component: Any) -> str:
 
 def added_attributes(entity: Any) -> Mapping[str, Any]:
     """What a user has set on a step beside its fields: the SDK sends it along. Empty for what takes nothing more."""
-    found: Mapping[str, Any] = entity._get_attrs() if hasattr(type(entity), "_get_attrs") else {}
-    return found
+    return dict(entity._get_attrs()) if hasattr(type(entity), "_get_attrs") else {}
 
 
 def entity_document(entity: Any) -> dict[str, Any]:
     """An entity as its YAML would say it; the public ``dump`` writes a file."""
-    document: dict[str, Any] = entity._to_dict()
-    return document
+    return dict(entity._to_dict())
 
 
 def entity_fields(entity: Any) -> Mapping[str, Any]:
     """The fields that an entity's schema (marshmallow) writes into YAML, by name."""
-    fields: Mapping[str, Any] = entity._schema_for_validation.fields
-    return fields
+    return dict(entity._schema_for_validation.fields)
 
 
 def rest_body(entity: Any) -> dict[str, Any]:
     """The body that would be sent; the service's ids of uploaded files do not stand in it yet."""
-    body: dict[str, Any] = entity._to_rest_object().as_dict()
-    return body
-
-
-class YamlSchemas(NamedTuple):
-    """The classes of the SDK that say which fields a YAML may have."""
-
-    job: type
-    job_settings: type
-    command: type
-    sweep: type
-    nested_pipeline: type
-    command_component: type
-    pipeline_component: type
-    environment: type
-    resources: type
+    return dict(entity._to_rest_object().as_dict())
 
 
 @cache
-def yaml_schemas() -> YamlSchemas:
-    """The schemas of all that a pipeline job consists of; nothing public lists the fields."""
+def yaml_schemas() -> SimpleNamespace:
+    """The classes that say which fields the YAML of a job and its parts may have; nothing public lists them."""
     from azure.ai.ml._schema.assets.environment import EnvironmentSchema
     from azure.ai.ml._schema.component.command_component import CommandComponentSchema
     from azure.ai.ml._schema.job_resource_configuration import JobResourceConfigurationSchema
@@ -141,7 +123,7 @@ def yaml_schemas() -> YamlSchemas:
     from azure.ai.ml._schema.pipeline.pipeline_job import PipelineJobSchema
     from azure.ai.ml._schema.pipeline.settings import PipelineJobSettingsSchema
 
-    return YamlSchemas(
+    return SimpleNamespace(
         job=PipelineJobSchema,
         job_settings=PipelineJobSettingsSchema,
         command=CommandSchema,
@@ -156,14 +138,12 @@ def yaml_schemas() -> YamlSchemas:
 
 def environment_body(client: Any, name: str, version: str) -> dict[str, Any]:
     """A registered environment as the service has it."""
-    body: dict[str, Any] = client.environments._get(name, version).as_dict()
-    return body
+    return dict(client.environments._get(name, version).as_dict())
 
 
 def component_body(client: Any, name: str, version: str) -> dict[str, Any]:
     """A registered component as the service has it: the public getter leaves its properties out."""
-    body: dict[str, Any] = client.components._get_component_version(name, version).as_dict()
-    return body
+    return dict(client.components._get_component_version(name, version).as_dict())
 
 
 def code_hash(client: Any, name: str, version: str) -> str | None:

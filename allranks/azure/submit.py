@@ -13,7 +13,7 @@ from typing import Any
 
 from allranks import catalogue, library
 from allranks.azure.assemble import AssembledJob
-from allranks.azure.client import Workspace, connect_registry
+from allranks.azure.client import AssetPlace, Workspace, connect_registry, found_or_none
 from allranks.azure.explain import service_errors
 from allranks.azure.jobs import JobState, job_state_from
 from allranks.azure.retry import call_with_retry
@@ -39,9 +39,8 @@ class Registered:
 
     def id(self, component: str) -> str:
         """The full id of a component of the library, in its one version."""
-        if self.registry is None:
-            return f"azureml:{component}:{library.VERSION}"
-        return f"azureml://registries/{self.registry}/components/{component}/versions/{library.VERSION}"
+        place = AssetPlace("workspace" if self.registry is None else "registry", self.registry or "")
+        return place.id_of("components", component, library.VERSION)
 
 
 def name_registered(assembled: AssembledJob, registered: Registered) -> dict[str, str]:
@@ -114,7 +113,7 @@ def name_job(assembled: AssembledJob) -> str:
 
 def _send(client: Any, job: Any) -> JobState:
     """Create the job; a conflict with itself means that it had arrived and only the answer was lost."""
-    from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
+    from azure.core.exceptions import HttpResponseError
 
     try:
         # The SDK draws progress bars on standard error; see client._client for why they cannot be turned off.
@@ -123,10 +122,10 @@ def _send(client: Any, job: Any) -> JobState:
     except HttpResponseError as error:
         if error.status_code not in (400, 409):
             raise
-        try:
-            return job_state_from(client.jobs.get(job.name))
-        except ResourceNotFoundError:
+        found = found_or_none(lambda: client.jobs.get(job.name))
+        if found is None:
             raise error from None
+        return job_state_from(found)
 
 
 def _new_name(title: str) -> str:
@@ -203,13 +202,7 @@ def _require_assets(
 
 
 def _there(operations: Any, name: str, version: str, tell: Callable[[str], None]) -> bool:
-    from azure.core.exceptions import ResourceNotFoundError
-
-    try:
-        call_with_retry(lambda: operations.get(name, version), tell)
-    except ResourceNotFoundError:
-        return False
-    return True
+    return call_with_retry(lambda: found_or_none(lambda: operations.get(name, version)), tell) is not None
 
 
 def _refuse(missing: Sequence[str], place: object, command: str) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -149,10 +147,8 @@ def _step(steps: Sequence[StepState], name: str, job: JobState) -> StepState:
 
 def _open(args: argparse.Namespace, _client: Any, job: JobState) -> int:
     print(json.dumps({"studio": job.studio}) if args.json else job.studio)
-    if not args.json and (sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        import webbrowser
-
-        webbrowser.open(job.studio)
+    if not args.json:
+        text.open_in_browser(job.studio)
     return 0
 
 

@@ -24,6 +24,17 @@ def add_input_arguments(parser: argparse.ArgumentParser, *, may_lack_target: boo
     parser.set_defaults(**{TAKES_INPUTS: True})
 
 
+def add_map_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--map`` of a verb that reads components and runs none."""
+    parser.add_argument(
+        "--map",
+        metavar="REFERENCE=PATH",
+        action="append",
+        default=[],
+        help="the YAML of a component that is registered in Azure, such as azureml:theirs:1=./theirs.yaml",
+    )
+
+
 def parse_value(text: str) -> tuple[str, str]:
     """``NAME=VALUE`` as its two parts; raises UsageError for anything else."""
     name, separator, value = text.partition("=")

@@ -15,6 +15,7 @@ from typing import Any
 
 from allranks import catalogue, library
 from allranks.cli import text
+from allranks.cli.inputs import add_map_argument
 from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
 from allranks.local.assets import Stands, read_mapping
 from allranks.spec import Component, Pipeline, check, check_designer, check_machines, check_quotes, read
@@ -41,13 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a YAML file, a folder, a name from `allranks list` or FILE.py:FUNCTION; without one, those of the current"
         " folder and of components/ and pipelines/ in it, or else the library's",
     )
-    parser.add_argument(
-        "--map",
-        metavar="REFERENCE=PATH",
-        action="append",
-        default=[],
-        help="the YAML of a component that is registered in Azure, such as azureml:theirs:1=./theirs.yaml",
-    )
+    add_map_argument(parser)
     parser.add_argument(
         "--designer", action="store_true", help="also name what a user of Designer would miss in a component"
     )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -122,11 +120,8 @@ def _open_page(args: argparse.Namespace, home: Home) -> int:
     if not page.is_file():
         raise UnknownNameError(f"run {folder.id} has no page yet.", "It is written when the run is a second old.")
     print(json.dumps({"report": str(page)}) if args.json else page)
-    screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if screen and not args.json:  # without one, the standard library would start a text browser in this terminal
-        import webbrowser
-
-        webbrowser.open(page.as_uri())
+    if not args.json:
+        text.open_in_browser(page.as_uri())
     return 0
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from allranks import catalogue
 from allranks.azure.python_target import is_python_target, read_python_pipeline
 from allranks.cli import text
+from allranks.cli.inputs import add_map_argument
 from allranks.cli.show_document import (
     bound_ranges,
     environment_name,
@@ -35,13 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name", metavar="NAME", help="a name from `allranks list`, a component or pipeline YAML, or FILE.py:FUNCTION"
     )
-    parser.add_argument(
-        "--map",
-        metavar="REFERENCE=PATH",
-        action="append",
-        default=[],
-        help="the YAML of a component that is registered in Azure, such as azureml:theirs:1=./theirs.yaml",
-    )
+    add_map_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -58,6 +59,14 @@ def why_no_yaml(name: str) -> str:
     beside = [each.name for each in path.parent.iterdir() if each.suffix in YAML] if path.parent.is_dir() else []
     # A cutoff higher than elsewhere: two file names are much alike by their ending alone.
     return f"there is no file {name!r}{name_suggestion(path.name, beside, cutoff=0.8)}"
+
+
+def open_in_browser(address: str) -> None:
+    """Open a page where there is a screen: else the standard library would start a text browser in this terminal."""
+    if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        import webbrowser
+
+        webbrowser.open(address)
 
 
 def with_count(number: int, what: str) -> str:
