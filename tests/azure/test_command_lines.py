@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from azure.ai.ml import load_component, load_job
 
-from allranks.azure.assemble import pipeline_of
+from allranks.azure.job_source import pipeline_of
 from allranks.azure.python_target import read_python_pipeline
 from allranks.azure.reader import job_builder
 from allranks.catalogue import resolve

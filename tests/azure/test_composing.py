@@ -15,7 +15,7 @@ from azure.ai.ml.sweep import Choice
 
 import allranks
 from allranks import catalogue, components, scale
-from allranks.azure.document import pipeline_document
+from allranks.azure.document import job_document
 from allranks.azure.export import export_pipeline
 from allranks.azure.python_target import read_python_pipeline
 from allranks.errors import UsageError
@@ -272,7 +272,7 @@ def test_the_trials_of_a_sweep_are_scaled_and_the_component_is_not(tmp_path: Pat
 
     job = search(data=DATA)
     assert component._to_rest_object().properties.component_spec == whole
-    step = pipeline_from(pipeline_document(job), Source(None, tmp_path), catalogue.resolve).steps["train"]
+    step = pipeline_from(job_document(job), Source(None, tmp_path), catalogue.resolve).steps["train"]
     assert step.component.resources.nodes == 2
     assert step.component.resources.instance_type == H100
     assert step.component.distribution.processes_per_node == 8

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from allranks import catalogue
-from allranks.azure.document import pipeline_document
+from allranks.azure.document import job_document
 from allranks.spec import Data, Pipeline, Source, pipeline_from, read_pipeline
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 def through_the_sdk(file: Path) -> Pipeline:
     job = load_job(file)
-    return pipeline_from(pipeline_document(job), Source(None, file.parent), catalogue.resolve)
+    return pipeline_from(job_document(job), Source(None, file.parent), catalogue.resolve)
 
 
 def meaning(pipeline: Pipeline) -> dict[str, Any]:
