@@ -24,8 +24,8 @@ from shared.data.order import Rows
 from shared.distributed import Refusal, World, init
 from shared.language import Language
 from shared.metrics import classify
-from shared.models import Card, load_predictor
-from shared.models.predictor import Predictor, Scorer, load_scorer, read_card, tokenizer_of_model
+from shared.models import Card
+from shared.models.predictor import Predictor, Scorer, load_predictor, load_scorer, read_card, tokenizer_of_model
 from shared.outputs import Outputs, Parts
 from shared.regression import regress
 from shared.report import Subject, write_classification, write_language, write_regression

@@ -12,7 +12,8 @@ import pytest
 
 from shared import checkpoint
 from shared.data import Dataset
-from shared.models import load_model, load_predictor
+from shared.models import load_model
+from shared.models.predictor import load_predictor
 from tests.components.training import bit_equal, furthest, lines, train, training, weights, write_digits
 from tests.helpers import ROOT, clean_environment, finish
 from tests.local.support import pipeline, run_json

@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from shared import checkpoint
 from shared.data import Dataset
 from shared.distributed import Refusal
-from shared.models import load_predictor
+from shared.models.predictor import load_predictor
 from tests.components.training import bit_equal, furthest, lines, train, training
 from tests.helpers import ROOT, clean_environment, finish, free_port
 from tests.local.support import pipeline, run_json

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from shared.data import Dataset
 from shared.distributed import Refusal
-from shared.models import Card, Decoder, DecoderSettings, check_saveable, load_model, load_predictor, save_model
+from shared.models import Card, Decoder, DecoderSettings, check_saveable, load_model, save_model
 from shared.models.decoder import initialise
 from shared.models.package import from_card
+from shared.models.predictor import load_predictor
 from shared.training.core.batch_plan import BatchPlan, add_arguments, add_decoder_arguments
 from shared.training.torch import feed as training_data
 from shared.training.torch.feed import Feed, Reader
