@@ -26,7 +26,8 @@ def main(folders: list[str]) -> None:
 def _settings(folder: Path) -> type | None:
     for file in (folder / "settings.py", folder / f"{folder.name}.py"):
         if file.is_file():
-            return getattr(_loaded(file), "Settings", None)
+            found = getattr(module := _loaded(file), "Settings", None)
+            return found if found is not None and found.__module__ == module.__name__ else None
     return None
 
 
