@@ -128,12 +128,3 @@ class Saver:
         assert self._path is not None  # noqa: S101  # it was loaded from there
         restore_random_state(self._path, {"world_size": loaded["world_size"], **old}, self._world)
         self._loaded = None  # it is as large as the training
-
-
-def make_saver(args: argparse.Namespace, data: Dataset, world: World, steps_per_epoch: int) -> Saver:
-    """Make the saver for how the training is sharded; see ``Saver``."""
-    if args.sharding != "deepspeed":
-        return Saver(args, data, world, steps_per_epoch)
-    from shared.training.transformers.zero import ZeroSaver
-
-    return ZeroSaver(args, data, world, steps_per_epoch)
