@@ -54,14 +54,15 @@ class SourceTree:
     def targets(self, place: str, moments: Iterable[Moment] = ("start", "call")) -> set[str]:
         """The places of the tree's own modules that a file imports, without the packages above them."""
         names = (found.name for found in self.imports(place) if found.moment in moments)
-        return {target for name in names if (target := self._place_of(name)) is not None} - {place}
+        return {target for name in names if (target := self.place_of(name)) is not None} - {place}
 
     def packages_above(self, place: str) -> set[str]:
         """The ``__init__.py`` that Python runs before it imports this file."""
         parents = PurePosixPath(place).parents
         return {inside for parent in parents if (inside := str(parent / "__init__.py")) in self.files} - {place}
 
-    def _place_of(self, name: str) -> str | None:
+    def place_of(self, name: str) -> str | None:
+        """The file of the tree that defines a dotted name; None for what other packages define."""
         module = self.modules.get(name)
         return self.modules.get(name.rpartition(".")[0]) if module is None else module
 

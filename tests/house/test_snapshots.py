@@ -5,13 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from allranks import catalogue
-from allranks.errors import AllranksError
 from allranks.local import snapshot
 from allranks.renew.snapshots import source_tree
 from allranks.spec import read_component
