@@ -27,7 +27,7 @@ def _settings(folder: Path) -> type | None:
     for file in (folder / "settings.py", folder / f"{folder.name}.py"):
         if file.is_file():
             found = getattr(module := _loaded(file), "Settings", None)
-            return found if found is not None and found.__module__ == module.__name__ else None
+            return found if getattr(found, "__module__", "").startswith((module.__name__, "shared.settings.")) else None
     return None
 
 
