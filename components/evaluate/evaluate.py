@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data import Dataset, Index, Split, Text
-from shared.data.order import Rows
+from shared.data.dataset.order import Rows
 from shared.distributed import Refusal, World, init
 from shared.language import Language
 from shared.metrics import classify

@@ -16,14 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.arguments import Parser
-from shared.data import Array, Index, Target, remove_leftovers, write_index, write_skipped
-from shared.data.arguments import add_arguments, left_out, problems_of
-from shared.data.index import SPLITS
-from shared.data.moments import Moments
-from shared.data.progress import Progress
-from shared.data.shards import Written, arrays_of, make_plan, write_shards
+from shared.data import Array, Index, Target
+from shared.data.dataset.index import SPLITS
 from shared.data.sources import SOURCES, BadFiles, Request, Source
 from shared.data.sources.source import names
+from shared.data.write import remove_leftovers, write_index, write_skipped
+from shared.data.write.arguments import add_arguments, left_out, problems_of
+from shared.data.write.moments import Moments
+from shared.data.write.progress import Progress
+from shared.data.write.shards import Written, arrays_of, make_plan, write_shards
 from shared.distributed import Refusal, World, init
 
 

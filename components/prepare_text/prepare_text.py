@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from shared.arguments import Parser
-from shared.data import Index, remove_leftovers, write_index, write_skipped, write_tokenizer
-from shared.data.arguments import add_arguments, left_out, problems_of
-from shared.data.index import BYTES, SPLITS, shard_from_json, shard_to_json
-from shared.data.progress import Progress
+from shared.data import Index
+from shared.data.dataset.index import BYTES, SPLITS, shard_from_json, shard_to_json
 from shared.data.sources import BadFiles
 from shared.data.text.documents import Documents, Request, Splitter
 from shared.data.text.encode import Encoded, Settings, encode_units
@@ -24,6 +22,9 @@ from shared.data.text.found import Found
 from shared.data.text.shards import Node, Writer, arrays_of, make_plan
 from shared.data.text.sources import SOURCES, texts_to_learn_from
 from shared.data.text.tokens import SMALLEST, Bytes, Subwords, Tokens, train_subwords
+from shared.data.write import remove_leftovers, write_index, write_skipped, write_tokenizer
+from shared.data.write.arguments import add_arguments, left_out, problems_of
+from shared.data.write.progress import Progress
 from shared.distributed import Refusal, World, init
 
 

@@ -11,23 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.data import (
-    Array,
-    Dataset,
-    Index,
-    Statistics,
-    batches,
-    epoch_order,
-    rank_slice,
-    reader,
-    remove_leftovers,
-    splits,
-    write_index,
-    write_shard,
-)
-from shared.data.moments import Moments
-from shared.data.splits import stratified_split
-from shared.data.spool import Spool
+from shared.data import Array, Dataset, Index, Statistics, batches, epoch_order, rank_slice
+from shared.data.dataset import reader
+from shared.data.write import remove_leftovers, splits, write_index, write_shard
+from shared.data.write.moments import Moments
+from shared.data.write.splits import stratified_split
+from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
 ARRAYS = {"x": Array((2, 3), "float32"), "y": Array((), "int64")}

@@ -8,7 +8,8 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from shared.data import Dataset, batches, reader
+from shared.data import Dataset, batches
+from shared.data.dataset import reader
 from shared.distributed import Refusal
 from shared.models import Card
 from shared.training.core.batch_plan import BatchPlan

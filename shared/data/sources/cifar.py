@@ -12,7 +12,7 @@ import numpy.typing as npt
 from shared.data.sources.safe_pickle import DamagedError, ForeignObjectError, read_pickle
 from shared.data.sources.source import Request, names
 from shared.data.sources.stored_images import StoredImages
-from shared.data.spool import Spool
+from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
 SHAPE = (32, 32, 3)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import Array
-from shared.data.order import Rows
+from shared.data.dataset.index import Array
+from shared.data.dataset.order import Rows
 from shared.data.sources.source import BadFiles, Request
 from shared.distributed import Refusal
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from shared.data.sources.file_fault import find_file_fault
 from shared.data.sources.source import Request, names
 from shared.data.sources.stored_images import StoredImages
-from shared.data.spool import Spool
+from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
 TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import Array
-from shared.data.order import Rows
+from shared.data.dataset.index import Array
+from shared.data.dataset.order import Rows
 from shared.data.sources.file_fault import find_name_fault, show_name
 from shared.data.sources.picture import Unreadable, decode, size_of
 from shared.data.sources.source import BadFiles, Request, names

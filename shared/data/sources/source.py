@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import numpy.typing as npt
 
-from shared.data.index import Array
-from shared.data.order import Rows
+from shared.data.dataset.index import Array
+from shared.data.dataset.order import Rows
 from shared.data.sources.file_fault import show_name
-from shared.data.splits import Labels
+from shared.data.write.splits import Labels
 from shared.distributed import Refusal
 
 FOR_IMAGES = "image_folder, cifar and idx"

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import Array
-from shared.data.order import Rows
+from shared.data.dataset.index import Array
+from shared.data.dataset.order import Rows
 from shared.data.sources.picture import to_array
 from shared.data.sources.source import BadFiles, Request
-from shared.data.splits import Labels
-from shared.data.spool import Spool
+from shared.data.write.splits import Labels
+from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
 MODES = {"grayscale": ("L", 1), "rgb": ("RGB", 3)}

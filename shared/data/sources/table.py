@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import Array
-from shared.data.order import Rows
+from shared.data.dataset.index import Array
+from shared.data.dataset.order import Rows
 from shared.data.sources.file_fault import find_file_fault, find_name_fault
 from shared.data.sources.source import BadFiles, Request, names
-from shared.data.splits import Labels, count
-from shared.data.spool import Spool
+from shared.data.write.splits import Labels, count
+from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
 if TYPE_CHECKING:

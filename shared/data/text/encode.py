@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shared.data.index import SPLITS
+from shared.data.dataset.index import SPLITS
 from shared.data.sources import BadFile, BadFiles
-from shared.data.spool import Spool
 from shared.data.text.documents import Document, Documents
 from shared.data.text.tokens import Ids, Tokens, dtype_of
+from shared.data.write.spool import Spool
 
 BATCH_CHARACTERS, BATCH_DOCUMENTS = 2**20, 4096
 """What a tokenizer is given at a time, at most."""

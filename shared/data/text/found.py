@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shared.data.index import SPLITS, Text
+from shared.data.dataset.index import SPLITS, Text
 from shared.data.sources.source import names
 from shared.data.text.encode import Part, Settings
 from shared.data.text.shards import Node

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import SPLITS, Array, Shard
-from shared.data.ragged import Ragged
+from shared.data.dataset.index import SPLITS, Array, Shard
+from shared.data.dataset.ragged import Ragged
 from shared.data.sources import BadFile
 from shared.data.text.documents import Documents
 from shared.data.text.encode import Encoded, Part, Settings
 from shared.data.text.tokens import dtype_of
-from shared.data.writer import write_ragged_shard, write_shard
+from shared.data.write.writer import write_ragged_shard, write_shard
 
 SHARD_BYTES = 16 * 2**20
 CHUNK_TOKENS = 2**20

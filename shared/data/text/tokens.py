@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import BYTES, TOKENIZER, TOKENIZER_FILES, TOKENIZER_FOLDER
+from shared.data.dataset.index import BYTES, TOKENIZER, TOKENIZER_FILES, TOKENIZER_FOLDER
 from shared.distributed import Refusal
 
 if TYPE_CHECKING:

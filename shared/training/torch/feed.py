@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from shared.data import Split, batches, rank_slice
-from shared.data.order import Rows
+from shared.data.dataset.order import Rows
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.read_ahead import read_ahead
 

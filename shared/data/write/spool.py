@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.order import Rows
+from shared.data.dataset.order import Rows
 from shared.distributed import Refusal
 
 NEAR_BYTES = 2**12

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import SPLITS, TOKENIZER, Array, Index, Shard, files_of, offsets_of, read_index
-from shared.data.order import Rows
-from shared.data.ragged import Ragged
+from shared.data.dataset.index import SPLITS, TOKENIZER, Array, Index, Shard, files_of, offsets_of, read_index
+from shared.data.dataset.order import Rows
+from shared.data.dataset.ragged import Ragged
 from shared.distributed import Refusal
 
 HELD_BYTES = 32 * 2**20

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.order import Rows
-from shared.data.spool import Spool
+from shared.data.dataset.order import Rows
+from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
 BLOCK_ROWS = 2**16

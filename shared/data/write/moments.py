@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import Statistics
+from shared.data.dataset.index import Statistics
 
 EXACT_ROWS = 2**16
 """Rows of bytes whose squares a 32-bit sum can hold: 2**16 * 255**2 < 2**32."""

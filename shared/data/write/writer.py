@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import (
+from shared.data.dataset.index import (
     FILE_NAME,
     SPLITS,
     TOKENIZER_FILES,
@@ -24,7 +24,7 @@ from shared.data.index import (
     Shard,
     offsets_of,
 )
-from shared.data.ragged import Ragged
+from shared.data.dataset.ragged import Ragged
 
 PART = ".part"
 SKIPPED = "skipped.csv"

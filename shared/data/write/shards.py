@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import Array, Shard, shard_from_json, shard_to_json
-from shared.data.moments import Moments
-from shared.data.order import Rows
+from shared.data.dataset.index import Array, Shard, shard_from_json, shard_to_json
+from shared.data.dataset.order import Rows
 from shared.data.sources import BadFile, BadFiles, Source
-from shared.data.splits import count, first_of, stratified_split
-from shared.data.spool import Spool
-from shared.data.writer import write_shard
+from shared.data.write.moments import Moments
+from shared.data.write.splits import count, first_of, stratified_split
+from shared.data.write.spool import Spool
+from shared.data.write.writer import write_shard
 from shared.distributed import Refusal
 
 SHARD_BYTES = 16 * 2**20
