@@ -19,11 +19,11 @@ from shared.arguments import Parser
 from shared.data import Array, Index, Target
 from shared.data.dataset.index import SPLITS
 from shared.data.sources import SOURCES, BadFiles, Request, Source
-from shared.data.sources.source import names
 from shared.data.write import remove_leftovers, write_index, write_skipped
 from shared.data.write.arguments import add_arguments, left_out, problems_of
 from shared.data.write.moments import Moments
 from shared.data.write.progress import Progress
+from shared.data.write.request import list_names
 from shared.data.write.shards import Written, arrays_of, make_plan, write_shards
 from shared.distributed import Refusal, World, init
 
@@ -150,8 +150,8 @@ def refuse_lost_classes(parts: list[dict[str, Any]]) -> None:
     lost = [name for name, rows in zip(parts[0]["classes"], trained, strict=True) if rows == 0]
     if lost:
         raise Refusal(
-            f"no file of {names(lost)} that would go into train can be used: a class would be lost. Repair the files, "
-            "or remove what belongs to the class."
+            f"no file of {list_names(lost)} that would go into train can be used: a class would be lost. Repair the "
+            "files, or remove what belongs to the class."
         )
 
 

@@ -15,16 +15,17 @@ from typing import Any
 from shared.arguments import Parser
 from shared.data import Index
 from shared.data.dataset.index import BYTES, SPLITS, shard_from_json, shard_to_json
-from shared.data.sources import BadFiles
-from shared.data.text.documents import Documents, Request, Splitter
+from shared.data.text.documents import Documents
 from shared.data.text.encode import Encoded, Settings, encode_units
 from shared.data.text.found import Found
 from shared.data.text.shards import Node, Writer, arrays_of, make_plan
-from shared.data.text.sources import SOURCES, texts_to_learn_from
+from shared.data.text.sources import TEXT_SOURCES, texts_to_learn_from
 from shared.data.text.tokens import SMALLEST, Bytes, Subwords, Tokens, train_subwords
 from shared.data.write import remove_leftovers, write_index, write_skipped, write_tokenizer
 from shared.data.write.arguments import add_arguments, left_out, problems_of
 from shared.data.write.progress import Progress
+from shared.data.write.request import BadFiles, Request
+from shared.data.write.splits import Splitter
 from shared.distributed import Refusal, World, init
 
 
@@ -52,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     result = Parser(description=__doc__)
     add = result.add_argument
     add("--data", type=Path, help="the user's files")
-    add("--dataset", choices=tuple(SOURCES), default="stdlib")
+    add("--dataset", choices=tuple(TEXT_SOURCES), default="stdlib")
     add("--task", choices=("language_modeling", "text_classification"), default="language_modeling")
     add("--text-column", default="text")
     add("--label-column", default="label")
@@ -156,7 +157,7 @@ class Preparation:
             most_bytes=int(arguments.max_megabytes * 2**20),
             bad=bad,
         )
-        return SOURCES[arguments.dataset](request)
+        return TEXT_SOURCES[arguments.dataset](request)
 
     def _tokens(self, learnt: dict[str, str]) -> Tokens:
         if learnt:

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from shared.data.formats.file_fault import find_file_fault
 from shared.data.sources import SOURCES, BadFiles, Request
-from shared.data.sources.file_fault import find_file_fault
-from shared.data.sources.table import choose_columns
-from shared.data.text.documents import Request as TextRequest
-from shared.data.text.documents import Splitter
-from shared.data.text.sources import SOURCES as TEXT_SOURCES
+from shared.data.sources.table_columns import choose_columns
+from shared.data.text.sources import TEXT_SOURCES
+from shared.data.write.splits import Splitter
 from shared.distributed import Refusal
 
 TABLE = "a,b,target\n" + "1,2,x\n3,4,y\n" * 4
@@ -59,13 +58,13 @@ def test_texts_likewise(tmp_path: Path, name: str, make: Callable[[Path], None],
     make(tmp_path / name)
     dataset = {".txt": "files", ".jsonl": "jsonl"}.get(Path(name).suffix, Path(name).suffix[1:])
     with pytest.raises(Refusal, match=f"{name} {says}"):
-        read_texts(TextRequest(dataset, tmp_path, False, Splitter(0, 0, 0)))
+        read_texts(Request(dataset, tmp_path, False, Splitter(0, 0, 0)))
 
 
-def read_texts(request: TextRequest) -> None:
+def read_texts(request: Request) -> None:
     """Open the source and read its first unit."""
     source = TEXT_SOURCES[request.dataset](request)
-    list(source.read(0, BadFiles(folder=request.found()[0])))
+    list(source.read(0, BadFiles(folder=request.find_files()[0])))
 
 
 @pytest.mark.parametrize(("make", "says"), [*FAULTS, (make_folder, "is a folder, not a file")])

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import shared.data.sources.safe_pickle as under_test
+import shared.data.formats.safe_pickle as under_test
+from shared.data.formats.safe_pickle import DamagedError, ForeignObjectError, read_pickle
 from shared.data.sources import SOURCES, BadFiles, Request
-from shared.data.sources.safe_pickle import DamagedError, ForeignObjectError, read_pickle
 from shared.distributed import Refusal
 from tests.helpers import ROOT
 from tests.shared import samples
@@ -139,7 +139,7 @@ import sys, io
 sys.path.insert(0, {str(ROOT)!r})
 events = []
 sys.addaudithook(lambda name, args: events.append(name) if name.startswith(("pickle", "exec", "import", "os.", "subprocess")) else None)
-from shared.data.sources.safe_pickle import read_pickle, ForeignObjectError
+from shared.data.formats.safe_pickle import read_pickle, ForeignObjectError
 content = b"cos\\nsystem\\n(S'true'\\ntR."
 events.clear()
 try:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.sources.safe_pickle import DamagedError, ForeignObjectError, read_pickle
-from shared.data.sources.source import Request, names
+from shared.data.formats.safe_pickle import DamagedError, ForeignObjectError, read_pickle
 from shared.data.sources.stored_images import StoredImages
+from shared.data.write.request import Request, list_names
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
@@ -36,7 +36,7 @@ def open_cifar(request: Request) -> StoredImages:
     if not batches:
         raise Refusal(
             f"{folder} holds no CIFAR batch (data_batch_1 to data_batch_5 and test_batch, or train and test), but "
-            f"{names(sorted(path.name for path in folder.iterdir()))}. Unpack the archive, and give its folder."
+            f"{list_names(sorted(path.name for path in folder.iterdir()))}. Unpack the archive, and give its folder."
         )
     spool, found = Spool(SHAPE, "uint8"), _found(request, batches)
     files: list[tuple[str, int]] = []

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import Array
 from shared.data.dataset.order import Rows
-from shared.data.sources.source import BadFiles, Request
+from shared.data.write.request import BadFiles, Request
 from shared.distributed import Refusal
 
 CLASSES = tuple("0123456789")

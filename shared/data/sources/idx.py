@@ -14,9 +14,9 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.sources.file_fault import find_file_fault
-from shared.data.sources.source import Request, names
+from shared.data.formats.file_fault import find_file_fault
 from shared.data.sources.stored_images import StoredImages
+from shared.data.write.request import Request, list_names
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
@@ -71,7 +71,7 @@ def _pairs(folder: Path) -> list[tuple[Path, Path]]:
     if not wanted:
         raise Refusal(
             f"{folder} holds no IDX images (such as train-images-idx3-ubyte or train-images-idx3-ubyte.gz), but "
-            f"{names(sorted(path.name for path in folder.iterdir()))}."
+            f"{list_names(sorted(path.name for path in folder.iterdir()))}."
         )
     pairs = []
     for name in wanted:

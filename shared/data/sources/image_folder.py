@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import Array
 from shared.data.dataset.order import Rows
-from shared.data.sources.file_fault import find_name_fault, show_name
-from shared.data.sources.picture import Unreadable, decode, size_of
-from shared.data.sources.source import BadFiles, Request, names
+from shared.data.formats.file_fault import find_name_fault, show_name
+from shared.data.formats.picture import Unreadable, decode, size_of
+from shared.data.write.request import BadFiles, Request, list_names
 from shared.distributed import Refusal
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -105,7 +105,7 @@ def _check_classes(folder: Path, classes: tuple[str, ...]) -> None:
     if not classes:
         raise Refusal(
             f"{folder} has no folders: dataset image_folder reads one folder of images for each class. "
-            f"It holds {names(sorted(entry.name for entry in os.scandir(folder)))}."
+            f"It holds {list_names(sorted(entry.name for entry in os.scandir(folder)))}."
         )
     if SPLIT_NAMES.issuperset(name.lower() for name in classes):
         raise Refusal(
@@ -130,7 +130,7 @@ def _images(folder: Path, place: str) -> Iterator[str]:
 def _without_images(folder: Path) -> str:
     there = sorted({Path(name).suffix or name for _, _, inside in os.walk(folder) for name in inside})
     return (
-        f"{folder} holds no image ({', '.join(SUFFIXES)}), but {names(there)}; remove the folder, or fill it with "
+        f"{folder} holds no image ({', '.join(SUFFIXES)}), but {list_names(there)}; remove the folder, or fill it with "
         "images in one of these formats."
     )
 

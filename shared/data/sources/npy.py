@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import Array
 from shared.data.dataset.order import Rows
-from shared.data.sources.file_fault import find_file_fault
-from shared.data.sources.source import BadFiles, Request
+from shared.data.formats.file_fault import find_file_fault
+from shared.data.write.request import BadFiles, Request
 from shared.data.write.splits import Labels
 from shared.distributed import Refusal
 

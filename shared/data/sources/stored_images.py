@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import Array
 from shared.data.dataset.order import Rows
-from shared.data.sources.picture import to_array
-from shared.data.sources.source import BadFiles, Request
+from shared.data.formats.picture import to_array
+from shared.data.write.request import BadFiles, Request
 from shared.data.write.splits import Labels
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal

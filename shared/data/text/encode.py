@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from shared.data.dataset.index import SPLITS
-from shared.data.sources import BadFile, BadFiles
 from shared.data.text.documents import Document, Documents
 from shared.data.text.tokens import Ids, Tokens, dtype_of
+from shared.data.write.request import BadFile, BadFiles
 from shared.data.write.spool import Spool
 
 BATCH_CHARACTERS, BATCH_DOCUMENTS = 2**20, 4096

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.data.sources import BadFiles
-from shared.data.sources.file_fault import find_file_fault
-from shared.data.text.documents import UNIT_BYTES, Document, Request, decoded
+from shared.data.formats.file_fault import find_file_fault
+from shared.data.formats.file_format import UNIT_BYTES
+from shared.data.text.documents import Document, decoded
+from shared.data.write.request import BadFiles, Request
 from shared.distributed import Refusal
 
 LEFT_OUT = frozenset(
@@ -71,7 +72,7 @@ def open_files(request: Request) -> Files:
     Raises:
         Refusal: if there are none, if one has no class and needs one, or if a class has too few.
     """
-    root, every = request.found()
+    root, every = request.find_files()
     patterns = [pattern.strip() for pattern in request.pattern.split(",") if pattern.strip()]
     paths = [path for path in (path.relative_to(root) for path in every) if _fits(path, patterns)]
     if not paths:
@@ -119,7 +120,7 @@ def _files(request: Request, root: Path, paths: list[Path]) -> Files:
         raise Refusal(f"all {len(sized)} files in {root} are empty.")
     names = [path for path, _ in named]
     labels = [path.partition("/")[0] if request.labelled else "" for path in names]
-    splits = request.splitter.of_all(names, labels)
+    splits = request.splitter.split_all(names, labels)
     bounds, sizes = [0], [0]
     for item, (_, size) in enumerate(named):
         if sizes[-1] and sizes[-1] + size > UNIT_BYTES:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from shared.data.dataset.index import SPLITS, Text
-from shared.data.sources.source import names
 from shared.data.text.encode import Part, Settings
 from shared.data.text.shards import Node
 from shared.data.text.tokens import name_of
+from shared.data.write.request import list_names
 from shared.distributed import Refusal
 
 MOST_CLASSES = 10_000
@@ -99,10 +99,16 @@ class Found:
     def _lacking_classes(self) -> list[str]:
         classes = self.classes
         if len(classes) > MOST_CLASSES:
-            return [f"there are {len(classes)} classes, such as {names(classes, 3)}: is label_column the right one?"]
+            return [
+                f"there are {len(classes)} classes, such as {list_names(classes, 3)}: is label_column the right one?"
+            ]
         trained = {name for unit in self.units for name in unit["train"].classes}
         lost = [name for name in classes if name not in trained]
-        problems = [f"no document of {names(lost)} is in train: add documents, or remove the class."] if lost else []
+        problems = (
+            [f"no document of {list_names(lost)} is in train: add documents, or remove the class."] if lost else []
+        )
         if len(classes) < 2:
-            problems.append(f"the documents have {len(classes)} classes ({names(classes)}); two at least are needed.")
+            problems.append(
+                f"the documents have {len(classes)} classes ({list_names(classes)}); two at least are needed."
+            )
         return problems

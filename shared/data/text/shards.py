@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import SPLITS, Array, Shard
 from shared.data.dataset.ragged import Ragged
-from shared.data.sources import BadFile
 from shared.data.text.documents import Documents
 from shared.data.text.encode import Encoded, Part, Settings
 from shared.data.text.tokens import dtype_of
+from shared.data.write.request import BadFile
 from shared.data.write.writer import write_ragged_shard, write_shard
 
 SHARD_BYTES = 16 * 2**20

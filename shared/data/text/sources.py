@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 
-from shared.data.sources import BadFiles
-from shared.data.text.csv_rows import CsvRows
-from shared.data.text.documents import Documents, Request
+from shared.data.formats import FORMATS
+from shared.data.text.documents import Documents
 from shared.data.text.files import open_files, open_stdlib
-from shared.data.text.json_lines import JsonLines
-from shared.data.text.parquet_rows import ParquetRows
 from shared.data.text.rows import open_rows
+from shared.data.write.request import BadFiles, Request
 
-SOURCES: Mapping[str, Callable[[Request], Documents]] = MappingProxyType(
+TEXT_SOURCES: Mapping[str, Callable[[Request], Documents]] = MappingProxyType(
     {
         "stdlib": open_stdlib,
         "files": open_files,
-        "jsonl": lambda request: open_rows(request, JsonLines()),
-        "csv": lambda request: open_rows(request, CsvRows(request.most_bytes)),
-        "parquet": lambda request: open_rows(request, ParquetRows()),
+        **{name: partial(open_rows, form=form) for name, form in FORMATS.items()},
     }
 )
+"""A further source is a file with a function that opens it, and a line here; for a format of rows, one in FORMATS."""
 
 LEARNT_BYTES = 256 * 2**20
 """Of text that a vocabulary is learnt from, at most: more changes it hardly."""

@@ -1,11 +1,13 @@
-"""Which item goes into which split: stratified, and a pure function of the labels and a seed.
+"""Which item goes into which split: stratified, and a pure function of the labels (or the texts) and a seed.
 
 Memory holds a block of items, and a number for each class: the order of the items lies on disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
@@ -170,3 +172,58 @@ def _quota(
         urgent = np.argsort(np.where(quota < spare, quota - exact, np.inf), kind="stable")
         quota[urgent[: min(missing, np.count_nonzero(quota < spare))]] += 1
     return quota
+
+
+@dataclass(frozen=True, slots=True)
+class Splitter:
+    """Decides which split a document goes into, from the seed and what the document is called (or says).
+
+    Attributes:
+        seed: 0 or more.
+        validation: share of all documents, from 0 up to but without 1.
+        test: likewise; the two together stay below 1.
+    """
+
+    seed: int
+    validation: float
+    test: float
+
+    def number(self, key: bytes) -> int:
+        """A number below 2**64 that looks random."""
+        mixed = hashlib.blake2b(key, digest_size=8, key=self.seed.to_bytes(16, "big"))
+        return int.from_bytes(mixed.digest(), "big")
+
+    def split_of(self, key: bytes) -> str:
+        """The split of one document, each with the probability of its fraction: no other has to be known."""
+        at = self.number(key) / 2**64
+        return "test" if at < self.test else "validation" if at < self.test + self.validation else "train"
+
+    def split_all(self, keys: Sequence[str], labels: Sequence[str]) -> list[str]:
+        """The split of every document, with the fractions as exact as each class allows: one at least in each split.
+
+        Raises:
+            Refusal: if a class has too few documents, naming them all.
+        """
+        splits = ["train"] * len(keys)
+        members: dict[str, list[int]] = {}
+        for item, label in enumerate(labels):
+            members.setdefault(label, []).append(item)
+        lacking = []
+        for label, items in members.items():
+            items.sort(key=lambda item: self.number(keys[item].encode("utf-8", "surrogateescape")))
+            test, validation = (_documents_for(fraction, len(items)) for fraction in (self.test, self.validation))
+            if test + validation >= len(items):
+                lacking.append(f"{f'the class {label!r} has' if label else 'there are'} {len(items)}")
+            for place, item in enumerate(items[: test + validation]):
+                splits[item] = "test" if place < test else "validation"
+        if lacking:
+            raise Refusal(
+                f"too few documents for validation_fraction {self.validation:g} and test_fraction {self.test:g}: "
+                f"{'; '.join(lacking[:8])}. Each split takes one at least: add documents, or set a fraction to 0."
+            )
+        return splits
+
+
+def _documents_for(fraction: float, count: int) -> int:
+    # The decimal that was typed: as a float, 0.07 * 100 is a little more than 7.
+    return max(1, round(Fraction(str(fraction)) * count)) if fraction > 0 else 0

@@ -24,13 +24,18 @@ def find_file_fault(path: Path) -> str:
     return f"is {next((word for test, word in KINDS.items() if test(mode)), 'a device')}, not a file"
 
 
+def is_utf8(text: str) -> bool:
+    """Whether a name or a text was UTF-8 where it was read: bytes that are none come as surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def find_name_fault(path: Path) -> str:
     """What is wrong with a path's name for a reader that wants text; empty if nothing is."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return "has a name that is not UTF-8: rename it"
-    return ""
+    return "" if is_utf8(str(path)) else "has a name that is not UTF-8: rename it"
 
 
 def show_name(name: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.sources.file_fault import find_file_fault
+from shared.data.formats.file_fault import find_file_fault
 
 if TYPE_CHECKING:
     from PIL import Image
