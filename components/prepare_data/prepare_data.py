@@ -24,7 +24,7 @@ from shared.data.write.arguments import add_arguments, left_out, problems_of
 from shared.data.write.moments import Moments
 from shared.data.write.progress import Progress
 from shared.data.write.request import list_names
-from shared.data.write.shards import Written, arrays_of, make_plan, write_shards
+from shared.data.write.shards import WrittenShard, item_arrays, plan_items, write_shards
 from shared.distributed import Refusal, World, init
 
 
@@ -75,22 +75,22 @@ def prepare(arguments: argparse.Namespace, world: World) -> dict[str, Any]:
     """Do a node's part: open the source, write the node's shards, and say what was done."""
     bad = BadFiles(skip=arguments.on_bad_file == "skip")
     source = SOURCES[arguments.dataset](request(arguments, bad, world))
-    plan = make_plan(
+    plan = plan_items(
         source,
         validation_fraction=arguments.validation_fraction,
         test_fraction=arguments.test_fraction,
         seed=arguments.seed,
         rows_per_shard=arguments.rows_per_shard,
     )
-    mine = plan[world.node_rank :: world.num_nodes]
+    mine = plan.jobs[world.node_rank :: world.num_nodes]
     with Progress(world, sum(job.rows for job in mine)) as progress:
         written = []
         trained = np.zeros(len(source.classes), np.int64)
-        for job, done in zip(mine, write_shards(source, mine, arguments.output_data, bad), strict=True):
+        for job, done in zip(mine, write_shards(source, plan, mine, arguments.output_data, bad), strict=True):
             written.append(done.to_json())
             progress.add(job.rows)
             if job.split == "train" and source.classes:
-                trained += count_classes(source, job.items) - count_classes(source, [b.item for b in done.bad])
+                trained += count_classes(source, plan.items_of(job)) - count_classes(source, [b.item for b in done.bad])
     skipped = [asdict(file) for file in bad.found]
     return {**description(source), "trained": trained.tolist(), "bad": skipped, "shards": written}
 
@@ -124,7 +124,7 @@ def description(source: Source) -> dict[str, Any]:
         "task": source.task,
         "classes": source.classes,
         "columns": source.columns,
-        "arrays": {name: asdict(array) for name, array in arrays_of(source).items()},
+        "arrays": {name: asdict(array) for name, array in item_arrays(source).items()},
     }
 
 
@@ -132,7 +132,7 @@ def conclude(output: Path, parts: list[dict[str, Any]], arguments: argparse.Name
     """Put the parts of all nodes together: write the index, and give a line or more on what was prepared."""
     first = parts[0]
     arrays = {name: Array(tuple(array["shape"]), array["dtype"]) for name, array in first["arrays"].items()}
-    written = [Written.from_json(record, arrays) for part in parts for record in part["shards"]]
+    written = [WrittenShard.from_json(record, arrays) for part in parts for record in part["shards"]]
     written.sort(key=lambda one: (SPLITS.index(one.split), one.number))
     skipped = [(bad["path"], bad["reason"]) for bad in first["bad"]]
     skipped += sorted((bad.path, bad.reason) for one in written for bad in one.bad)
@@ -155,7 +155,7 @@ def refuse_lost_classes(parts: list[dict[str, Any]]) -> None:
         )
 
 
-def make_index(source: dict[str, Any], arrays: dict[str, Array], written: list[Written], target: str) -> Index:
+def make_index(source: dict[str, Any], arrays: dict[str, Array], written: list[WrittenShard], target: str) -> Index:
     """The index of shards that are in order; their moments are merged in that order."""
     train = [one for one in written if one.split == "train"]
     of_x = [one.moments for one in train if one.moments is not None]

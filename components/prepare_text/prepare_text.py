@@ -18,7 +18,7 @@ from shared.data.dataset.index import BYTES, SPLITS, shard_from_json, shard_to_j
 from shared.data.text.documents import Documents
 from shared.data.text.encode import Encoded, Settings, encode_units
 from shared.data.text.found import Found
-from shared.data.text.shards import Node, Writer, arrays_of, make_plan
+from shared.data.text.shards import Node, Writer, plan_tokens, token_arrays
 from shared.data.text.sources import TEXT_SOURCES, texts_to_learn_from
 from shared.data.text.tokens import SMALLEST, Bytes, Subwords, Tokens, train_subwords
 from shared.data.write import remove_leftovers, write_index, write_skipped, write_tokenizer
@@ -113,7 +113,7 @@ class Preparation:
         arguments, world = self._arguments, self._world
         self._found = Found([Node.from_json(node) for node in nodes], self._settings)
         self._found.refuse({"validation": arguments.validation_fraction, "test": arguments.test_fraction})
-        plan = make_plan(self._found.units, self._settings, arguments.rows_per_shard)
+        plan = plan_tokens(self._found.units, self._settings, arguments.rows_per_shard)
         classes = self._found.classes
         writer = Writer(
             arguments.output_data, self._encoded, self._found.nodes, world.node_rank, classes, self._settings
@@ -128,7 +128,7 @@ class Preparation:
 
     def conclude(self, parts: list[list[dict[str, Any]]]) -> str:
         """Put the parts of all nodes together: write the index, and give some lines on what was prepared."""
-        output, found, arrays = self._arguments.output_data, self._found, arrays_of(self._settings)
+        output, found, arrays = self._arguments.output_data, self._found, token_arrays(self._settings)
         ordered = sorted((one for part in parts for one in part), key=lambda one: int(one["number"]))
         splits = {
             split: tuple(shard_from_json(one["shard"], arrays) for one in ordered if one["split"] == split)

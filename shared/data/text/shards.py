@@ -22,38 +22,14 @@ from shared.data.dataset.ragged import Ragged
 from shared.data.text.documents import Documents
 from shared.data.text.encode import Encoded, Part, Settings
 from shared.data.text.tokens import dtype_of
+from shared.data.write.plan import SHARD_BYTES, ShardJob, plan_split
 from shared.data.write.request import BadFile
 from shared.data.write.writer import write_ragged_shard, write_shard
 
-SHARD_BYTES = 16 * 2**20
 CHUNK_TOKENS = 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A shard to be written.
-
-    Attributes:
-        split: of the dataset.
-        number: of the shard, in its split.
-        unit: whose rows it holds.
-        first: row of the split (for blocks) or of the unit (for passages) that it begins with.
-        last: the row after its last.
-    """
-
-    split: str
-    number: int
-    unit: int
-    first: int
-    last: int
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return self.last - self.first
-
-
-def arrays_of(settings: Settings) -> dict[str, Array]:
+def token_arrays(settings: Settings) -> dict[str, Array]:
     """The dataset's arrays."""
     dtype = dtype_of(settings.tokens.vocabulary)
     if settings.labelled:
@@ -61,7 +37,7 @@ def arrays_of(settings: Settings) -> dict[str, Array]:
     return {"x": Array((settings.sequence_length + 1,), dtype)}
 
 
-def make_plan(parts: Sequence[dict[str, Part]], settings: Settings, rows_per_shard: int | None) -> list[Job]:
+def plan_tokens(parts: Sequence[dict[str, Part]], settings: Settings, rows_per_shard: int | None) -> list[ShardJob]:
     """Every shard of the dataset, in order: a function of what the units hold and of the settings alone.
 
     Args:
@@ -72,20 +48,19 @@ def make_plan(parts: Sequence[dict[str, Part]], settings: Settings, rows_per_sha
     length = settings.sequence_length
     item = np.dtype(dtype_of(settings.tokens.vocabulary)).itemsize
     size = rows_per_shard or max(1, SHARD_BYTES // ((length + 1) * item))
-    plan = []
-    for split in SPLITS:
-        ends = list(accumulate((part[split].tokens for part in parts), initial=0))
-        blocks = max(0, (ends[-1] - 1) // length)  # the first token is not predicted
-        number = 0
-        for unit, (begin, end) in enumerate(pairwise(ends)):
-            if settings.labelled:
-                rows = range(parts[unit][split].rows)
-            else:
-                rows = range(min(blocks, -(-begin // length)), min(blocks, -(-end // length)))
-            for first in range(rows.start, rows.stop, size):
-                plan.append(Job(split, number, unit, first, min(first + size, rows.stop)))
-                number += 1
-    return plan
+    return [job for split in SPLITS for job in plan_split(split, _unit_rows(parts, split, settings), size)]
+
+
+def _unit_rows(parts: Sequence[dict[str, Part]], split: str, settings: Settings) -> Iterator[range]:
+    """Rows of each unit: passages, numbered in the unit; or blocks, numbered in the split."""
+    if settings.labelled:
+        yield from (range(part[split].rows) for part in parts)
+        return
+    length, ends = settings.sequence_length, list(accumulate((part[split].tokens for part in parts), initial=0))
+    blocks = max(0, (ends[-1] - 1) // length)  # the first token is not predicted
+    yield from (
+        range(min(blocks, -(-begin // length)), min(blocks, -(-end // length))) for begin, end in pairwise(ends)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +122,7 @@ class Writer:
     ) -> None:
         self._output, self._encoded, self._settings = output, encoded, settings
         self._numbers = {name: number for number, name in enumerate(classes)}
-        self._arrays = arrays_of(settings)
+        self._arrays = token_arrays(settings)
         before = [unit for one in nodes[:node] for unit in one.units]
         self.units = range(len(before), len(before) + len(encoded))
         self._begin = {split: sum(unit[split].tokens for unit in before) for split in SPLITS}
@@ -156,11 +131,11 @@ class Writer:
             for split in SPLITS
         }
 
-    def write(self, job: Job) -> Shard:
+    def write(self, job: ShardJob) -> Shard:
         """Write a shard of one of the node's units."""
         return self._passages(job) if self._settings.labelled else self._blocks(job)
 
-    def _blocks(self, job: Job) -> Shard:
+    def _blocks(self, job: ShardJob) -> Shard:
         length, stream, begin = self._settings.sequence_length, self._streams[job.split], self._begin[job.split]
         step = max(1, CHUNK_TOKENS // length)
 
@@ -174,7 +149,7 @@ class Writer:
         assert shard is not None  # noqa: S101  # a job has rows
         return shard
 
-    def _passages(self, job: Job) -> Shard:
+    def _passages(self, job: ShardJob) -> Shard:
         one = self._encoded[job.unit - self.units.start]
         token, row = one.first[job.split]
         desk, rows = one.desk, slice(row + job.first, row + job.last)
