@@ -8,13 +8,11 @@ for each row and one for each place in a row.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from datetime import timedelta
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +27,9 @@ from shared.models.predictor import Predictor, Scorer, load_scorer, read_card, t
 from shared.outputs import Outputs, Parts
 from shared.regression import regress
 from shared.report import Subject, write_classification, write_language, write_regression
+from shared.settings.command_line import read_settings
+from shared.settings.fields import Input, Output, change
+from shared.settings.running import TimeoutSettings
 from shared.tracking import Tracker
 
 Sums = npt.NDArray[np.float64]
@@ -39,44 +40,65 @@ LOGITS_AT_ONCE = 2**24  # of a language model: 64 MiB in float32, of which some 
 SHOWN = ("accuracy", "rmse", "mae", "r2", "bits_per_byte", "gzip_bits_per_byte", "perplexity", "token_accuracy")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The inputs and outputs of this component; component.yaml is written from them."""
+
+    data: Annotated[
+        Path,
+        Input("A prepared dataset, from Prepare data or Prepare text."),
+    ]
+    model: Annotated[
+        Path,
+        Input("The model of a trainer of this library, trained on the same kind of data.", kind="mlflow_model"),
+    ]
+    split: Annotated[
+        Literal["train", "validation", "test"],
+        Input("The part of the data that is measured."),
+    ] = "test"
+    batch_size: Annotated[
+        int,
+        Input(
+            "Rows that a rank predicts at a time; fewer where the logits of a language model would fill the "
+            "memory. Changes speed and memory, not the metrics.",
+            least=1,
+            most=1000000,
+        ),
+    ] = 256
+    timeouts: Annotated[
+        TimeoutSettings,
+        change("init_timeout", "Minutes to wait until all ranks have started.", least=0.1),
+        change("step_timeout", "Minutes that the ranks give each other to finish their part.", default=60, least=0.1),
+    ]
+    report: Annotated[
+        Path,
+        Output(
+            "index.html with everything on one page, metrics.json, and the pictures. For classes predictions.csv, "
+            "classes.csv, confusion_matrix.png, roc.png, calibration.png; for a regression predictions.csv, "
+            "predicted_true.png, residuals.png, residual_histogram.png; for a language model rows.csv, "
+            "positions.csv, loss_by_position.png, row_losses.png.",
+            mode="rw_mount",
+        ),
+    ]
+
+
 def main() -> None:
     """Evaluate the model that the command line names."""
-    arguments = parser().parse_args()
-    with init("torch", timeout=timedelta(minutes=arguments.init_timeout)) as world, Tracker(world) as tracker:
-        check(arguments)
-        dataset = Dataset.open(arguments.data)
-        split = dataset.split(arguments.split)
-        card = read_card(arguments.model)
-        check_fit(card, dataset.index, arguments.model)
-        step_timeout = timedelta(minutes=arguments.step_timeout)
+    settings = read_settings(Settings, __doc__)
+    with init("torch", timeout=settings.timeouts.start) as world, Tracker(world) as tracker:
+        dataset = Dataset.open(settings.data)
+        split = dataset.split(settings.split)
+        card = read_card(settings.model)
+        check_fit(card, dataset.index, settings.model)
 
         measure = measure_language if dataset.index.task == "language_modeling" else measure_rows
-        conclude = measure(arguments, dataset.index, split, card, world)
-        world.barrier("predictions", timeout=step_timeout)
-        numbers = world.once(conclude, name="report", scope="job", timeout=step_timeout)
+        conclude = measure(settings, dataset.index, split, card, world)
+        world.barrier("predictions", timeout=settings.timeouts.step)
+        numbers = world.once(conclude, name="report", scope="job", timeout=settings.timeouts.step)
         tracker.log(numbers, step=0)
-        tracker.artifacts(arguments.report)
+        tracker.artifacts(settings.report)
         shown = [f"{name} {numbers[name]:.4f}" for name in SHOWN if name in numbers]
         world.note(f"{', '.join(shown)} on {split.rows} rows of {split.name}")
-
-
-def parser() -> argparse.ArgumentParser:
-    """The arguments, as `component.yaml` gives them."""
-    result = argparse.ArgumentParser(description=__doc__)
-    result.add_argument("--data", type=Path, required=True, help="a prepared dataset")
-    result.add_argument("--model", type=Path, required=True, help="a model that a trainer saved")
-    result.add_argument("--split", choices=("train", "validation", "test"), default="test")
-    result.add_argument("--batch-size", type=int, default=256, help="rows that a rank predicts at a time")
-    result.add_argument("--init-timeout", type=float, default=10.0, help="minutes")
-    result.add_argument("--step-timeout", type=float, default=60.0, help="minutes")
-    result.add_argument("--report", type=Path, required=True)
-    return result
-
-
-def check(arguments: argparse.Namespace) -> None:
-    """Refuse values that make no sense."""
-    if arguments.batch_size < 1:
-        raise Refusal(f"batch_size {arguments.batch_size}: 1 or more is needed.")
 
 
 def check_fit(card: Card, index: Index, model: Path) -> None:
@@ -121,29 +143,29 @@ def text_problems(card: Card, text: Text, model: Path) -> list[str]:
     return problems
 
 
-def measure_rows(arguments: argparse.Namespace, index: Index, split: Split, card: Card, world: World) -> Conclusion:
+def measure_rows(settings: Settings, index: Index, split: Split, card: Card, world: World) -> Conclusion:
     """Predict the rank's rows; what it gives writes the report, from the outputs of all ranks."""
-    parts = Parts(arguments.report / PARTS, "rows", world.world_size, split.rows, arguments.batch_size)
-    model, _ = load_predictor(arguments.model, world.device)
+    parts = Parts(settings.report / PARTS, "rows", world.world_size, split.rows, settings.batch_size)
+    model, _ = load_predictor(settings.model, world.device)
     finite = parts.write(world.rank, predict(model, split, parts.batches(world.rank)))
     refuse_diverged(finite=finite, world=world, folder=parts.folder)
 
     def conclude() -> dict[str, float]:
-        numbers = report(arguments.report, parts, labels_of(split, parts), index, card, split)
+        numbers = report(settings.report, parts, labels_of(split, parts), index, card, split)
         shutil.rmtree(parts.folder)
         return numbers
 
     return conclude
 
 
-def measure_language(arguments: argparse.Namespace, index: Index, split: Split, card: Card, world: World) -> Conclusion:
+def measure_language(settings: Settings, index: Index, split: Split, card: Card, world: World) -> Conclusion:
     """Score the rank's rows; what it gives writes the report, from the sums of all ranks."""
-    text, folder = index.text, arguments.report / PARTS
+    text, folder = index.text, settings.report / PARTS
     assert text is not None  # noqa: S101  # the task says so
-    size = rows_at_once(arguments.batch_size, text.sequence_length, card.vocabulary)
+    size = rows_at_once(settings.batch_size, text.sequence_length, card.vocabulary)
     by_row = Parts(folder, "rows", world.world_size, split.rows, size)
     by_place = Parts(folder, "places", world.world_size, -(-split.rows // size), 1)  # a line for each batch
-    model = load_scorer(arguments.model, world.device)
+    model = load_scorer(settings.model, world.device)
     sums, places = score(model, split, by_row.batches(world.rank))
     finite = by_row.write(world.rank, sums) and by_place.write(world.rank, places)
     refuse_diverged(finite=finite, world=world, folder=folder)
@@ -153,7 +175,7 @@ def measure_language(arguments: argparse.Namespace, index: Index, split: Split, 
         shutil.rmtree(folder)
         result = Language(text, split.name, rows[0], rows[1], np.ascontiguousarray(batches.T).sum(0) / split.rows)
         subject = Subject(card.architecture, split.name, (text.sequence_length,), vocabulary=text.vocabulary)
-        write_language(arguments.report, result, subject)
+        write_language(settings.report, result, subject)
         return result.numbers()
 
     return conclude

@@ -24,7 +24,7 @@ GZIP = 16 + zlib.MAX_WBITS
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RowLayout:
     """How texts become rows.
 
     Attributes:
@@ -68,8 +68,8 @@ class Desk:
     A worker has one unit at a time, so what a unit gives to a split lies together.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        dtype = dtype_of(settings.tokens.vocabulary)
+    def __init__(self, layout: RowLayout) -> None:
+        dtype = dtype_of(layout.tokens.vocabulary)
         self.tokens = {split: Spool((), dtype) for split in SPLITS}
         self.lengths = {split: Spool((), "int32") for split in SPLITS}
         self.labels = {split: Spool((), "int32") for split in SPLITS}
@@ -95,7 +95,7 @@ class Encoded:
 
 
 def encode_units(
-    source: Documents, units: Sequence[int], settings: Settings, policy: BadFiles, progress: Callable[[int], None]
+    source: Documents, units: Sequence[int], layout: RowLayout, policy: BadFiles, progress: Callable[[int], None]
 ) -> Iterator[Encoded]:
     """Read units and keep their tokens; what became of each, in the order asked.
 
@@ -104,7 +104,7 @@ def encode_units(
     Args:
         source: where the documents come from.
         units: their numbers.
-        settings: how texts become rows.
+        layout: how texts become rows.
         policy: what is done about documents that cannot be used.
         progress: told now and then how many bytes of text there were so far.
     """
@@ -112,9 +112,9 @@ def encode_units(
 
     def work(unit: int) -> Encoded:
         if not hasattr(local, "desk"):
-            local.desk = Desk(settings)
+            local.desk = Desk(layout)
         bad = BadFiles(policy.skip, policy.folder)
-        encoder = _Encoder(settings, local.desk)
+        encoder = _Encoder(layout, local.desk)
         for batch in _batches(source.read(unit, bad)):
             if stop.is_set():
                 break
@@ -148,8 +148,8 @@ class _Counter:
 class _Encoder:
     """Puts the documents of one unit on a desk."""
 
-    def __init__(self, settings: Settings, desk: Desk) -> None:
-        self._settings, self._desk = settings, desk
+    def __init__(self, layout: RowLayout, desk: Desk) -> None:
+        self._layout, self._desk = layout, desk
         self._parts = {split: Part() for split in SPLITS}
         self._packers = {split: zlib.compressobj(9, wbits=GZIP) for split in SPLITS}
         self._codes: dict[str, int] = {}  # numbers of the classes, in the order in which they first come
@@ -157,9 +157,9 @@ class _Encoder:
 
     def add(self, batch: list[Document]) -> int:
         """Put some documents there; how many bytes they have."""
-        tokens, texts = self._settings.tokens, [document.text for document in batch]
-        if self._settings.labelled:
-            rows = tokens.passages(texts, self._settings.sequence_length)
+        tokens, texts = self._layout.tokens, [document.text for document in batch]
+        if self._layout.labelled:
+            rows = tokens.passages(texts, self._layout.sequence_length)
         else:
             end = np.array([tokens.end_of_text])
             rows = [[ids, end] for ids in tokens.encode(texts)]
@@ -184,7 +184,7 @@ class _Encoder:
         part.documents += len(documents)
         part.tokens += len(joined)
         part.size += len(texts)
-        if not self._settings.labelled:
+        if not self._layout.labelled:
             part.gzip_size += len(self._packers[split].compress(texts))
             return len(texts)
         passages = [

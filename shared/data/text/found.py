@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from shared.data.dataset.index import SPLITS, Text
-from shared.data.text.encode import Part, Settings
+from shared.data.text.encode import Part, RowLayout
 from shared.data.text.shards import Node
 from shared.data.text.tokens import name_of
 from shared.data.write.request import list_names
@@ -19,11 +19,11 @@ class Found:
 
     Args:
         nodes: what each node found, in order.
-        settings: how texts become rows.
+        layout: how texts become rows.
     """
 
-    def __init__(self, nodes: Sequence[Node], settings: Settings) -> None:
-        self.nodes, self._settings = nodes, settings
+    def __init__(self, nodes: Sequence[Node], layout: RowLayout) -> None:
+        self.nodes, self._layout = nodes, layout
         self.units: list[dict[str, Part]] = [unit for node in nodes for unit in node.units]
 
     @property
@@ -45,7 +45,7 @@ class Found:
 
     def text(self) -> Text:
         """What the index says about the text."""
-        tokens = self._settings.tokens
+        tokens = self._layout.tokens
         size, gzip_size, count = (
             {split: sum(getattr(unit[split], what) for unit in self.units) for split in SPLITS}
             for what in ("size", "gzip_size", "tokens")
@@ -53,11 +53,11 @@ class Found:
         return Text(
             tokenizer=name_of(tokens),
             vocabulary=tokens.vocabulary,
-            sequence_length=self._settings.sequence_length,
+            sequence_length=self._layout.sequence_length,
             padding=tokens.padding,
             end_of_text=tokens.end_of_text,
             size=size,
-            gzip_size={} if self._settings.labelled else gzip_size,
+            gzip_size={} if self._layout.labelled else gzip_size,
             tokens=count,
             sha256=tokens.sha256,
         )
@@ -77,7 +77,7 @@ class Found:
                 "stdlib the same Python."
             )
         wanted = ["train", *(split for split, fraction in fractions.items() if fraction > 0)]
-        problems = self._lacking_classes() if self._settings.labelled else []
+        problems = self._lacking_classes() if self._layout.labelled else []
         for split in wanted:
             problem = self._lacking(split)
             if problem:
@@ -91,8 +91,8 @@ class Found:
         documents, tokens = self.documents[split], self.text().tokens[split]
         if not documents:
             return f"has none of the {sum(self.documents.values())} documents"
-        needed = self._settings.sequence_length + 1
-        if not self._settings.labelled and tokens < needed:
+        needed = self._layout.sequence_length + 1
+        if not self._layout.labelled and tokens < needed:
             return f"has {tokens} tokens, but a row takes {needed} (sequence_length + 1): add text or lower it"
         return ""
 

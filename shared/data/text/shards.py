@@ -20,7 +20,7 @@ import numpy.typing as npt
 from shared.data.dataset.index import SPLITS, Array, Shard
 from shared.data.dataset.ragged import Ragged
 from shared.data.text.documents import Documents
-from shared.data.text.encode import Encoded, Part, Settings
+from shared.data.text.encode import Encoded, Part, RowLayout
 from shared.data.text.tokens import dtype_of
 from shared.data.write.plan import SHARD_BYTES, ShardJob, plan_split
 from shared.data.write.request import BadFile
@@ -29,34 +29,34 @@ from shared.data.write.writer import write_ragged_shard, write_shard
 CHUNK_TOKENS = 2**20
 
 
-def token_arrays(settings: Settings) -> dict[str, Array]:
+def token_arrays(layout: RowLayout) -> dict[str, Array]:
     """The dataset's arrays."""
-    dtype = dtype_of(settings.tokens.vocabulary)
-    if settings.labelled:
+    dtype = dtype_of(layout.tokens.vocabulary)
+    if layout.labelled:
         return {"x": Array((), dtype, ragged=True), "y": Array((), "int64")}
-    return {"x": Array((settings.sequence_length + 1,), dtype)}
+    return {"x": Array((layout.sequence_length + 1,), dtype)}
 
 
-def plan_tokens(parts: Sequence[dict[str, Part]], settings: Settings, rows_per_shard: int | None) -> list[ShardJob]:
-    """Every shard of the dataset, in order: a function of what the units hold and of the settings alone.
+def plan_tokens(parts: Sequence[dict[str, Part]], layout: RowLayout, rows_per_shard: int | None) -> list[ShardJob]:
+    """Every shard of the dataset, in order: a function of what the units hold and of the layout alone.
 
     Args:
         parts: of each unit, split to what it gave.
-        settings: how texts become rows.
+        layout: how texts become rows.
         rows_per_shard: None makes files of about 16 MiB.
     """
-    length = settings.sequence_length
-    item = np.dtype(dtype_of(settings.tokens.vocabulary)).itemsize
+    length = layout.sequence_length
+    item = np.dtype(dtype_of(layout.tokens.vocabulary)).itemsize
     size = rows_per_shard or max(1, SHARD_BYTES // ((length + 1) * item))
-    return [job for split in SPLITS for job in plan_split(split, _unit_rows(parts, split, settings), size)]
+    return [job for split in SPLITS for job in plan_split(split, _unit_rows(parts, split, layout), size)]
 
 
-def _unit_rows(parts: Sequence[dict[str, Part]], split: str, settings: Settings) -> Iterator[range]:
+def _unit_rows(parts: Sequence[dict[str, Part]], split: str, layout: RowLayout) -> Iterator[range]:
     """Rows of each unit: passages, numbered in the unit; or blocks, numbered in the split."""
-    if settings.labelled:
+    if layout.labelled:
         yield from (range(part[split].rows) for part in parts)
         return
-    length, ends = settings.sequence_length, list(accumulate((part[split].tokens for part in parts), initial=0))
+    length, ends = layout.sequence_length, list(accumulate((part[split].tokens for part in parts), initial=0))
     blocks = max(0, (ends[-1] - 1) // length)  # the first token is not predicted
     yield from (
         range(min(blocks, -(-begin // length)), min(blocks, -(-end // length))) for begin, end in pairwise(ends)
@@ -80,10 +80,10 @@ class Node:
     digest: str
 
     @classmethod
-    def of(cls, encoded: Sequence[Encoded], bad: Sequence[BadFile], settings: Settings, source: Documents) -> Node:
+    def of(cls, encoded: Sequence[Encoded], bad: Sequence[BadFile], layout: RowLayout, source: Documents) -> Node:
         """What a node with these units tells the others."""
-        longest = 0 if settings.labelled else settings.sequence_length + 1
-        streams = {split: _Stream(encoded, split, settings) for split in SPLITS}
+        longest = 0 if layout.labelled else layout.sequence_length + 1
+        streams = {split: _Stream(encoded, split, layout) for split in SPLITS}
         heads = {split: stream.read(0, min(longest, stream.tokens)).tolist() for split, stream in streams.items()}
         every_bad = [*bad, *(file for one in encoded for file in one.bad)]
         return cls([one.parts for one in encoded], every_bad, heads, sha256(repr(source.sizes).encode()).hexdigest())
@@ -108,7 +108,7 @@ class Writer:
         nodes: what all nodes found, in order.
         node: which of them this is.
         classes: names of the classes, in the order of the labels.
-        settings: how texts become rows.
+        layout: how texts become rows.
     """
 
     def __init__(
@@ -118,25 +118,25 @@ class Writer:
         nodes: Sequence[Node],
         node: int,
         classes: Sequence[str],
-        settings: Settings,
+        layout: RowLayout,
     ) -> None:
-        self._output, self._encoded, self._settings = output, encoded, settings
+        self._output, self._encoded, self._layout = output, encoded, layout
         self._numbers = {name: number for number, name in enumerate(classes)}
-        self._arrays = token_arrays(settings)
+        self._arrays = token_arrays(layout)
         before = [unit for one in nodes[:node] for unit in one.units]
         self.units = range(len(before), len(before) + len(encoded))
         self._begin = {split: sum(unit[split].tokens for unit in before) for split in SPLITS}
         self._streams = {
-            split: _Stream(encoded, split, settings, [id_ for one in nodes[node + 1 :] for id_ in one.heads[split]])
+            split: _Stream(encoded, split, layout, [id_ for one in nodes[node + 1 :] for id_ in one.heads[split]])
             for split in SPLITS
         }
 
     def write(self, job: ShardJob) -> Shard:
         """Write a shard of one of the node's units."""
-        return self._passages(job) if self._settings.labelled else self._blocks(job)
+        return self._passages(job) if self._layout.labelled else self._blocks(job)
 
     def _blocks(self, job: ShardJob) -> Shard:
-        length, stream, begin = self._settings.sequence_length, self._streams[job.split], self._begin[job.split]
+        length, stream, begin = self._layout.sequence_length, self._streams[job.split], self._begin[job.split]
         step = max(1, CHUNK_TOKENS // length)
 
         def chunks() -> Iterator[dict[str, npt.NDArray[Any]]]:
@@ -165,10 +165,10 @@ class Writer:
 class _Stream:
     """The tokens of a split on a node, as if they lay in one file, and some that follow on other nodes."""
 
-    def __init__(self, encoded: Sequence[Encoded], split: str, settings: Settings, after: Sequence[int] = ()) -> None:
+    def __init__(self, encoded: Sequence[Encoded], split: str, layout: RowLayout, after: Sequence[int] = ()) -> None:
         self._encoded, self._split = encoded, split
         self._ends = [0, *accumulate(one.parts[split].tokens for one in encoded)]
-        self._after = np.array(after, dtype_of(settings.tokens.vocabulary))
+        self._after = np.array(after, dtype_of(layout.tokens.vocabulary))
 
     @property
     def tokens(self) -> int:

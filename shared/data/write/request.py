@@ -11,6 +11,7 @@ from shared.data.write.splits import Splitter
 from shared.distributed import Refusal
 
 EVERYTHING_TRAINS = Splitter(seed=0, validation=0, test=0)
+_SHOWN_FILES = 10  # left out, above which only skipped.csv names them
 FOR_IMAGES = "image_folder, cifar and idx"
 
 
@@ -165,3 +166,11 @@ class Request:
 def list_names(found: list[str] | tuple[str, ...], most: int = 8) -> str:
     """A list for a message, cut where it would get long."""
     return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "") or "nothing"
+
+
+def describe_skipped(skipped: list[tuple[str, str]], what: str) -> list[str]:
+    """Lines about files or documents, as `what` says, that were left out: the first ones, and how many."""
+    if not skipped:
+        return []
+    lines = [f"left out: {path} {reason}" for path, reason in skipped[:_SHOWN_FILES]]
+    return [*lines, f"{len(skipped)} bad {what} were left out; skipped.csv in the output names all of them"]
