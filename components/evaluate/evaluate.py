@@ -20,12 +20,12 @@ import numpy.typing as npt
 from shared.data import Dataset, Index, Split, Text
 from shared.data.dataset.order import Rows
 from shared.distributed import Refusal, World, init
-from shared.language import Language
-from shared.metrics import classify
+from shared.language import LanguageMetrics
+from shared.metrics import measure_classification
 from shared.models import Card, load_predictor
 from shared.models.predictor import Predictor, Scorer, load_scorer, read_card, tokenizer_of_model
-from shared.outputs import Outputs, Parts
-from shared.regression import regress
+from shared.outputs import ModelOutputs, OutputParts
+from shared.regression import measure_regression
 from shared.report import Subject, write_classification, write_language, write_regression
 from shared.settings.command_line import read_settings
 from shared.settings.fields import Input, Output, change
@@ -35,9 +35,9 @@ from shared.tracking import Tracker
 Sums = npt.NDArray[np.float64]
 Conclusion = Callable[[], dict[str, float]]
 
-PARTS = ".parts"  # the ranks' outputs, in the output: the one folder that all nodes share; removed at the end
-LOGITS_AT_ONCE = 2**24  # of a language model: 64 MiB in float32, of which some copies are made
-SHOWN = ("accuracy", "rmse", "mae", "r2", "bits_per_byte", "gzip_bits_per_byte", "perplexity", "token_accuracy")
+_PARTS = ".parts"  # the ranks' outputs, in the output: the one folder that all nodes share; removed at the end
+_LOGITS_AT_ONCE = 2**24  # of a language model: 64 MiB in float32, of which some copies are made
+_SHOWN = ("accuracy", "rmse", "mae", "r2", "bits_per_byte", "gzip_bits_per_byte", "perplexity", "token_accuracy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ def main() -> None:
         dataset = Dataset.open(settings.data)
         split = dataset.split(settings.split)
         card = read_card(settings.model)
-        check_fit(card, dataset.index, settings.model)
+        refuse_misfit(card, dataset.index, settings.model)
 
         measure = measure_language if dataset.index.task == "language_modeling" else measure_rows
         conclude = measure(settings, dataset.index, split, card, world)
@@ -97,11 +97,11 @@ def main() -> None:
         numbers = world.once(conclude, name="report", scope="job", timeout=settings.timeouts.step)
         tracker.log(numbers, step=0)
         tracker.artifacts(settings.report)
-        shown = [f"{name} {numbers[name]:.4f}" for name in SHOWN if name in numbers]
+        shown = [f"{name} {numbers[name]:.4f}" for name in _SHOWN if name in numbers]
         world.note(f"{', '.join(shown)} on {split.rows} rows of {split.name}")
 
 
-def check_fit(card: Card, index: Index, model: Path) -> None:
+def refuse_misfit(card: Card, index: Index, model: Path) -> None:
     """Refuse a model that was trained on another kind of data.
 
     Raises:
@@ -145,13 +145,13 @@ def text_problems(card: Card, text: Text, model: Path) -> list[str]:
 
 def measure_rows(settings: Settings, index: Index, split: Split, card: Card, world: World) -> Conclusion:
     """Predict the rank's rows; what it gives writes the report, from the outputs of all ranks."""
-    parts = Parts(settings.report / PARTS, "rows", world.world_size, split.rows, settings.batch_size)
+    parts = OutputParts(settings.report / _PARTS, "rows", world.world_size, split.rows, settings.batch_size)
     model, _ = load_predictor(settings.model, world.device)
-    finite = parts.write(world.rank, predict(model, split, parts.batches(world.rank)))
+    finite = parts.write(world.rank, predict_rows(model, split, parts.batches(world.rank)))
     refuse_diverged(finite=finite, world=world, folder=parts.folder)
 
     def conclude() -> dict[str, float]:
-        numbers = report(settings.report, parts, labels_of(split, parts), index, card, split)
+        numbers = write_report(settings.report, parts, labels_of(split, parts), index, card, split)
         shutil.rmtree(parts.folder)
         return numbers
 
@@ -160,20 +160,22 @@ def measure_rows(settings: Settings, index: Index, split: Split, card: Card, wor
 
 def measure_language(settings: Settings, index: Index, split: Split, card: Card, world: World) -> Conclusion:
     """Score the rank's rows; what it gives writes the report, from the sums of all ranks."""
-    text, folder = index.text, settings.report / PARTS
+    text, folder = index.text, settings.report / _PARTS
     assert text is not None  # noqa: S101  # the task says so
     size = rows_at_once(settings.batch_size, text.sequence_length, card.vocabulary)
-    by_row = Parts(folder, "rows", world.world_size, split.rows, size)
-    by_place = Parts(folder, "places", world.world_size, -(-split.rows // size), 1)  # a line for each batch
+    by_row = OutputParts(folder, "rows", world.world_size, split.rows, size)
+    by_place = OutputParts(folder, "places", world.world_size, -(-split.rows // size), 1)  # a line for each batch
     model = load_scorer(settings.model, world.device)
-    sums, places = score(model, split, by_row.batches(world.rank))
+    sums, places = score_rows(model, split, by_row.batches(world.rank))
     finite = by_row.write(world.rank, sums) and by_place.write(world.rank, places)
     refuse_diverged(finite=finite, world=world, folder=folder)
 
     def conclude() -> dict[str, float]:
         rows, batches = by_row.columns(), by_place.columns()
         shutil.rmtree(folder)
-        result = Language(text, split.name, rows[0], rows[1], np.ascontiguousarray(batches.T).sum(0) / split.rows)
+        result = LanguageMetrics(
+            text, split.name, rows[0], rows[1], np.ascontiguousarray(batches.T).sum(0) / split.rows
+        )
         subject = Subject(card.architecture, split.name, (text.sequence_length,), vocabulary=text.vocabulary)
         write_language(settings.report, result, subject)
         return result.numbers()
@@ -181,19 +183,19 @@ def measure_language(settings: Settings, index: Index, split: Split, card: Card,
     return conclude
 
 
-def report(
-    folder: Path, outputs: Parts, labels: npt.NDArray[Any], index: Index, card: Card, split: Split
+def write_report(
+    folder: Path, outputs: OutputParts, labels: npt.NDArray[Any], index: Index, card: Card, split: Split
 ) -> dict[str, float]:
     """Write the report of a classification or regression, and give its numbers."""
     text = index.text
     shape = (text.sequence_length,) if text else index.arrays["x"].shape
     if index.target is None:
-        scores = classify(outputs, labels)
+        scores = measure_classification(outputs, labels)
         vocabulary = text.vocabulary if text else 0
         subject = Subject(card.architecture, split.name, shape, index.classes, vocabulary=vocabulary)
         write_classification(folder, scores, labels, subject)
         return scores.numbers()
-    errors = regress(outputs.columns().T, labels)
+    errors = measure_regression(outputs.columns().T, labels)
     write_regression(folder, errors, Subject(card.architecture, split.name, shape, target=index.target.name))
     return errors.numbers()
 
@@ -205,15 +207,15 @@ def _named(classes: tuple[str, ...]) -> str:
 
 def rows_at_once(batch_size: int, length: int, vocabulary: int) -> int:
     """Rows that a language model is given at a time: as many as were asked for, if their logits fit into memory."""
-    return max(1, min(batch_size, LOGITS_AT_ONCE // (length * vocabulary)))
+    return max(1, min(batch_size, _LOGITS_AT_ONCE // (length * vocabulary)))
 
 
-def predict(model: Predictor, split: Split, batches: list[Rows]) -> Iterator[Outputs]:
+def predict_rows(model: Predictor, split: Split, batches: list[Rows]) -> Iterator[ModelOutputs]:
     """Outputs of the batches, (rows, outputs) each."""
     return (model(split.take(rows)["x"]) for rows in batches)
 
 
-def score(model: Scorer, split: Split, batches: list[Rows]) -> tuple[list[Sums], list[Sums]]:
+def score_rows(model: Scorer, split: Split, batches: list[Rows]) -> tuple[list[Sums], list[Sums]]:
     """Of each row the sum of its cross entropies and its right tokens; of each batch the sum at each place."""
     sums, places = [], []
     for rows in batches:
@@ -232,7 +234,7 @@ def refuse_diverged(*, finite: bool, world: World, folder: Path) -> None:
         raise Refusal("the model's outputs are not finite numbers: its training diverged. Try a lower learning_rate.")
 
 
-def labels_of(split: Split, parts: Parts) -> npt.NDArray[Any]:
+def labels_of(split: Split, parts: OutputParts) -> npt.NDArray[Any]:
     """Labels or targets of the whole split in row order."""
     alone = replace(parts, world_size=1)
     return np.concatenate([split.take(rows)["y"] for rows in alone.batches(0)])

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from shared.data import Array, Index, Target
 from shared.data.dataset.index import SPLITS
-from shared.data.sources import SOURCES, BadFiles, Request, Source
+from shared.data.sources import SOURCES, BadFiles, ItemSource, SourceRequest
 from shared.data.write import remove_leftovers, write_index, write_skipped
 from shared.data.write.moments import Moments
-from shared.data.write.progress import Progress
+from shared.data.write.progress import PreparationProgress
 from shared.data.write.request import describe_skipped, list_names
 from shared.data.write.shards import WrittenShard, item_arrays, plan_items, write_shards
 from shared.distributed import Refusal, World, init
@@ -117,26 +117,26 @@ def main() -> None:
     """Prepare the dataset that the command line asks for."""
     settings = read_settings(Settings, __doc__, check_ranges=False)
     with init(timeout=settings.timeouts.start) as world:
-        check(settings)
+        refuse_problems(settings)
         output, step_timeout = settings.output_data, settings.timeouts.step
 
         world.once(lambda: remove_leftovers(output), name="leftovers", scope="job", timeout=step_timeout)
-        part = world.once(lambda: prepare(settings, world), name="shards", timeout=step_timeout)
+        part = world.once(lambda: prepare_shards(settings, world), name="shards", timeout=step_timeout)
         parts = world.gather(part if world.local_rank == 0 else None, name="parts")
-        text = world.once(lambda: conclude(settings, [p for p in parts if p]), name="index", scope="job")
+        text = world.once(lambda: conclude_dataset(settings, [p for p in parts if p]), name="index", scope="job")
         world.note(text)
 
 
-def check(settings: Settings) -> None:
+def refuse_problems(settings: Settings) -> None:
     """Refuse values that make no sense, all of them at once."""
     if problems := [*range_problems(settings), *settings.splits.problems()]:
         raise Refusal("\n".join(problems))
 
 
-def prepare(settings: Settings, world: World) -> dict[str, Any]:
+def prepare_shards(settings: Settings, world: World) -> dict[str, Any]:
     """Do a node's part: open the source, write the node's shards, and say what was done."""
     splits, bad = settings.splits, BadFiles(skip=settings.splits.skip_bad)
-    source = SOURCES[settings.source.dataset](request(settings, bad, world))
+    source = SOURCES[settings.source.dataset](source_request(settings, bad, world))
     plan = plan_items(
         source,
         validation_fraction=splits.validation_fraction,
@@ -145,7 +145,7 @@ def prepare(settings: Settings, world: World) -> dict[str, Any]:
         rows_per_shard=splits.rows_per_shard,
     )
     mine = plan.jobs[world.node_rank :: world.num_nodes]
-    with Progress(world, sum(job.rows for job in mine)) as progress:
+    with PreparationProgress(world, sum(job.rows for job in mine)) as progress:
         written = []
         trained = np.zeros(len(source.classes), np.int64)
         for job, done in zip(mine, write_shards(source, plan, mine, settings.output_data, bad), strict=True):
@@ -155,18 +155,18 @@ def prepare(settings: Settings, world: World) -> dict[str, Any]:
                 trained += count_classes(source, plan.items_of(job))
                 trained -= count_classes(source, [file.item for file in done.bad])
     skipped = [asdict(file) for file in bad.found]
-    return {**description(source), "trained": trained.tolist(), "bad": skipped, "shards": written}
+    return {**describe_source(source), "trained": trained.tolist(), "bad": skipped, "shards": written}
 
 
-def count_classes(source: Source, items: Any) -> npt.NDArray[np.int64]:
+def count_classes(source: ItemSource, items: Any) -> npt.NDArray[np.int64]:
     """Number of items in each class."""
     return np.bincount(source.labels[np.asarray(items, np.int64)], minlength=len(source.classes))
 
 
-def request(settings: Settings, bad: BadFiles, world: World) -> Request:
+def source_request(settings: Settings, bad: BadFiles, world: World) -> SourceRequest:
     """What the source is asked for."""
     ignored = (settings.ignore_columns or "").split(",")
-    return Request(
+    return SourceRequest(
         dataset=settings.source.dataset,
         folder=settings.source.data,
         image_size=settings.image_size,
@@ -181,7 +181,7 @@ def request(settings: Settings, bad: BadFiles, world: World) -> Request:
     )
 
 
-def description(source: Source) -> dict[str, Any]:
+def describe_source(source: ItemSource) -> dict[str, Any]:
     """What the index says about a source, as JSON."""
     return {
         "task": source.task,
@@ -191,7 +191,7 @@ def description(source: Source) -> dict[str, Any]:
     }
 
 
-def conclude(settings: Settings, parts: list[dict[str, Any]]) -> str:
+def conclude_dataset(settings: Settings, parts: list[dict[str, Any]]) -> str:
     """Put the parts of all nodes together: write the index, and give a line or more on what was prepared."""
     first, output = parts[0], settings.output_data
     arrays = {name: Array(tuple(array["shape"]), array["dtype"]) for name, array in first["arrays"].items()}
@@ -204,7 +204,7 @@ def conclude(settings: Settings, parts: list[dict[str, Any]]) -> str:
     if skipped:
         write_skipped(output, skipped)
     write_index(output, index)
-    return "\n".join([*describe_skipped(skipped, "files"), summary(index, settings.source.dataset)])
+    return "\n".join([*describe_skipped(skipped, "files"), summary_line(index, settings.source.dataset)])
 
 
 def refuse_lost_classes(parts: list[dict[str, Any]]) -> None:
@@ -238,7 +238,7 @@ def make_index(source: dict[str, Any], arrays: dict[str, Array], written: list[W
     )
 
 
-def summary(index: Index, dataset: str) -> str:
+def summary_line(index: Index, dataset: str) -> str:
     """One line on what was prepared."""
     x = index.arrays["x"]
     rows = ", ".join(f"{split} {index.rows(split)}" for split in SPLITS)

@@ -13,16 +13,16 @@ from typing import Annotated, Any, Literal
 
 from shared.data import Index
 from shared.data.dataset.index import BYTES, SPLITS, shard_from_json, shard_to_json
-from shared.data.text.documents import Documents
-from shared.data.text.encode import Encoded, RowLayout, encode_units
-from shared.data.text.found import Found
-from shared.data.text.shards import Node, Writer, plan_tokens, token_arrays
+from shared.data.text.documents import DocumentSource
+from shared.data.text.encode import EncodedUnit, RowLayout, encode_units
+from shared.data.text.shards import NodeReport, TokenShardWriter, plan_tokens, token_arrays
 from shared.data.text.sources import TEXT_SOURCES, texts_to_learn_from
-from shared.data.text.tokens import Bytes, Subwords, Tokens, train_subwords
+from shared.data.text.summary import TextSummary
+from shared.data.text.tokens import SMALLEST_VOCABULARY, ByteTokens, SubwordTokens, Tokens, train_subwords
 from shared.data.write import remove_leftovers, write_index, write_skipped, write_tokenizer
-from shared.data.write.progress import Progress
-from shared.data.write.request import BadFiles, Request, describe_skipped
-from shared.data.write.splits import Splitter
+from shared.data.write.progress import PreparationProgress
+from shared.data.write.request import BadFiles, SourceRequest, describe_skipped
+from shared.data.write.splits import DocumentSplitter
 from shared.distributed import Refusal, World, init
 from shared.settings.command_line import read_settings
 from shared.settings.fields import Input, Output, change, range_problems
@@ -85,7 +85,7 @@ class Settings:
         Input(
             "Without a tokenizer: learn one of so many tokens from the train split (byte-level BPE), and keep it "
             "in the dataset. A language model learns much faster on such tokens than on bytes.",
-            least=300,
+            least=SMALLEST_VOCABULARY,
             most=1048576,
         ),
     ] = None
@@ -150,7 +150,7 @@ def main() -> None:
     """Prepare the dataset that the command line asks for."""
     settings = read_settings(Settings, __doc__, check_ranges=False)
     with init(timeout=settings.timeouts.start) as world:
-        check(settings)
+        refuse_problems(settings)
         output, step_timeout = settings.output_data, settings.timeouts.step
         work = Preparation(settings, world)
 
@@ -164,7 +164,7 @@ def main() -> None:
         world.note(text)
 
 
-def check(settings: Settings) -> None:
+def refuse_problems(settings: Settings) -> None:
     """Refuse values that make no sense, all of them at once."""
     problems, dataset = [*range_problems(settings), *settings.splits.problems()], settings.source.dataset
     if settings.pattern != "*" and dataset != "files":
@@ -180,7 +180,7 @@ class Preparation:
         self._settings, self._world = settings, world
         self._labelled = settings.task == "text_classification"
         self._bad = BadFiles(skip=settings.splits.skip_bad)
-        self._encoded: list[Encoded] = []
+        self._encoded: list[EncodedUnit] = []
 
     def learn(self) -> dict[str, str]:
         """Learn a tokenizer where a vocabulary is asked for and none is given: its files by name."""
@@ -195,22 +195,24 @@ class Preparation:
         source = self._open(self._bad)
         count = len(source.sizes)
         mine = range(count * world.node_rank // world.num_nodes, count * (world.node_rank + 1) // world.num_nodes)
-        with Progress(world, sum(source.sizes[unit] for unit in mine), "bytes") as progress:
+        with PreparationProgress(world, sum(source.sizes[unit] for unit in mine), "bytes") as progress:
             self._encoded = list(encode_units(source, mine, self._layout, self._bad, progress.reach))
         bad = self._bad.found if world.node_rank == 0 else ()  # what every node meets in opening the source
-        return Node.of(self._encoded, bad, self._layout, source).to_json()
+        return NodeReport.of(self._encoded, bad, self._layout, source).to_json()
 
     def write(self, nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Write the shards of the node's units, if what all nodes found makes a dataset."""
         settings, world = self._settings, self._world
-        self._found = Found([Node.from_json(node) for node in nodes], self._layout)
+        self._found = TextSummary([NodeReport.from_json(node) for node in nodes], self._layout)
         self._found.refuse({"validation": settings.splits.validation_fraction, "test": settings.splits.test_fraction})
         plan = plan_tokens(self._found.units, self._layout, settings.splits.rows_per_shard)
         classes = self._found.classes
-        writer = Writer(settings.output_data, self._encoded, self._found.nodes, world.node_rank, classes, self._layout)
+        writer = TokenShardWriter(
+            settings.output_data, self._encoded, self._found.nodes, world.node_rank, classes, self._layout
+        )
         written = []
         mine = [job for job in plan if job.unit in writer.units]
-        with Progress(world, sum(job.rows for job in mine)) as progress:
+        with PreparationProgress(world, sum(job.rows for job in mine)) as progress:
             for job in mine:
                 written.append({"split": job.split, "number": job.number, "shard": shard_to_json(writer.write(job))})
                 progress.add(job.rows)
@@ -233,17 +235,17 @@ class Preparation:
         return "\n".join(
             [
                 *describe_skipped(found.skipped, "documents"),
-                summary(index, found.documents, self._settings.source.dataset),
+                summary_line(index, found.documents, self._settings.source.dataset),
             ]
         )
 
-    def _open(self, bad: BadFiles) -> Documents:
+    def _open(self, bad: BadFiles) -> DocumentSource:
         settings, splits = self._settings, self._settings.splits
-        request = Request(
+        request = SourceRequest(
             dataset=settings.source.dataset,
             folder=settings.source.data,
             labelled=self._labelled,
-            splitter=Splitter(splits.seed, splits.validation_fraction, splits.test_fraction),
+            splitter=DocumentSplitter(splits.seed, splits.validation_fraction, splits.test_fraction),
             text_column=settings.text_column,
             label_column=settings.label_column,
             pattern=settings.pattern,
@@ -254,11 +256,11 @@ class Preparation:
 
     def _tokens(self, learnt: dict[str, str]) -> Tokens:
         if learnt:
-            return Subwords({name: text.encode() for name, text in learnt.items()}, "the learnt tokenizer")
-        return Bytes() if self._settings.tokenizer is None else Subwords.open(self._settings.tokenizer)
+            return SubwordTokens({name: text.encode() for name, text in learnt.items()}, "the learnt tokenizer")
+        return ByteTokens() if self._settings.tokenizer is None else SubwordTokens.open(self._settings.tokenizer)
 
 
-def summary(index: Index, documents: dict[str, int], dataset: str) -> str:
+def summary_line(index: Index, documents: dict[str, int], dataset: str) -> str:
     """One line on what was prepared."""
     text = index.text
     assert text is not None  # noqa: S101  # it is one of text

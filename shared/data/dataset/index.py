@@ -13,17 +13,17 @@ import numpy as np
 
 from shared.distributed import Refusal
 
-FORMAT = "allranks-dataset/1"
-FILE_NAME = "index.json"
+_FORMAT = "allranks-dataset/1"
+INDEX_FILE = "index.json"
 SPLITS = ("train", "validation", "test")
-TASKS = ("classification", "regression", "language_modeling", "text_classification")
-TEXT_TASKS = ("language_modeling", "text_classification")
+_TASKS = ("classification", "regression", "language_modeling", "text_classification")
+_TEXT_TASKS = ("language_modeling", "text_classification")
 BYTES = "bytes"
 """The tokenizer that needs no file: ids 0 to 255 are the bytes of UTF-8, 256 is the end of a text and padding."""
 TOKENIZER_FOLDER = "tokenizer"
-TOKENIZER = "tokenizer.json"
+TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_FILES = (
-    TOKENIZER,
+    TOKENIZER_FILE,
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -110,7 +110,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class ShardFile:
     """A file of the dataset: its path relative to the dataset's folder, with slashes, and its sha256 in hex."""
 
     path: str
@@ -122,7 +122,7 @@ class Shard:
     """Consecutive rows of a split: one file for each array."""
 
     rows: int
-    files: Mapping[str, File]
+    files: Mapping[str, ShardFile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Index:
     def to_json(self) -> str:
         """Text of `index.json`: the same for the same content, byte for byte."""
         document = {
-            "format": FORMAT,
+            "format": _FORMAT,
             "task": self.task,
             "arrays": {name: _array_to_json(array) for name, array in self.arrays.items()},
             "classes": self.classes,
@@ -188,15 +188,15 @@ def read_index(folder: Path) -> Index:
     Raises:
         Refusal: if the folder holds no dataset, an unfinished one, one of another format, or a damaged index.
     """
-    path = folder / FILE_NAME
+    path = folder / INDEX_FILE
     if not path.is_file():
         unfinished = any((folder / split).is_dir() for split in SPLITS)
         why = "was not finished: it has shards but no" if unfinished else "is not a prepared dataset: it has no"
-        raise Refusal(f"{folder} {why} {FILE_NAME}. Run prepare_data and give its output `data`.")
+        raise Refusal(f"{folder} {why} {INDEX_FILE}. Run prepare_data and give its output `data`.")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        if document["format"] != FORMAT:
-            raise Refusal(f"{path} has the format {document['format']!r}; this library reads {FORMAT!r}.")
+        if document["format"] != _FORMAT:
+            raise Refusal(f"{path} has the format {document['format']!r}; this library reads {_FORMAT!r}.")
         return _parse(document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         detail = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
@@ -212,9 +212,9 @@ def _parse(document: Mapping[str, Any]) -> Index:
     }
     task, target, text = document["task"], document.get("target"), document.get("text")
     if (
-        task not in TASKS
+        task not in _TASKS
         or (task == "regression") != (target is not None)
-        or (task in TEXT_TASKS) != (text is not None)
+        or (task in _TEXT_TASKS) != (text is not None)
     ):
         raise ValueError(
             f"its task is {task!r}, with {'a' if target else 'no'} target and {'a' if text else 'no'} text"
@@ -264,22 +264,22 @@ def shard_from_json(shard: Mapping[str, Any], arrays: Mapping[str, Array]) -> Sh
     Raises:
         ValueError: if it does not fit the arrays, or if a path leaves the dataset's folder.
     """
-    expected = [file for name, array in arrays.items() for file in files_of(name, array)]
+    expected = [file for name, array in arrays.items() for file in array_files(name, array)]
     if sorted(shard["files"]) != sorted(expected):
         raise ValueError(f"a shard has files for {sorted(shard['files'])}, not for the arrays {sorted(expected)}")
     rows = shard["rows"]
     if not isinstance(rows, int) or rows < 1:
         raise ValueError(f"a shard claims {rows!r} rows")
-    files = {name: File(_inside(file["path"]), str(file["sha256"])) for name, file in shard["files"].items()}
+    files = {name: ShardFile(_inside(file["path"]), str(file["sha256"])) for name, file in shard["files"].items()}
     return Shard(rows, files)
 
 
-def files_of(name: str, array: Array) -> tuple[str, ...]:
+def array_files(name: str, array: Array) -> tuple[str, ...]:
     """Names of the files that an array is kept in, for each shard."""
-    return (name, offsets_of(name)) if array.ragged else (name,)
+    return (name, offsets_name(name)) if array.ragged else (name,)
 
 
-def offsets_of(name: str) -> str:
+def offsets_name(name: str) -> str:
     """Name of the file that says where the rows of a ragged array begin and end."""
     return f"{name}_offsets"
 

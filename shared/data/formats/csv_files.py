@@ -19,13 +19,13 @@ from shared.data.formats.file_format import READ_ERRORS, FilePart, FileRow, Tabl
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BLOCK_BYTES = 2**20
+_BLOCK_BYTES = 2**20
 """Of a table read at a time; a line must be shorter, and the line of names always."""
 
-CELL_BYTES = 2**17
+_CELL_BYTES = 2**17
 """That any cell may have, be it one of texts or not."""
 
-LARGEST = float(np.finfo(np.float32).max)
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class CsvFiles(TableFormat):
@@ -49,7 +49,7 @@ class CsvFiles(TableFormat):
             raise WrongFileError(f"has no column {' and no column '.join(lacking)}")
         places = [header.index(name) for name in names]
         # A longer cell ends the reading: it is a quote that is not closed, more often than a text.
-        for line, cells in _read_cells(part.path, max(most, CELL_BYTES)):
+        for line, cells in _read_cells(part.path, max(most, _CELL_BYTES)):
             if len(cells) == len(header):
                 yield FileRow(line, [cells[place] for place in places])
             else:
@@ -68,7 +68,7 @@ class CsvFiles(TableFormat):
         try:
             yield from arrow_csv.open_csv(
                 path,
-                read_options=arrow_csv.ReadOptions(block_size=BLOCK_BYTES),
+                read_options=arrow_csv.ReadOptions(block_size=_BLOCK_BYTES),
                 parse_options=arrow_csv.ParseOptions(delimiter=_read_header(path)[1]),
                 convert_options=arrow_csv.ConvertOptions(column_types=types, include_columns=list(types)),
             )
@@ -80,7 +80,7 @@ class CsvFiles(TableFormat):
 
     def row_place(self, path: Path, row: int) -> str:
         """Line of a row: read again, because empty lines and lines in quotes shift the count."""
-        lines = (line for line, _ in _read_cells(path, BLOCK_BYTES))
+        lines = (line for line, _ in _read_cells(path, _BLOCK_BYTES))
         return f"{path}:{next(islice(lines, row, None), row + 2)}"
 
 
@@ -88,7 +88,7 @@ def _read_header(path: Path) -> tuple[list[str], str]:
     """Names of the columns, and the separator: whichever comes most often in the first line."""
     try:
         with _open_text(path) as file:
-            line = file.readline(BLOCK_BYTES)
+            line = file.readline(_BLOCK_BYTES)
         delimiter = max(",;\t", key=line.count)
         if line.strip():
             return next(csv.reader([line], delimiter=delimiter)), delimiter
@@ -114,7 +114,7 @@ def _read_cells(path: Path, most: int) -> Iterator[tuple[int, list[str]]]:
 def _find_fault(path: Path, types: Mapping[str, pa.DataType]) -> str:
     """Look for the first row that is not what its columns hold, cell by cell: slow, but it knows lines and columns."""
     header = _read_header(path)[0]
-    for line, cells in _read_cells(path, BLOCK_BYTES):
+    for line, cells in _read_cells(path, _BLOCK_BYTES):
         if len(cells) != len(header):
             return f"{path}:{line}: {len(cells)} cells, but {len(header)} columns"
         row = dict(zip(header, cells, strict=True))
@@ -135,7 +135,7 @@ def _cell_fault(cell: str, is_text: bool) -> str:  # noqa: FBT001  # of two kind
         value = float(text)
     except ValueError:
         return f"is {cell!r:.60}, not a number"
-    return "" if math.isfinite(value) and abs(value) <= LARGEST else f"is {cell!r:.60}, too large for 32 bits"
+    return "" if math.isfinite(value) and abs(value) <= _LARGEST else f"is {cell!r:.60}, too large for 32 bits"
 
 
 def _open_text(path: Path) -> IO[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-KINDS: Mapping[Callable[[int], bool], str] = MappingProxyType(
+_KINDS: Mapping[Callable[[int], bool], str] = MappingProxyType(
     {stat.S_ISDIR: "a folder", stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket"}
 )
 
@@ -21,7 +21,7 @@ def find_file_fault(path: Path) -> str:
         return f"cannot be read: {error.strerror}"
     if stat.S_ISREG(mode):
         return ""
-    return f"is {next((word for test, word in KINDS.items() if test(mode)), 'a device')}, not a file"
+    return f"is {next((word for test, word in _KINDS.items() if test(mode)), 'a device')}, not a file"
 
 
 def is_utf8(text: str) -> bool:

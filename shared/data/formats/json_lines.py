@@ -21,8 +21,8 @@ from shared.data.formats.file_format import (
 )
 from shared.distributed import Refusal
 
-PIECE = 2**20
-ESCAPED = 6
+_PIECE = 2**20
+_ESCAPED = 6
 """Bytes on the line for one of the text, at most: a control character is written \\u0000."""
 
 
@@ -56,7 +56,7 @@ class JsonLines(FileFormat):
     def rows(self, part: FilePart, names: Sequence[str], most: int) -> Iterator[FileRow]:
         """Lines of a part; empty ones are passed over."""
         try:
-            for at, line in enumerate(_lines(part, ESCAPED * most + 2**16), start=1):
+            for at, line in enumerate(_lines(part, _ESCAPED * most + 2**16), start=1):
                 if line is None:
                     yield FileRow(at, fault=f"is longer than a text of max_megabytes {most / 2**20:g} can be")
                 elif line.strip():
@@ -70,7 +70,7 @@ class JsonLines(FileFormat):
             return str(at)
         before, left = 0, part.first
         with part.path.open("rb") as file:
-            while left and (piece := file.read(min(PIECE, left))):
+            while left and (piece := file.read(min(_PIECE, left))):
                 before, left = before + piece.count(b"\n"), left - len(piece)
             if not piece.endswith(b"\n"):
                 before += 1  # the line that began in the part before
@@ -105,7 +105,7 @@ def _lines(part: FilePart, most: int) -> Iterator[bytes | None]:
 
 def _rest(file: IO[bytes]) -> Iterator[bytes]:
     """What is left of a line, in pieces."""
-    while piece := file.readline(PIECE):
+    while piece := file.readline(_PIECE):
         yield piece
         if piece.endswith(b"\n"):
             return

@@ -13,7 +13,7 @@ from shared.data.formats.file_format import UNIT_BYTES, FilePart, FileRow, Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BLOCK_ROWS, TEXT_ROWS = 2**16, 256
+_BLOCK_ROWS, _TEXT_ROWS = 2**16, 256
 """Read at a time of numbers, and of texts."""
 
 
@@ -57,7 +57,7 @@ class ParquetFiles(TableFormat):
             # Without pre-buffering a row group, which may be the whole file, is read page by page.
             with parquet.ParquetFile(part.path, pre_buffer=False, buffer_size=2**20) as file:
                 groups = range(part.first, part.last)
-                for block in file.iter_batches(TEXT_ROWS, row_groups=groups, columns=list(names), use_threads=False):
+                for block in file.iter_batches(_TEXT_ROWS, row_groups=groups, columns=list(names), use_threads=False):
                     for cells in zip(*(_texts(block.column(name)) for name in names), strict=True):
                         at += 1
                         yield FileRow(at, cells)
@@ -79,7 +79,7 @@ class ParquetFiles(TableFormat):
             with parquet.ParquetFile(
                 path, pre_buffer=False, buffer_size=2**20, page_checksum_verification=True
             ) as file:
-                for block in file.iter_batches(BLOCK_ROWS, columns=names):
+                for block in file.iter_batches(_BLOCK_ROWS, columns=names):
                     yield block.select(names)
         except (pa.ArrowException, OSError) as error:
             raise WrongFileError(f"cannot be read: {one_line(error)}") from error

@@ -23,7 +23,7 @@ class ForeignObjectError(ValueError):
     """The pickle names something that is not plain data; the text says what."""
 
 
-class DamagedError(ValueError):
+class DamagedPickleError(ValueError):
     """The bytes are no pickle, or not a whole one."""
 
 
@@ -32,20 +32,20 @@ def read_pickle(content: bytes) -> Any:
 
     Raises:
         ForeignObjectError: if it holds or calls anything else.
-        DamagedError: if it cannot be read to its end.
+        DamagedPickleError: if it cannot be read to its end.
     """
     machine = _Machine()
     try:
         for opcode, argument, position in pickletools.genops(content):
             if opcode.name == "STOP":
                 return _plain(machine.pop())
-            STEPS.get(opcode.name, partial(_unknown, f"{opcode.name} at byte {position}"))(machine, argument)
+            _STEPS.get(opcode.name, partial(_unknown, f"{opcode.name} at byte {position}"))(machine, argument)
     except ForeignObjectError:
         raise
     # Whatever is wrong with the bytes ends in one of these; a hostile file gets no further.
     except (ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError) as error:
-        raise DamagedError(str(error) or type(error).__name__) from error
-    raise DamagedError("it has no end")
+        raise DamagedPickleError(str(error) or type(error).__name__) from error
+    raise DamagedPickleError("it has no end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class _Machine:
 
     def name(self, text: str) -> None:
         """Push a global name, if it is one of NumPy's."""
-        if text not in CALLS and text not in TYPES:
+        if text not in _CALLS and text not in _TYPES:
             raise ForeignObjectError(text)
         self.push(_Name(text))
 
@@ -116,9 +116,9 @@ class _Machine:
     def reduce(self) -> None:
         """Make what NumPy's few functions would make."""
         arguments, function = self.pop(), self.pop()
-        if not isinstance(function, _Name) or function.text not in CALLS:
+        if not isinstance(function, _Name) or function.text not in _CALLS:
             raise ForeignObjectError(f"a call of {getattr(function, 'text', type(function).__name__)}")
-        self.push(CALLS[function.text](*arguments))
+        self.push(_CALLS[function.text](*arguments))
 
     def build(self) -> None:
         """Fill an array or a dtype."""
@@ -180,7 +180,7 @@ def _empty_bytes(*content: Any) -> bytes:
     return b""
 
 
-CALLS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+_CALLS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "numpy.core.multiarray._reconstruct": _new_array,
         "numpy._core.multiarray._reconstruct": _new_array,
@@ -193,7 +193,7 @@ CALLS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 )
 """What NumPy's functions for reading arrays are replaced by."""
 
-TYPES = frozenset({"numpy.ndarray"})
+_TYPES = frozenset({"numpy.ndarray"})
 """Names that are only handed to those functions."""
 
 
@@ -238,7 +238,7 @@ def _filled(value: Any) -> Any:
     return value
 
 
-Step = Callable[[_Machine, Any], None]
+_Step = Callable[[_Machine, Any], None]
 
 
 def _unknown(what: str, machine: _Machine, argument: Any) -> None:
@@ -255,7 +255,7 @@ def _bytes_or_text(machine: _Machine, value: str) -> None:
     machine.push(value.encode("latin1"))
 
 
-def _push_new(make: Callable[[], Any]) -> Step:
+def _push_new(make: Callable[[], Any]) -> _Step:
     return lambda machine, _: machine.push(make())
 
 
@@ -263,7 +263,7 @@ def _put(machine: _Machine, place: int) -> None:
     machine.memo[place] = machine.stack[-1]
 
 
-STEPS: Mapping[str, Step] = MappingProxyType(
+_STEPS: Mapping[str, _Step] = MappingProxyType(
     {
         **dict.fromkeys(("PROTO", "FRAME"), lambda *_: None),
         **dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Where items with labels come from: one file for each kind of source, all with the interface of ``Source``.
+"""Where items with labels come from: one file for each kind of source, all with the interface of ``ItemSource``.
 
 A further source is a file with a function that opens it, and a line in ``SOURCES``; a table in another format of files
 is a line in ``formats.FORMATS``.
@@ -17,10 +17,10 @@ from shared.data.sources.idx import open_idx
 from shared.data.sources.image_folder import ImageFolder
 from shared.data.sources.npy import Npy
 from shared.data.sources.table import open_table
-from shared.data.write.request import BadFile, BadFiles, Request
-from shared.data.write.source import Source
+from shared.data.write.request import BadFile, BadFiles, SourceRequest
+from shared.data.write.source import ItemSource
 
-SOURCES: Mapping[str, Callable[[Request], Source]] = MappingProxyType(
+SOURCES: Mapping[str, Callable[[SourceRequest], ItemSource]] = MappingProxyType(
     {
         "digits": Digits.open,
         "image_folder": ImageFolder.open,
@@ -32,4 +32,4 @@ SOURCES: Mapping[str, Callable[[Request], Source]] = MappingProxyType(
 )
 """Name, as the input `dataset` of prepare_data has it, to what opens the source."""
 
-__all__ = ["SOURCES", "BadFile", "BadFiles", "Request", "Source"]
+__all__ = ["SOURCES", "BadFile", "BadFiles", "ItemSource", "SourceRequest"]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from shared.data.dataset.index import Array
 from shared.data.dataset.order import Rows
 from shared.data.formats.file_fault import find_file_fault
-from shared.data.write.request import BadFiles, Request
+from shared.data.write.request import BadFiles, SourceRequest
 from shared.data.write.splits import Labels
 from shared.distributed import Refusal
 
@@ -34,7 +34,7 @@ class Npy:
     decodes: bool = False
 
     @classmethod
-    def open(cls, request: Request) -> Npy:
+    def open(cls, request: SourceRequest) -> Npy:
         """Read the labels; the rows are only mapped.
 
         Raises:

@@ -20,20 +20,20 @@ from shared.data.dataset.order import Rows
 from shared.data.formats.file_fault import find_file_fault, find_name_fault, is_utf8
 from shared.data.formats.file_format import TableFormat, WrongFileError
 from shared.data.sources.table_columns import TableColumns, check_types, choose_columns
-from shared.data.write.request import BadFiles, Request, list_names
-from shared.data.write.splits import Labels, count
+from shared.data.write.request import BadFiles, SourceRequest, list_names
+from shared.data.write.splits import Labels, count_labels
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MOST_CLASSES = 10_000  # fewer than 16 bits can number
-NOTE_SECONDS = 10.0
+_MOST_CLASSES = 10_000  # fewer than 16 bits can number
+_NOTE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class ClassLabels:
+class _ClassLabels:
     """Labels, read from codes that number the classes in the order in which they first came.
 
     Attributes:
@@ -52,7 +52,7 @@ class ClassLabels:
 
 
 @dataclass(frozen=True)
-class Table:
+class NumberTable:
     """Rows of numbers, float32, with a class or a target value each.
 
     Attributes:
@@ -78,7 +78,7 @@ class Table:
         return self.spool.take(items)
 
 
-def open_table(request: Request, form: TableFormat) -> Table:
+def open_table(request: SourceRequest, form: TableFormat) -> NumberTable:
     """Read all files of a folder, in the order of their names, or one file.
 
     Raises:
@@ -97,7 +97,7 @@ def open_table(request: Request, form: TableFormat) -> Table:
 class _Scan:
     """Reads files one after another into a spool."""
 
-    def __init__(self, request: Request, form: TableFormat) -> None:
+    def __init__(self, request: SourceRequest, form: TableFormat) -> None:
         self._request, self._form = request, form
         self._regression = request.task == "regression"
         self._columns = TableColumns((), request.target)  # until the first file decides on the features
@@ -126,7 +126,7 @@ class _Scan:
         else:
             self._files.append((str(path), rows))
 
-    def table(self, files: Sequence[Path]) -> Table:
+    def table(self, files: Sequence[Path]) -> NumberTable:
         """Everything that was read.
 
         Raises:
@@ -144,7 +144,7 @@ class _Scan:
             classes, labels = _sorted_classes(self._codes, self._targets)
         _release_memory()
         array = Array(self._spool.shape, "float32")
-        return Table(
+        return NumberTable(
             self._spool, tuple(self._files), labels, classes, array, self._columns.features, self._request.task
         )
 
@@ -203,16 +203,16 @@ class _Scan:
         """Numbers of the classes, in the order in which they first came."""
         found = target.dictionary_encode()
         codes = [self._codes.setdefault(_class_name(v), len(self._codes)) for v in found.dictionary.to_pylist()]
-        if len(codes) > MOST_CLASSES or len(self._codes) > MOST_CLASSES:
+        if len(codes) > _MOST_CLASSES or len(self._codes) > _MOST_CLASSES:
             raise Refusal(
-                f"column {self._request.target!r} has more than {MOST_CLASSES:,} different values, too many for "
+                f"column {self._request.target!r} has more than {_MOST_CLASSES:,} different values, too many for "
                 f"classes: {list_names(list(self._codes), 3)}. For numbers choose task regression."
             )
         numbers = found.indices.to_numpy(zero_copy_only=False)
         return np.array(codes, np.int16)[numbers] if codes else np.empty(0, np.int16)
 
     def _note(self, path: Path) -> None:
-        if time.monotonic() - self._noted >= NOTE_SECONDS:
+        if time.monotonic() - self._noted >= _NOTE_SECONDS:
             self._noted = time.monotonic()
             self._request.note(f"read {self._spool.rows:,} rows, now in {path.name}")
 
@@ -258,11 +258,11 @@ def _class_name(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _sorted_classes(codes: dict[str, int], targets: Spool) -> tuple[tuple[str, ...], ClassLabels]:
+def _sorted_classes(codes: dict[str, int], targets: Spool) -> tuple[tuple[str, ...], _ClassLabels]:
     """Classes in ascending order, as numbers if all are whole numbers, else as text; the labels follow."""
-    seen = count(targets, len(codes))
+    seen = count_labels(targets, len(codes))
     used = [name for name, code in codes.items() if seen[code]]  # a file left out may have brought more
     classes = tuple(sorted(used, key=int) if all(name.lstrip("-").isdecimal() for name in used) else sorted(used))
     numbers = np.zeros(len(codes), np.min_scalar_type(max(1, len(classes))))
     numbers[[codes[name] for name in classes]] = np.arange(len(classes))
-    return classes, ClassLabels(targets, numbers)
+    return classes, _ClassLabels(targets, numbers)

@@ -9,13 +9,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shared.data.write.request import Request, list_names
+from shared.data.write.request import SourceRequest, list_names
 from shared.distributed import Refusal
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PANDAS_INDEX = "__index_level_"
+_PANDAS_INDEX = "__index_level_"
 """How pandas calls an index without a name in a Parquet file: row numbers, which predict nothing."""
 
 
@@ -27,7 +27,7 @@ class TableColumns:
     target: str
 
 
-def choose_columns(header: Sequence[str], request: Request, path: Path) -> TableColumns:
+def choose_columns(header: Sequence[str], request: SourceRequest, path: Path) -> TableColumns:
     """Which columns are features: all but the target and those to be left out.
 
     Raises:
@@ -41,7 +41,7 @@ def choose_columns(header: Sequence[str], request: Request, path: Path) -> Table
         if name not in header:
             raise Refusal(_absent(name, what, header, path))
     left_out = {request.target, *request.ignore_columns}
-    features = tuple(name for name in header if name not in left_out and not name.startswith(PANDAS_INDEX))
+    features = tuple(name for name in header if name not in left_out and not name.startswith(_PANDAS_INDEX))
     if "" in features:
         raise Refusal(
             f"{path}: column {list(header).index('') + 1} has no name, as when pandas writes its index. Write the file "

@@ -24,7 +24,7 @@ class Document:
     label: str = ""
 
 
-class Documents(Protocol):
+class DocumentSource(Protocol):
     """A source of documents; safe to read from several threads."""
 
     @property
@@ -39,7 +39,7 @@ class Documents(Protocol):
         """
 
 
-def decoded(data: bytes, place: str, most: int, bad: BadFiles) -> str | None:
+def decode_document(data: bytes, place: str, most: int, bad: BadFiles) -> str | None:
     """Text of a document in UTF-8; None if it is reported as bad: too large, or not UTF-8."""
     if len(data) > most:
         bad.report(place, f"has {len(data):,} bytes; max_megabytes {most / 2**20:g} allows {most:,}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from shared.data.formats.file_fault import find_file_fault, find_name_fault, is_utf8
 from shared.data.formats.file_format import FileFormat, FilePart, FileRow, WrongFileError
 from shared.data.text.documents import Document
-from shared.data.write.request import BadFiles, Request, list_names
+from shared.data.write.request import BadFiles, SourceRequest, list_names
 from shared.distributed import Refusal
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class RowDocuments:
         parts: the units.
     """
 
-    request: Request
+    request: SourceRequest
     root: Path
     form: FileFormat
     parts: list[FilePart]
@@ -74,7 +74,7 @@ class RowDocuments:
         return Document(text, request.splitter.split_of(data), label)
 
 
-def open_rows(request: Request, form: FileFormat) -> RowDocuments:
+def open_rows(request: SourceRequest, form: FileFormat) -> RowDocuments:
     """Find the files of a format, and cut them into units.
 
     Raises:
@@ -97,13 +97,13 @@ def open_rows(request: Request, form: FileFormat) -> RowDocuments:
     return RowDocuments(request, root, form, parts)
 
 
-def _columns(request: Request) -> dict[str, str]:
+def _columns(request: SourceRequest) -> dict[str, str]:
     """The inputs that name columns, the text's first, and what they name."""
     label = {"label_column": request.label_column} if request.labelled else {}
     return {"text_column": request.text_column, **label}
 
 
-def _check_columns(path: Path, request: Request, form: FileFormat) -> None:
+def _check_columns(path: Path, request: SourceRequest, form: FileFormat) -> None:
     """Refuse a file that lacks a column, naming what is there, or has one of a type that is no text and no class."""
     there, columns = form.header(path), _columns(request)
     if lacking := {key: name for key, name in columns.items() if name not in there}:

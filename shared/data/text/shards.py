@@ -19,25 +19,27 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import SPLITS, Array, Shard
 from shared.data.dataset.ragged import Ragged
-from shared.data.text.documents import Documents
-from shared.data.text.encode import Encoded, Part, RowLayout
-from shared.data.text.tokens import dtype_of
+from shared.data.text.documents import DocumentSource
+from shared.data.text.encode import EncodedUnit, RowLayout, UnitCounts
+from shared.data.text.tokens import token_dtype
 from shared.data.write.plan import SHARD_BYTES, ShardJob, plan_split
 from shared.data.write.request import BadFile
 from shared.data.write.writer import write_ragged_shard, write_shard
 
-CHUNK_TOKENS = 2**20
+_CHUNK_TOKENS = 2**20
 
 
 def token_arrays(layout: RowLayout) -> dict[str, Array]:
     """The dataset's arrays."""
-    dtype = dtype_of(layout.tokens.vocabulary)
+    dtype = token_dtype(layout.tokens.vocabulary)
     if layout.labelled:
         return {"x": Array((), dtype, ragged=True), "y": Array((), "int64")}
     return {"x": Array((layout.sequence_length + 1,), dtype)}
 
 
-def plan_tokens(parts: Sequence[dict[str, Part]], layout: RowLayout, rows_per_shard: int | None) -> list[ShardJob]:
+def plan_tokens(
+    parts: Sequence[dict[str, UnitCounts]], layout: RowLayout, rows_per_shard: int | None
+) -> list[ShardJob]:
     """Every shard of the dataset, in order: a function of what the units hold and of the layout alone.
 
     Args:
@@ -46,12 +48,12 @@ def plan_tokens(parts: Sequence[dict[str, Part]], layout: RowLayout, rows_per_sh
         rows_per_shard: None makes files of about 16 MiB.
     """
     length = layout.sequence_length
-    item = np.dtype(dtype_of(layout.tokens.vocabulary)).itemsize
+    item = np.dtype(token_dtype(layout.tokens.vocabulary)).itemsize
     size = rows_per_shard or max(1, SHARD_BYTES // ((length + 1) * item))
     return [job for split in SPLITS for job in plan_split(split, _unit_rows(parts, split, layout), size)]
 
 
-def _unit_rows(parts: Sequence[dict[str, Part]], split: str, layout: RowLayout) -> Iterator[range]:
+def _unit_rows(parts: Sequence[dict[str, UnitCounts]], split: str, layout: RowLayout) -> Iterator[range]:
     """Rows of each unit: passages, numbered in the unit; or blocks, numbered in the split."""
     if layout.labelled:
         yield from (range(part[split].rows) for part in parts)
@@ -64,7 +66,7 @@ def _unit_rows(parts: Sequence[dict[str, Part]], split: str, layout: RowLayout) 
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeReport:
     """What one node has found, for all of them.
 
     Attributes:
@@ -74,13 +76,15 @@ class Node:
         digest: of the units' sizes, which have to be the same on every node.
     """
 
-    units: list[dict[str, Part]]
+    units: list[dict[str, UnitCounts]]
     bad: list[BadFile]
     heads: dict[str, list[int]]
     digest: str
 
     @classmethod
-    def of(cls, encoded: Sequence[Encoded], bad: Sequence[BadFile], layout: RowLayout, source: Documents) -> Node:
+    def of(
+        cls, encoded: Sequence[EncodedUnit], bad: Sequence[BadFile], layout: RowLayout, source: DocumentSource
+    ) -> NodeReport:
         """What a node with these units tells the others."""
         longest = 0 if layout.labelled else layout.sequence_length + 1
         streams = {split: _Stream(encoded, split, layout) for split in SPLITS}
@@ -93,13 +97,13 @@ class Node:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, record: dict[str, Any]) -> Node:
+    def from_json(cls, record: dict[str, Any]) -> NodeReport:
         """The way back."""
-        units = [{split: Part(**part) for split, part in unit.items()} for unit in record["units"]]
+        units = [{split: UnitCounts(**part) for split, part in unit.items()} for unit in record["units"]]
         return cls(units, [BadFile(**file) for file in record["bad"]], record["heads"], record["digest"])
 
 
-class Writer:
+class TokenShardWriter:
     """Writes the shards of a node's units.
 
     Args:
@@ -114,8 +118,8 @@ class Writer:
     def __init__(
         self,
         output: Path,
-        encoded: Sequence[Encoded],
-        nodes: Sequence[Node],
+        encoded: Sequence[EncodedUnit],
+        nodes: Sequence[NodeReport],
         node: int,
         classes: Sequence[str],
         layout: RowLayout,
@@ -137,7 +141,7 @@ class Writer:
 
     def _blocks(self, job: ShardJob) -> Shard:
         length, stream, begin = self._layout.sequence_length, self._streams[job.split], self._begin[job.split]
-        step = max(1, CHUNK_TOKENS // length)
+        step = max(1, _CHUNK_TOKENS // length)
 
         def chunks() -> Iterator[dict[str, npt.NDArray[Any]]]:
             for first in range(job.first, job.last, step):
@@ -152,23 +156,25 @@ class Writer:
     def _passages(self, job: ShardJob) -> Shard:
         one = self._encoded[job.unit - self.units.start]
         token, row = one.first[job.split]
-        desk, rows = one.desk, slice(row + job.first, row + job.last)
-        lengths = desk.lengths[job.split][rows].astype(np.int64)
-        start = token + int(desk.lengths[job.split][row : row + job.first].sum(dtype=np.int64))
+        spools, rows = one.spools, slice(row + job.first, row + job.last)
+        lengths = spools.lengths[job.split][rows].astype(np.int64)
+        start = token + int(spools.lengths[job.split][row : row + job.first].sum(dtype=np.int64))
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        x = Ragged(desk.tokens[job.split][start : start + int(offsets[-1])], offsets)
+        x = Ragged(spools.tokens[job.split][start : start + int(offsets[-1])], offsets)
         numbers = np.array([self._numbers[name] for name in one.classes], np.int64)
-        y = numbers[desk.labels[job.split][rows]]
+        y = numbers[spools.labels[job.split][rows]]
         return write_ragged_shard(self._output, job.split, job.number, x=x, y=y, arrays=self._arrays)
 
 
 class _Stream:
     """The tokens of a split on a node, as if they lay in one file, and some that follow on other nodes."""
 
-    def __init__(self, encoded: Sequence[Encoded], split: str, layout: RowLayout, after: Sequence[int] = ()) -> None:
+    def __init__(
+        self, encoded: Sequence[EncodedUnit], split: str, layout: RowLayout, after: Sequence[int] = ()
+    ) -> None:
         self._encoded, self._split = encoded, split
         self._ends = [0, *accumulate(one.parts[split].tokens for one in encoded)]
-        self._after = np.array(after, dtype_of(layout.tokens.vocabulary))
+        self._after = np.array(after, token_dtype(layout.tokens.vocabulary))
 
     @property
     def tokens(self) -> int:
@@ -183,7 +189,7 @@ class _Stream:
             if begin >= last:
                 break
             start = one.first[self._split][0] - begin
-            pieces.append(one.desk.tokens[self._split][max(first, begin) + start : min(last, end) + start])
+            pieces.append(one.spools.tokens[self._split][max(first, begin) + start : min(last, end) + start])
         tokens = np.concatenate([*pieces, self._after[max(0, first - self.tokens) : max(0, last - self.tokens)]])
         assert len(tokens) == last - first, (first, last, self._ends)  # noqa: S101  # ours to keep
         return tokens

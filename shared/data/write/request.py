@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shared.data.formats.file_fault import show_name
-from shared.data.write.splits import Splitter
+from shared.data.write.splits import DocumentSplitter
 from shared.distributed import Refusal
 
-EVERYTHING_TRAINS = Splitter(seed=0, validation=0, test=0)
+_EVERYTHING_TRAINS = DocumentSplitter(seed=0, validation=0, test=0)
 _SHOWN_FILES = 10  # left out, above which only skipped.csv names them
-FOR_IMAGES = "image_folder, cifar and idx"
+_FOR_IMAGES = "image_folder, cifar and idx"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def _silent(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SourceRequest:
     """What the user wants read: of images and arrays, of tables, or of texts; the rest keeps its defaults.
 
     Attributes:
@@ -88,7 +88,7 @@ class Request:
     dataset: str
     folder: Path | None = None
     labelled: bool = False
-    splitter: Splitter = EVERYTHING_TRAINS
+    splitter: DocumentSplitter = _EVERYTHING_TRAINS
     text_column: str = "text"
     label_column: str = "label"
     pattern: str = "*"
@@ -150,11 +150,11 @@ class Request:
         """Refuse an image size or a colour where it would be ignored."""
         if self.image_size is not None:
             raise Refusal(
-                f"image_size {self.image_size} is for dataset {FOR_IMAGES}; {self.dataset} has a fixed shape."
+                f"image_size {self.image_size} is for dataset {_FOR_IMAGES}; {self.dataset} has a fixed shape."
             )
         if self.color != "auto":
             raise Refusal(
-                f"color {self.color} is for dataset {FOR_IMAGES}; {self.dataset} stays as it is: choose auto."
+                f"color {self.color} is for dataset {_FOR_IMAGES}; {self.dataset} stays as it is: choose auto."
             )
 
     def refuse_regression(self) -> None:

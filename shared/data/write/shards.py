@@ -17,18 +17,18 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import Array, Shard, shard_from_json, shard_to_json
 from shared.data.dataset.order import Rows
-from shared.data.sources import BadFile, BadFiles, Source
+from shared.data.sources import BadFile, BadFiles, ItemSource
 from shared.data.write.moments import Moments
 from shared.data.write.plan import SHARD_BYTES, ShardJob, plan_split
-from shared.data.write.splits import count, first_of, stratified_split
+from shared.data.write.splits import count_labels, first_item, stratified_split
 from shared.data.write.spool import Spool
 from shared.data.write.writer import write_shard
 from shared.distributed import Refusal
 
-SHARD_ROWS = (256, 2**16)
-CHUNK_BYTES = 2**21  # what is computed on while it lies in the cache: 8 MiB took a tenth longer
-CHUNK_ROWS = (1, 2**12)
-WORTH_PROCESSES = 2_000  # images to decode, below which starting worker processes costs more than it saves
+_SHARD_ROWS = (256, 2**16)
+_CHUNK_BYTES = 2**21  # what is computed on while it lies in the cache: 8 MiB took a tenth longer
+_CHUNK_ROWS = (1, 2**12)
+_WORTH_PROCESSES = 2_000  # images to decode, below which starting worker processes costs more than it saves
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,13 @@ def _moments(record: Mapping[str, Any] | None) -> Moments | None:
     return None if record is None else Moments(record["count"], tuple(record["sum"]), tuple(record["squares"]))
 
 
-def item_arrays(source: Source) -> dict[str, Array]:
+def item_arrays(source: ItemSource) -> dict[str, Array]:
     """The dataset's arrays: the rows, and a label or target for each."""
     return {"x": source.array, "y": Array((), "int64" if source.task == "classification" else "float64")}
 
 
 def plan_items(
-    source: Source, *, validation_fraction: float, test_fraction: float, seed: int, rows_per_shard: int | None
+    source: ItemSource, *, validation_fraction: float, test_fraction: float, seed: int, rows_per_shard: int | None
 ) -> ItemPlan:
     """Every shard of the dataset, in order: a function of the source and these numbers alone.
 
@@ -125,17 +125,17 @@ def plan_items(
     if classes and (validation_fraction > 0 or test_fraction > 0):
         _refuse_lonely(source)
     splits = stratified_split(strata, validation_fraction=validation_fraction, test_fraction=test_fraction, seed=seed)
-    size = rows_per_shard or _within(SHARD_ROWS, SHARD_BYTES // _row_bytes(source.array))
+    size = rows_per_shard or _within(_SHARD_ROWS, SHARD_BYTES // _row_bytes(source.array))
     jobs = [job for split, items in splits.items() for job in plan_split(split, [range(len(items))], size)]
     return ItemPlan(splits, jobs)
 
 
-def _refuse_lonely(source: Source) -> None:
+def _refuse_lonely(source: ItemSource) -> None:
     """A class with one item cannot be in train and be measured too."""
-    counts = count(source.labels)
+    counts = count_labels(source.labels)
     lonely = np.flatnonzero(counts == 1)
     if len(lonely):
-        item = first_of(source.labels, lonely[0])
+        item = first_item(source.labels, lonely[0])
         others = f", and {len(lonely) - 1} classes more have one" if len(lonely) > 1 else ""
         raise Refusal(
             f"the class {source.classes[lonely[0]]!r} has a single item ({source.where(item)}){others}: "
@@ -152,7 +152,7 @@ def _within(limits: tuple[int, int], value: int) -> int:
 
 
 def write_shards(
-    source: Source, plan: ItemPlan, jobs: list[ShardJob], output: Path, policy: BadFiles
+    source: ItemSource, plan: ItemPlan, jobs: list[ShardJob], output: Path, policy: BadFiles
 ) -> Iterator[WrittenShard]:
     """Write shards in order, with all cores of this machine where there is enough to decode.
 
@@ -165,7 +165,7 @@ def write_shards(
     """
     cores = len(os.sched_getaffinity(0))
     images = sum(job.rows for job in jobs)
-    if not source.decodes or images < WORTH_PROCESSES or min(cores, len(jobs)) < 2:
+    if not source.decodes or images < _WORTH_PROCESSES or min(cores, len(jobs)) < 2:
         yield from (_write_items(source, job, plan.items_of(job), output, policy) for job in jobs)
         return
     with ProcessPoolExecutor(
@@ -182,13 +182,13 @@ def write_shards(
             raise
 
 
-def _write_items(source: Source, job: ShardJob, items: Rows, output: Path, policy: BadFiles) -> WrittenShard:
+def _write_items(source: ItemSource, job: ShardJob, items: Rows, output: Path, policy: BadFiles) -> WrittenShard:
     """Write one shard, reading its items chunk by chunk."""
     moments: list[Moments] = []
     targets: list[Moments] = []
     bad = BadFiles(policy.skip, policy.folder)
     # Part of the result, because sums are made chunk by chunk; so it depends on the rows alone.
-    step = _within(CHUNK_ROWS, CHUNK_BYTES // _row_bytes(source.array))
+    step = _within(_CHUNK_ROWS, _CHUNK_BYTES // _row_bytes(source.array))
 
     labels = source.labels[items]
 
@@ -211,10 +211,10 @@ def _write_items(source: Source, job: ShardJob, items: Rows, output: Path, polic
     return WrittenShard(job.split, job.number, shard, of_x, of_y, tuple(bad.found))
 
 
-_worker: tuple[Source, Path, BadFiles]  # in a worker process: sent once, not with every shard
+_worker: tuple[ItemSource, Path, BadFiles]  # in a worker process: sent once, not with every shard
 
 
-def _start_worker(source: Source, output: Path, policy: BadFiles) -> None:
+def _start_worker(source: ItemSource, output: Path, policy: BadFiles) -> None:
     global _worker  # noqa: PLW0603  # the way to keep something in a pool's worker
     _worker = source, output, policy
     threading.Thread(target=_end_with_parent, daemon=True).start()

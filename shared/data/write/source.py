@@ -12,7 +12,7 @@ from shared.data.write.request import BadFiles
 from shared.data.write.splits import Labels
 
 
-class Source(Protocol):
+class ItemSource(Protocol):
     """Items with a label or a target each: which there are is known at once, and any can be read when its turn comes.
 
     Sources that decode travel to worker processes, so they hold paths rather than open files.

@@ -26,7 +26,7 @@ BLOCK_ROWS = 2**16
 SHUFFLED_ROWS = 2**18
 """Items that are shuffled in memory."""
 
-Counts = npt.NDArray[np.int64]
+_Counts = npt.NDArray[np.int64]
 
 
 class Labels(Protocol):
@@ -57,11 +57,11 @@ def stratified_split(
         Refusal: if the items are too few to give every class to train and the fractions to the others.
     """
     random = np.random.default_rng((seed, 0))
-    counts = count(labels)
+    counts = count_labels(labels)
     # By class first: the same items give the same splits whether they lie in folders by class or in one mixed file.
     members, ends = _deal(_blocks(labels), counts), np.cumsum(counts)
     for first, last in pairwise([0, *ends.tolist()]):
-        shuffle(members, first, last, random)
+        shuffle_items(members, first, last, random)
     taken = np.zeros_like(counts)
     splits: dict[str, Spool] = {}
     for name, fraction in (("test", test_fraction), ("validation", validation_fraction)):
@@ -70,11 +70,11 @@ def stratified_split(
         taken = taken + quota
     splits["train"] = _gather(members, ends - counts + taken, counts - taken)
     for name in ("test", "validation", "train"):
-        shuffle(splits[name], 0, len(splits[name]), random)
+        shuffle_items(splits[name], 0, len(splits[name]), random)
     return {name: splits[name] for name in ("train", "validation", "test")}
 
 
-def count(labels: Labels, classes: int = 0) -> Counts:
+def count_labels(labels: Labels, classes: int = 0) -> _Counts:
     """Number of items of each class, at least ``classes`` numbers."""
     counts = np.zeros(classes, np.int64)
     for block, _ in _blocks(labels):
@@ -84,7 +84,7 @@ def count(labels: Labels, classes: int = 0) -> Counts:
     return counts
 
 
-def first_of(labels: Labels, value: int) -> int:
+def first_item(labels: Labels, value: int) -> int:
     """Number of the first item with a label, which there is."""
     for block, items in _blocks(labels):
         if (found := block == value).any():
@@ -92,7 +92,7 @@ def first_of(labels: Labels, value: int) -> int:
     raise ValueError(f"no item has the label {value}")
 
 
-def shuffle(items: Spool, first: int, last: int, random: np.random.Generator) -> None:
+def shuffle_items(items: Spool, first: int, last: int, random: np.random.Generator) -> None:
     """Put the items from ``first`` to before ``last`` into a random order, each order as likely as any other.
 
     More than fit into memory are dealt at random to parts, and each part is shuffled by itself: C. R. Rao, "Generation
@@ -118,7 +118,7 @@ def shuffle(items: Spool, first: int, last: int, random: np.random.Generator) ->
     for start, block in zip(range(first, last, BLOCK_ROWS), dealt.blocks(BLOCK_ROWS), strict=True):
         items.put(start, block)
     for start, end in pairwise([first, *(first + np.cumsum(sizes)).tolist()]):
-        shuffle(items, start, end, random)
+        shuffle_items(items, start, end, random)
 
 
 def _blocks(labels: Labels) -> Iterator[tuple[npt.NDArray[Any], Rows]]:
@@ -128,7 +128,7 @@ def _blocks(labels: Labels) -> Iterator[tuple[npt.NDArray[Any], Rows]]:
         yield block, np.arange(first, first + len(block))
 
 
-def _deal(blocks: Iterable[tuple[npt.NDArray[Any], Rows]], counts: Counts) -> Spool:
+def _deal(blocks: Iterable[tuple[npt.NDArray[Any], Rows]], counts: _Counts) -> Spool:
     """Items sorted by the key beside each, of which there are ``counts``; among equal keys in the order they came."""
     dealt = Spool((), "int64")
     place = np.cumsum(counts) - counts
@@ -143,7 +143,7 @@ def _deal(blocks: Iterable[tuple[npt.NDArray[Any], Rows]], counts: Counts) -> Sp
     return dealt
 
 
-def _gather(members: Spool, starts: Counts, lengths: Counts) -> Spool:
+def _gather(members: Spool, starts: _Counts, lengths: _Counts) -> Spool:
     """Stretches of a spool, one after another."""
     gathered = Spool((), "int64")
     for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
@@ -175,7 +175,7 @@ def _quota(
 
 
 @dataclass(frozen=True, slots=True)
-class Splitter:
+class DocumentSplitter:
     """Decides which split a document goes into, from the seed and what the document is called (or says).
 
     Attributes:

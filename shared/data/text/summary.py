@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from shared.data.dataset.index import SPLITS, Text
-from shared.data.text.encode import Part, RowLayout
-from shared.data.text.shards import Node
-from shared.data.text.tokens import name_of
+from shared.data.text.encode import RowLayout, UnitCounts
+from shared.data.text.shards import NodeReport
+from shared.data.text.tokens import tokenizer_name
 from shared.data.write.request import list_names
 from shared.distributed import Refusal
 
-MOST_CLASSES = 10_000
+_MOST_CLASSES = 10_000
 
 
-class Found:
+class TextSummary:
     """Sums over the units of all nodes.
 
     Args:
@@ -22,9 +22,9 @@ class Found:
         layout: how texts become rows.
     """
 
-    def __init__(self, nodes: Sequence[Node], layout: RowLayout) -> None:
+    def __init__(self, nodes: Sequence[NodeReport], layout: RowLayout) -> None:
         self.nodes, self._layout = nodes, layout
-        self.units: list[dict[str, Part]] = [unit for node in nodes for unit in node.units]
+        self.units: list[dict[str, UnitCounts]] = [unit for node in nodes for unit in node.units]
 
     @property
     def skipped(self) -> list[tuple[str, str]]:
@@ -51,7 +51,7 @@ class Found:
             for what in ("size", "gzip_size", "tokens")
         )
         return Text(
-            tokenizer=name_of(tokens),
+            tokenizer=tokenizer_name(tokens),
             vocabulary=tokens.vocabulary,
             sequence_length=self._layout.sequence_length,
             padding=tokens.padding,
@@ -98,7 +98,7 @@ class Found:
 
     def _lacking_classes(self) -> list[str]:
         classes = self.classes
-        if len(classes) > MOST_CLASSES:
+        if len(classes) > _MOST_CLASSES:
             return [
                 f"there are {len(classes)} classes, such as {list_names(classes, 3)}: is label_column the right one?"
             ]
