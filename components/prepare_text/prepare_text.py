@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from shared.data import Index
-from shared.data.dataset.index import BYTES, SPLITS, shard_from_json, shard_to_json
+from shared.data.dataset.index import BYTES, SPLITS, shard_to_json
+from shared.data.dataset.index_file import shard_from_json
 from shared.data.text.documents import DocumentSource
 from shared.data.text.encode import EncodedUnit, RowLayout, encode_units
 from shared.data.text.shards import NodeReport, TokenShardWriter, plan_tokens, token_arrays

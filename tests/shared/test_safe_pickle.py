@@ -8,6 +8,7 @@ import pickle
 import pickletools
 import subprocess
 import sys
+import tracemalloc
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
@@ -177,6 +178,16 @@ def test_a_large_batch_takes_no_more_than_itself() -> None:
     batch = {b"data": images.reshape(-1, 3072), b"labels": np.tile(labels[:100], 20).tolist()}
     read = read_pickle(pickle.dumps(batch, 2))
     np.testing.assert_array_equal(read[b"data"], batch[b"data"])
+
+
+def test_a_number_in_the_memo_takes_no_memory() -> None:
+    """Python's own machine keeps its memo as an array, and would take 2 GB for these nine bytes."""
+    tracemalloc.start()
+    try:
+        assert read_pickle(b"\x80\x02Nr\xff\xff\xff\x07.") is None
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def test_lists_in_lists_cannot_be_spelled_out() -> None:

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.dataset.index import SPLITS, TOKENIZER_FILE, Array, Index, Shard, array_files, offsets_name, read_index
+from shared.data.dataset.index import SPLITS, TOKENIZER_FILE, Array, Index, Shard, array_files, offsets_name
+from shared.data.dataset.index_file import read_index
 from shared.data.dataset.order import Rows
 from shared.data.dataset.ragged import Ragged
 from shared.distributed import Refusal

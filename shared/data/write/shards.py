@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.dataset.index import Array, Shard, shard_from_json, shard_to_json
+from shared.data.dataset.index import Array, Shard, shard_to_json
+from shared.data.dataset.index_file import shard_from_json
 from shared.data.dataset.order import Rows
 from shared.data.sources import BadFile, BadFiles, ItemSource
 from shared.data.write.moments import Moments
