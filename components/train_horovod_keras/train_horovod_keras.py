@@ -101,7 +101,7 @@ def training_step(
     variables = model.trainable_variables
     gradients_here = gradients_of(model, objective, plan, compiled=settings.precision.compile)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function
     def step(rows: Any, labels: Any) -> Any:
         loss, gradients = gradients_here(rows, labels)
         # What DistributedGradientTape does after a pass, done once after the last; as one group, always in one order.

@@ -136,7 +136,7 @@ def training_step(
         optimizer.apply(gradients, variables)
         return loss
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function
     def step(rows: Any, labels: Any) -> Any:
         return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(on_each_gpu, args=(rows, labels)), axis=None)
 

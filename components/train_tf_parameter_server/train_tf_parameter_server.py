@@ -140,7 +140,7 @@ def training_step(
         optimizer.apply(finish_gradients(gradients, variables, settings), variables)
         return loss
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function
     def step(rows: Any, labels: Any) -> Any:
         return strategy.run(on_the_worker, args=(rows, labels))
 

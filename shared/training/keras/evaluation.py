@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import keras
 import numpy as np
@@ -63,7 +62,7 @@ class Evaluation:
         return self._objective.metrics(sums, self._rows)
 
 
-@tf.function  # type: ignore[untyped-decorator]
-def _outputs(model: keras.Model, rows: Any) -> Any:
+@tf.function
+def _outputs(model: keras.Model, rows: object) -> tf.Tensor:
     """As a graph, once for each number of rows: layer by layer a small model takes six times as long."""
     return model(rows, training=False)

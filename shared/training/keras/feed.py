@@ -17,7 +17,7 @@ from shared.settings.running import LoaderSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.read_ahead import read_ahead
 
-Batch = tuple[Any, Any]
+Batch = tuple[tf.Tensor, tf.Tensor]
 """Raw rows (N, *shape) and their labels (N,), int64, or their targets (N,), float64, as tensors."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -19,7 +18,7 @@ class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: object) -> tf.Tensor:
         """Learning rate of a step, counted from 0; the formula of `Schedule`."""
         of, step = self.schedule, tf.cast(step, tf.float32)
         rising = of.peak * (step + 1) / (of.warmup_steps + 1)
@@ -36,17 +35,21 @@ def make_optimizer(model: keras.Model, schedule: Schedule, settings: OptimizerSe
     """Make the optimizer with all its variables."""
     rate, momentum = LearningRate(schedule), settings.momentum
     if settings.optimizer == "sgd":
-        made = keras.optimizers.SGD(rate, momentum, nesterov=momentum > 0)
+        made: keras.optimizers.Optimizer = keras.optimizers.SGD(rate, momentum, nesterov=momentum > 0)
     elif settings.optimizer == "adam":
         made = keras.optimizers.Adam(rate, momentum, 0.999, epsilon=1e-8)
     else:
-        made = keras.optimizers.AdamW(rate, settings.suited_decay, momentum, 0.999, epsilon=1e-8)
-        made.exclude_from_weight_decay([variable for variable in model.trainable_variables if not _decays(variable)])
+        made = decaying = keras.optimizers.AdamW(rate, settings.suited_decay, momentum, 0.999, epsilon=1e-8)
+        decaying.exclude_from_weight_decay(
+            [variable for variable in model.trainable_variables if not _decays(variable)]
+        )
     made.build(model.trainable_variables)
     return made
 
 
-def finish_gradients(gradients: Sequence[Any], variables: Sequence[Any], settings: OptimizerSettings) -> list[Any]:
+def finish_gradients(
+    gradients: Sequence[tf.Tensor], variables: Sequence[keras.Variable], settings: OptimizerSettings
+) -> list[tf.Tensor]:
     """Clip the gradients of the whole batch (0: not), and add the penalty that weight decay means for sgd and adam."""
     finished = list(gradients)
     if settings.clip_norm > 0:
@@ -60,5 +63,5 @@ def finish_gradients(gradients: Sequence[Any], variables: Sequence[Any], setting
     ]
 
 
-def _decays(variable: Any) -> bool:
+def _decays(variable: keras.Variable) -> bool:
     return len(variable.shape) > 1
