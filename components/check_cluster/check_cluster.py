@@ -41,13 +41,9 @@ class Settings:
             most=4096,
         ),
     ] = 256
-    repeats: Annotated[
-        int,
-        Input("How often each size is measured; the median counts.", least=1, most=1000),
-    ] = 10
+    repeats: Annotated[int, Input("How often each size is measured; the median counts.", least=1, most=1000)] = 10
     fail_on_problem: Annotated[
-        bool,
-        Input("Whether the step fails when something is wrong, so that the training behind it does not start."),
+        bool, Input("Whether the step fails when something is wrong, so that the training behind it does not start.")
     ] = True
     timeouts: Annotated[
         TimeoutSettings,
@@ -59,8 +55,7 @@ class Settings:
         change("step_timeout", "Minutes after which a rank that does not answer is given up.", default=2, most=1440),
     ]
     report: Annotated[
-        Path,
-        Output("index.html with the verdict, cluster.json, all_reduce.csv, pairs.csv, all_reduce.png."),
+        Path, Output("index.html with the verdict, cluster.json, all_reduce.csv, pairs.csv, all_reduce.png.")
     ]
 
 

@@ -44,18 +44,11 @@ _SHOWN = ("accuracy", "rmse", "mae", "r2", "bits_per_byte", "gzip_bits_per_byte"
 class Settings:
     """The inputs and outputs of this component; component.yaml is written from them."""
 
-    data: Annotated[
-        Path,
-        Input("A prepared dataset, from Prepare data or Prepare text."),
-    ]
+    data: Annotated[Path, Input("A prepared dataset, from Prepare data or Prepare text.")]
     model: Annotated[
-        Path,
-        Input("The model of a trainer of this library, trained on the same kind of data.", kind="mlflow_model"),
+        Path, Input("The model of a trainer of this library, trained on the same kind of data.", kind="mlflow_model")
     ]
-    split: Annotated[
-        Literal["train", "validation", "test"],
-        Input("The part of the data that is measured."),
-    ] = "test"
+    split: Annotated[Literal["train", "validation", "test"], Input("The part of the data that is measured.")] = "test"
     batch_size: Annotated[
         int,
         Input(

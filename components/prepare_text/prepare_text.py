@@ -57,10 +57,7 @@ class Settings:
         Literal["language_modeling", "text_classification"],
         Input("What is predicted: the next token of a text, or the class of a passage."),
     ] = "language_modeling"
-    text_column: Annotated[
-        str,
-        Input("For jsonl, csv and parquet: the column with the texts."),
-    ] = "text"
+    text_column: Annotated[str, Input("For jsonl, csv and parquet: the column with the texts.")] = "text"
     label_column: Annotated[
         str,
         Input(
@@ -118,19 +115,9 @@ class Settings:
             "Share of the documents that goes into validation. Files are drawn by their path, in each class "
             "alike; rows of tables by their text, so that a text that occurs twice is in one split only.",
         ),
-        change(
-            "test_fraction",
-            "Share of the documents that goes into test, drawn likewise.",
-            default=0.1,
-        ),
-        change(
-            "seed",
-            "Decides which documents go into which split; the same seed gives the same splits.",
-        ),
-        change(
-            "rows_per_shard",
-            "Rows in each file, at most. Leave empty for files of up to about 16 MB.",
-        ),
+        change("test_fraction", "Share of the documents that goes into test, drawn likewise.", default=0.1),
+        change("seed", "Decides which documents go into which split; the same seed gives the same splits."),
+        change("rows_per_shard", "Rows in each file, at most. Leave empty for files of up to about 16 MB."),
     ]
     timeouts: Annotated[
         TimeoutSettings,

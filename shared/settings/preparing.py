@@ -31,8 +31,7 @@ class SplitSettings:
         ),
     ] = "fail"
     validation_fraction: Annotated[
-        float,
-        Input("Share of all rows that goes into validation, with the classes in proportion.", least=0, most=0.9),
+        float, Input("Share of all rows that goes into validation, with the classes in proportion.", least=0, most=0.9)
     ] = 0.1
     test_fraction: Annotated[
         float, Input("Share of all rows that goes into test, with the classes in proportion.", least=0, most=0.9)
