@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shared.data.index import SPLITS, Text
-from shared.data.sources.source import names
-from shared.data.text.encode import Part, Settings
-from shared.data.text.shards import Node
-from shared.data.text.tokens import name_of
+from shared.data.dataset.index import SPLITS, Text
+from shared.data.text.encode import RowLayout, UnitCounts
+from shared.data.text.shards import NodeReport
+from shared.data.text.tokens import tokenizer_name
+from shared.data.write.request import list_names
 from shared.distributed import Refusal
 
-MOST_CLASSES = 10_000
+_MOST_CLASSES = 10_000
 
 
-class Found:
+class TextSummary:
     """Sums over the units of all nodes.
 
     Args:
         nodes: what each node found, in order.
-        settings: how texts become rows.
+        layout: how texts become rows.
     """
 
-    def __init__(self, nodes: Sequence[Node], settings: Settings) -> None:
-        self.nodes, self._settings = nodes, settings
-        self.units: list[dict[str, Part]] = [unit for node in nodes for unit in node.units]
+    def __init__(self, nodes: Sequence[NodeReport], layout: RowLayout) -> None:
+        self.nodes, self._layout = nodes, layout
+        self.units: list[dict[str, UnitCounts]] = [unit for node in nodes for unit in node.units]
 
     @property
     def skipped(self) -> list[tuple[str, str]]:
@@ -45,19 +45,19 @@ class Found:
 
     def text(self) -> Text:
         """What the index says about the text."""
-        tokens = self._settings.tokens
+        tokens = self._layout.tokens
         size, gzip_size, count = (
             {split: sum(getattr(unit[split], what) for unit in self.units) for split in SPLITS}
             for what in ("size", "gzip_size", "tokens")
         )
         return Text(
-            tokenizer=name_of(tokens),
+            tokenizer=tokenizer_name(tokens),
             vocabulary=tokens.vocabulary,
-            sequence_length=self._settings.sequence_length,
+            sequence_length=self._layout.sequence_length,
             padding=tokens.padding,
             end_of_text=tokens.end_of_text,
             size=size,
-            gzip_size={} if self._settings.labelled else gzip_size,
+            gzip_size={} if self._layout.labelled else gzip_size,
             tokens=count,
             sha256=tokens.sha256,
         )
@@ -77,7 +77,7 @@ class Found:
                 "stdlib the same Python."
             )
         wanted = ["train", *(split for split, fraction in fractions.items() if fraction > 0)]
-        problems = self._lacking_classes() if self._settings.labelled else []
+        problems = self._lacking_classes() if self._layout.labelled else []
         for split in wanted:
             problem = self._lacking(split)
             if problem:
@@ -91,18 +91,24 @@ class Found:
         documents, tokens = self.documents[split], self.text().tokens[split]
         if not documents:
             return f"has none of the {sum(self.documents.values())} documents"
-        needed = self._settings.sequence_length + 1
-        if not self._settings.labelled and tokens < needed:
+        needed = self._layout.sequence_length + 1
+        if not self._layout.labelled and tokens < needed:
             return f"has {tokens} tokens, but a row takes {needed} (sequence_length + 1): add text or lower it"
         return ""
 
     def _lacking_classes(self) -> list[str]:
         classes = self.classes
-        if len(classes) > MOST_CLASSES:
-            return [f"there are {len(classes)} classes, such as {names(classes, 3)}: is label_column the right one?"]
+        if len(classes) > _MOST_CLASSES:
+            return [
+                f"there are {len(classes)} classes, such as {list_names(classes, 3)}: is label_column the right one?"
+            ]
         trained = {name for unit in self.units for name in unit["train"].classes}
         lost = [name for name in classes if name not in trained]
-        problems = [f"no document of {names(lost)} is in train: add documents, or remove the class."] if lost else []
+        problems = (
+            [f"no document of {list_names(lost)} is in train: add documents, or remove the class."] if lost else []
+        )
         if len(classes) < 2:
-            problems.append(f"the documents have {len(classes)} classes ({names(classes)}); two at least are needed.")
+            problems.append(
+                f"the documents have {len(classes)} classes ({list_names(classes)}); two at least are needed."
+            )
         return problems

@@ -11,7 +11,7 @@ from shared.distributed import World
 from shared.tracking import Tracker
 
 
-class Progress:
+class PreparationProgress:
     """Reports what is done; what takes a moment is not reported at all. A context manager.
 
     Args:

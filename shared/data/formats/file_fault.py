@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-KINDS: Mapping[Callable[[int], bool], str] = MappingProxyType(
+_KINDS: Mapping[Callable[[int], bool], str] = MappingProxyType(
     {stat.S_ISDIR: "a folder", stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket"}
 )
 
@@ -21,16 +21,21 @@ def find_file_fault(path: Path) -> str:
         return f"cannot be read: {error.strerror}"
     if stat.S_ISREG(mode):
         return ""
-    return f"is {next((word for test, word in KINDS.items() if test(mode)), 'a device')}, not a file"
+    return f"is {next((word for test, word in _KINDS.items() if test(mode)), 'a device')}, not a file"
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a name or a text was UTF-8 where it was read: bytes that are none come as surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def find_name_fault(path: Path) -> str:
     """What is wrong with a path's name for a reader that wants text; empty if nothing is."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return "has a name that is not UTF-8: rename it"
-    return ""
+    return "" if is_utf8(str(path)) else "has a name that is not UTF-8: rename it"
 
 
 def show_name(name: str) -> str:

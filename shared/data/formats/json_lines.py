@@ -2,88 +2,94 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import sys
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
-from shared.data.text.documents import UNIT_BYTES
-from shared.data.text.rows import Columns, Part, Row, WrongFileError, need
+from shared.data.formats.file_format import (
+    READ_ERRORS,
+    UNIT_BYTES,
+    FileFormat,
+    FilePart,
+    FileRow,
+    WrongFileError,
+    is_gzipped,
+    open_bytes,
+)
 from shared.distributed import Refusal
 
-PIECE = 2**20
-ESCAPED = 6
+_PIECE = 2**20
+_ESCAPED = 6
 """Bytes on the line for one of the text, at most: a control character is written \\u0000."""
 
 
-class JsonLines:
+class JsonLines(FileFormat):
     """What is particular to JSON lines."""
 
-    suffixes: tuple[str, ...] = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
+    suffixes = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
 
-    def check(self, path: Path, columns: Columns) -> None:
-        """See that the first line has the columns as keys."""
+    def header(self, path: Path) -> list[str]:
+        """The keys on the first line."""
         try:
-            with _open(path) as file:
+            with open_bytes(path) as file:
                 line = file.readline(2**26)
             first = json.loads(line)
-        except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        except (*READ_ERRORS, ValueError, RecursionError) as error:
             raise WrongFileError(f"does not begin with an object of JSON on one line: {error}") from error
         if not isinstance(first, dict):
             raise Refusal(f"{path} begins with {line[:40]!r}: each line has to be an object of JSON, such as "
-                          f'{{"{columns.text}": "..."}}.')  # fmt: skip
-        need(path, list(first), columns)
+                          '{"text": "..."}.')  # fmt: skip
+        return list(first)
 
-    def parts(self, path: Path) -> list[Part]:
+    def parts(self, path: Path) -> list[FilePart]:
         """Ranges of bytes; a line belongs to the range in which it begins."""
         size = path.stat().st_size
-        if path.suffix == ".gz":
-            return [Part(path, 0, sys.maxsize, size)]
+        if is_gzipped(path):
+            return [FilePart(path, 0, sys.maxsize, size)]
         count = max(1, round(size / UNIT_BYTES))
         bounds = [size * number // count for number in range(count + 1)]
-        return [Part(path, a, b, b - a) for a, b in pairwise(bounds)]
+        return [FilePart(path, a, b, b - a) for a, b in pairwise(bounds)]
 
-    def rows(self, part: Part, columns: Columns, most: int) -> Iterator[Row]:
+    def rows(self, part: FilePart, names: Sequence[str], most: int) -> Iterator[FileRow]:
         """Lines of a part; empty ones are passed over."""
         try:
-            for at, line in enumerate(_lines(part, ESCAPED * most + 2**16), start=1):
+            for at, line in enumerate(_lines(part, _ESCAPED * most + 2**16), start=1):
                 if line is None:
-                    yield Row(at, fault=f"is longer than a text of max_megabytes {most / 2**20:g} can be")
+                    yield FileRow(at, fault=f"is longer than a text of max_megabytes {most / 2**20:g} can be")
                 elif line.strip():
-                    yield _row(at, line, columns)
-        except (OSError, EOFError, zlib.error) as error:
+                    yield _row(at, line, names)
+        except READ_ERRORS as error:
             raise WrongFileError(f"cannot be read: {error}") from error
 
-    def place(self, part: Part, at: int) -> str:
+    def place(self, part: FilePart, at: int) -> str:
         """Number of a line."""
         if not part.first:
             return str(at)
         before, left = 0, part.first
         with part.path.open("rb") as file:
-            while left and (piece := file.read(min(PIECE, left))):
+            while left and (piece := file.read(min(_PIECE, left))):
                 before, left = before + piece.count(b"\n"), left - len(piece)
             if not piece.endswith(b"\n"):
                 before += 1  # the line that began in the part before
         return str(before + at)
 
 
-def _row(at: int, line: bytes, columns: Columns) -> Row:
+def _row(at: int, line: bytes, names: Sequence[str]) -> FileRow:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        return Row(at, fault=f"is not JSON in UTF-8: {str(error)[:100]}")
+        return FileRow(at, fault=f"is not JSON in UTF-8: {str(error)[:100]}")
     if not isinstance(found, dict):
-        return Row(at, fault=f"is {line[:40]!r}, not an object of JSON")
-    return Row(at, found.get(columns.text), found.get(columns.label) if columns.label else None)
+        return FileRow(at, fault=f"is {line[:40]!r}, not an object of JSON")
+    return FileRow(at, [found.get(name) for name in names])
 
 
-def _lines(part: Part, most: int) -> Iterator[bytes | None]:
+def _lines(part: FilePart, most: int) -> Iterator[bytes | None]:
     """Lines that begin in a part; None for one of more bytes than ``most``, of which no more are held."""
-    with _open(part.path) as file:
+    with open_bytes(part.path) as file:
         at = part.first
         if at:  # the line that has the byte before belongs to the part before
             file.seek(at - 1)
@@ -99,11 +105,7 @@ def _lines(part: Part, most: int) -> Iterator[bytes | None]:
 
 def _rest(file: IO[bytes]) -> Iterator[bytes]:
     """What is left of a line, in pieces."""
-    while piece := file.readline(PIECE):
+    while piece := file.readline(_PIECE):
         yield piece
         if piece.endswith(b"\n"):
             return
-
-
-def _open(path: Path) -> IO[bytes]:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]

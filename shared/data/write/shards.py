@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,52 +15,42 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import Array, Shard, shard_from_json, shard_to_json
-from shared.data.moments import Moments
-from shared.data.order import Rows
-from shared.data.sources import BadFile, BadFiles, Source
-from shared.data.splits import count, first_of, stratified_split
-from shared.data.spool import Spool
-from shared.data.writer import write_shard
+from shared.data.dataset.index import Array, Shard, shard_to_json
+from shared.data.dataset.index_file import shard_from_json
+from shared.data.dataset.order import Rows
+from shared.data.sources import BadFile, BadFiles, ItemSource
+from shared.data.write.moments import Moments
+from shared.data.write.plan import SHARD_BYTES, ShardJob, plan_split
+from shared.data.write.splits import count_labels, first_item, stratified_split
+from shared.data.write.spool import Spool
+from shared.data.write.writer import write_shard
 from shared.distributed import Refusal
 
-SHARD_BYTES = 16 * 2**20
-SHARD_ROWS = (256, 2**16)
-CHUNK_BYTES = 2**21  # what is computed on while it lies in the cache: 8 MiB took a tenth longer
-CHUNK_ROWS = (1, 2**12)
-WORTH_PROCESSES = 2_000  # images to decode, below which starting worker processes costs more than it saves
+_SHARD_ROWS = (256, 2**16)
+_CHUNK_BYTES = 2**21  # what is computed on while it lies in the cache: 8 MiB took a tenth longer
+_CHUNK_ROWS = (1, 2**12)
+_WORTH_PROCESSES = 2_000  # images to decode, below which starting worker processes costs more than it saves
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A shard to be written.
+class ItemPlan:
+    """Every shard of a dataset of items, in order.
 
     Attributes:
-        split: where it belongs.
-        number: its place there.
-        order: the items of the split, or of this shard alone.
-        first: where in it this shard begins.
-        rows: number of its items.
+        items: split to the numbers of its items in the source, on disk: a plan of millions of items is a small one.
+        jobs: the shards.
     """
 
-    split: str
-    number: int
-    order: Spool | Rows
-    first: int
-    rows: int
+    items: Mapping[str, Spool]
+    jobs: list[ShardJob]
 
-    @property
-    def items(self) -> Rows:
-        """Its items in the source; read anew each time, so that a plan of millions of items is a small one."""
-        return self.order[self.first : self.first + self.rows]
-
-    def by_itself(self) -> Job:
-        """The same with its items in memory, as it travels to another process."""
-        return replace(self, order=self.items, first=0)
+    def items_of(self, job: ShardJob) -> Rows:
+        """Items of a shard; read anew each time."""
+        return self.items[job.split][job.first : job.last]
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class _SingleClass:
     """A label for each item that says nothing: all are of one class."""
 
     items: int
@@ -73,7 +63,7 @@ class Alike:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenShard:
     """What became of a job.
 
     Attributes:
@@ -95,7 +85,7 @@ class Written:
         return {**asdict(self), "shard": None if self.shard is None else shard_to_json(self.shard)}
 
     @classmethod
-    def from_json(cls, record: Mapping[str, Any], arrays: Mapping[str, Array]) -> Written:
+    def from_json(cls, record: Mapping[str, Any], arrays: Mapping[str, Array]) -> WrittenShard:
         """The way back."""
         return cls(
             split=record["split"],
@@ -111,14 +101,14 @@ def _moments(record: Mapping[str, Any] | None) -> Moments | None:
     return None if record is None else Moments(record["count"], tuple(record["sum"]), tuple(record["squares"]))
 
 
-def arrays_of(source: Source) -> dict[str, Array]:
+def item_arrays(source: ItemSource) -> dict[str, Array]:
     """The dataset's arrays: the rows, and a label or target for each."""
     return {"x": source.array, "y": Array((), "int64" if source.task == "classification" else "float64")}
 
 
-def make_plan(
-    source: Source, *, validation_fraction: float, test_fraction: float, seed: int, rows_per_shard: int | None
-) -> list[Job]:
+def plan_items(
+    source: ItemSource, *, validation_fraction: float, test_fraction: float, seed: int, rows_per_shard: int | None
+) -> ItemPlan:
     """Every shard of the dataset, in order: a function of the source and these numbers alone.
 
     Args:
@@ -132,24 +122,21 @@ def make_plan(
         Refusal: if there are too few items, of a class or altogether.
     """
     classes = source.task == "classification"
-    strata = source.labels if classes else Alike(len(source.labels))
+    strata = source.labels if classes else _SingleClass(len(source.labels))
     if classes and (validation_fraction > 0 or test_fraction > 0):
         _refuse_lonely(source)
     splits = stratified_split(strata, validation_fraction=validation_fraction, test_fraction=test_fraction, seed=seed)
-    size = rows_per_shard or _within(SHARD_ROWS, SHARD_BYTES // _row_bytes(source.array))
-    return [
-        Job(split, number, order, start, min(size, len(order) - start))
-        for split, order in splits.items()
-        for number, start in enumerate(range(0, len(order), size))
-    ]
+    size = rows_per_shard or _within(_SHARD_ROWS, SHARD_BYTES // _row_bytes(source.array))
+    jobs = [job for split, items in splits.items() for job in plan_split(split, [range(len(items))], size)]
+    return ItemPlan(splits, jobs)
 
 
-def _refuse_lonely(source: Source) -> None:
+def _refuse_lonely(source: ItemSource) -> None:
     """A class with one item cannot be in train and be measured too."""
-    counts = count(source.labels)
+    counts = count_labels(source.labels)
     lonely = np.flatnonzero(counts == 1)
     if len(lonely):
-        item = first_of(source.labels, lonely[0])
+        item = first_item(source.labels, lonely[0])
         others = f", and {len(lonely) - 1} classes more have one" if len(lonely) > 1 else ""
         raise Refusal(
             f"the class {source.classes[lonely[0]]!r} has a single item ({source.where(item)}){others}: "
@@ -165,19 +152,22 @@ def _within(limits: tuple[int, int], value: int) -> int:
     return min(max(value, limits[0]), limits[1])
 
 
-def write_shards(source: Source, jobs: list[Job], output: Path, policy: BadFiles) -> Iterator[Written]:
+def write_shards(
+    source: ItemSource, plan: ItemPlan, jobs: list[ShardJob], output: Path, policy: BadFiles
+) -> Iterator[WrittenShard]:
     """Write shards in order, with all cores of this machine where there is enough to decode.
 
     Args:
         source: what is written.
-        jobs: which shards.
+        plan: of all shards.
+        jobs: those of them that are written.
         output: the dataset's folder.
         policy: what is done about files that cannot be used; those found are in what is returned.
     """
     cores = len(os.sched_getaffinity(0))
     images = sum(job.rows for job in jobs)
-    if not source.decodes or images < WORTH_PROCESSES or min(cores, len(jobs)) < 2:
-        yield from (write(source, job, output, policy) for job in jobs)
+    if not source.decodes or images < _WORTH_PROCESSES or min(cores, len(jobs)) < 2:
+        yield from (_write_items(source, job, plan.items_of(job), output, policy) for job in jobs)
         return
     with ProcessPoolExecutor(
         min(cores, len(jobs)),
@@ -187,21 +177,20 @@ def write_shards(source: Source, jobs: list[Job], output: Path, policy: BadFiles
         initargs=(source, output, policy),
     ) as pool:
         try:
-            yield from pool.map(_write_in_worker, (job.by_itself() for job in jobs))
+            yield from pool.map(_write_in_worker, jobs, map(plan.items_of, jobs))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-def write(source: Source, job: Job, output: Path, policy: BadFiles) -> Written:
+def _write_items(source: ItemSource, job: ShardJob, items: Rows, output: Path, policy: BadFiles) -> WrittenShard:
     """Write one shard, reading its items chunk by chunk."""
     moments: list[Moments] = []
     targets: list[Moments] = []
     bad = BadFiles(policy.skip, policy.folder)
     # Part of the result, because sums are made chunk by chunk; so it depends on the rows alone.
-    step = _within(CHUNK_ROWS, CHUNK_BYTES // _row_bytes(source.array))
+    step = _within(_CHUNK_ROWS, _CHUNK_BYTES // _row_bytes(source.array))
 
-    items = job.items
     labels = source.labels[items]
 
     def chunks() -> Iterator[dict[str, Any]]:
@@ -217,16 +206,16 @@ def write(source: Source, job: Job, output: Path, policy: BadFiles) -> Written:
                     targets.append(Moments.of(y[:, None]))
             yield {"x": x, "y": y}
 
-    arrays = arrays_of(source)
+    arrays = item_arrays(source)
     shard = write_shard(output, job.split, job.number, rows=job.rows, arrays=arrays, chunks=chunks())
     of_x, of_y = (Moments.merge(parts) if parts else None for parts in (moments, targets))
-    return Written(job.split, job.number, shard, of_x, of_y, tuple(bad.found))
+    return WrittenShard(job.split, job.number, shard, of_x, of_y, tuple(bad.found))
 
 
-_worker: tuple[Source, Path, BadFiles]  # in a worker process: sent once, not with every shard
+_worker: tuple[ItemSource, Path, BadFiles]  # in a worker process: sent once, not with every shard
 
 
-def _start_worker(source: Source, output: Path, policy: BadFiles) -> None:
+def _start_worker(source: ItemSource, output: Path, policy: BadFiles) -> None:
     global _worker  # noqa: PLW0603  # the way to keep something in a pool's worker
     _worker = source, output, policy
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -240,6 +229,6 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _write_in_worker(job: Job) -> Written:
+def _write_in_worker(job: ShardJob, items: Rows) -> WrittenShard:
     source, output, policy = _worker
-    return write(source, job, output, policy)
+    return _write_items(source, job, items, output, policy)

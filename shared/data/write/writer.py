@@ -13,31 +13,31 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import (
-    FILE_NAME,
+from shared.data.dataset.index import (
+    INDEX_FILE,
     SPLITS,
     TOKENIZER_FILES,
     TOKENIZER_FOLDER,
     Array,
-    File,
     Index,
     Shard,
-    offsets_of,
+    ShardFile,
+    offsets_name,
 )
-from shared.data.ragged import Ragged
+from shared.data.dataset.ragged import Ragged
 
-PART = ".part"
-SKIPPED = "skipped.csv"
-COPY_BYTES = 2**22
-COPY = ".copy"
-OURS = re.compile(r"\w+-\d{5,}\.npy((\.copy)?\.part)?")
+_PART = ".part"
+_SKIPPED = "skipped.csv"
+_COPY_BYTES = 2**22
+_COPY = ".copy"
+_OURS = re.compile(r"\w+-\d{5,}\.npy((\.copy)?\.part)?")
 
-Chunk = Mapping[str, npt.NDArray[Any]]
+_Chunk = Mapping[str, npt.NDArray[Any]]
 """Some rows: name of each array to its rows."""
 
 
 def write_shard(
-    folder: Path, split: str, number: int, *, rows: int, arrays: Mapping[str, Array], chunks: Iterable[Chunk]
+    folder: Path, split: str, number: int, *, rows: int, arrays: Mapping[str, Array], chunks: Iterable[_Chunk]
 ) -> Shard | None:
     """Write the rows of a shard chunk by chunk, so that memory holds one chunk, and return its record.
 
@@ -59,7 +59,7 @@ def write_shard(
             for name, writer in writers.items():
                 writer.add(chunk[name])
         written = next(iter(writers.values())).written
-        files = {name: File(paths[name], writer.finish()) for name, writer in writers.items() if written}
+        files = {name: ShardFile(paths[name], writer.finish()) for name, writer in writers.items() if written}
     finally:
         for writer in writers.values():
             writer.discard()
@@ -80,14 +80,14 @@ def write_ragged_shard(
         arrays: the dataset's arrays, ``x`` ragged and ``y``.
     """
     (folder / split).mkdir(parents=True, exist_ok=True)
-    parts = {"x": (x.values, arrays["x"].dtype), offsets_of("x"): (x.offsets, "int64"), "y": (y, arrays["y"].dtype)}
+    parts = {"x": (x.values, arrays["x"].dtype), offsets_name("x"): (x.offsets, "int64"), "y": (y, arrays["y"].dtype)}
     files = {}
     for name, (values, dtype) in parts.items():
         path = f"{split}/{name}-{number:05d}.npy"
         writer = _NpyWriter(folder / path, len(values), Array((), dtype))
         try:
             writer.add(values)
-            files[name] = File(path, writer.finish())
+            files[name] = ShardFile(path, writer.finish())
         finally:
             writer.discard()
     return Shard(len(y), files)
@@ -95,9 +95,9 @@ def write_ragged_shard(
 
 def write_index(folder: Path, index: Index) -> None:
     """Write `index.json`: last of all, because it is what makes the folder a dataset."""
-    part = folder / (FILE_NAME + PART)
+    part = folder / (INDEX_FILE + _PART)
     part.write_text(index.to_json(), encoding="utf-8")
-    part.replace(folder / FILE_NAME)
+    part.replace(folder / INDEX_FILE)
 
 
 def write_tokenizer(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -105,19 +105,19 @@ def write_tokenizer(folder: Path, files: Mapping[str, bytes]) -> None:
     inside = folder / TOKENIZER_FOLDER
     inside.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        part = inside / (name + PART)
+        part = inside / (name + _PART)
         part.write_bytes(content)
         part.replace(inside / name)
 
 
 def write_skipped(folder: Path, skipped: Iterable[tuple[str, str]]) -> None:
     """Write `skipped.csv`: path and reason of each file that was left out."""
-    part = folder / (SKIPPED + PART)
+    part = folder / (_SKIPPED + _PART)
     with part.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("path", "reason"))
         writer.writerows(skipped)
-    part.replace(folder / SKIPPED)
+    part.replace(folder / _SKIPPED)
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -125,13 +125,13 @@ def remove_leftovers(folder: Path) -> None:
 
     Only files with names that we give are touched.
     """
-    for name in (FILE_NAME, FILE_NAME + PART, SKIPPED, SKIPPED + PART):
+    for name in (INDEX_FILE, INDEX_FILE + _PART, _SKIPPED, _SKIPPED + _PART):
         (folder / name).unlink(missing_ok=True)
     for name in TOKENIZER_FILES:
         (folder / TOKENIZER_FOLDER / name).unlink(missing_ok=True)
-        (folder / TOKENIZER_FOLDER / (name + PART)).unlink(missing_ok=True)
+        (folder / TOKENIZER_FOLDER / (name + _PART)).unlink(missing_ok=True)
     for path in (path for split in SPLITS for path in (folder / split).glob("*")):
-        if OURS.fullmatch(path.name):
+        if _OURS.fullmatch(path.name):
             path.unlink(missing_ok=True)
 
 
@@ -140,7 +140,7 @@ class _NpyWriter:
 
     def __init__(self, path: Path, rows: int, array: Array) -> None:
         self._path, self._rows, self._array = path, rows, array
-        self._part = path.with_name(path.name + PART)
+        self._part = path.with_name(path.name + _PART)
         self._file = self._part.open("wb")
         self._hash = hashlib.sha256()
         self.written = 0
@@ -168,13 +168,13 @@ class _NpyWriter:
     def _copy_under_true_header(self) -> None:
         """Write the file again, because its first bytes promise rows that did not come."""
         assert self.written < self._rows, (self.written, self._rows)  # noqa: S101  # ours to keep
-        promised, self._part = self._part, self._path.with_name(self._path.name + COPY + PART)
+        promised, self._part = self._part, self._path.with_name(self._path.name + _COPY + _PART)
         self._hash = hashlib.sha256()
         try:
             with promised.open("rb") as before, self._part.open("wb") as self._file:
                 before.seek(self._data_start)
                 self._header(self.written)
-                while piece := before.read(COPY_BYTES):
+                while piece := before.read(_COPY_BYTES):
                     self._write(piece)
         finally:
             promised.unlink()

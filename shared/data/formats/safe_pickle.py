@@ -23,7 +23,7 @@ class ForeignObjectError(ValueError):
     """The pickle names something that is not plain data; the text says what."""
 
 
-class DamagedError(ValueError):
+class DamagedPickleError(ValueError):
     """The bytes are no pickle, or not a whole one."""
 
 
@@ -32,20 +32,22 @@ def read_pickle(content: bytes) -> Any:
 
     Raises:
         ForeignObjectError: if it holds or calls anything else.
-        DamagedError: if it cannot be read to its end.
+        DamagedPickleError: if it cannot be read to its end.
     """
     machine = _Machine()
     try:
         for opcode, argument, position in pickletools.genops(content):
             if opcode.name == "STOP":
                 return _plain(machine.pop())
-            STEPS.get(opcode.name, partial(_unknown, f"{opcode.name} at byte {position}"))(machine, argument)
+            if opcode.name not in _STEPS:
+                raise ForeignObjectError(f"the instruction {opcode.name} at byte {position}")  # noqa: TRY301  # passed on below
+            _STEPS[opcode.name](machine, argument)
     except ForeignObjectError:
         raise
     # Whatever is wrong with the bytes ends in one of these; a hostile file gets no further.
     except (ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError) as error:
-        raise DamagedError(str(error) or type(error).__name__) from error
-    raise DamagedError("it has no end")
+        raise DamagedPickleError(str(error) or type(error).__name__) from error
+    raise DamagedPickleError("it has no end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,13 @@ class _Machine:
     def push(self, value: Any) -> None:
         self.stack.append(value)
 
+    def push_bytes(self, text: str) -> None:
+        """Push a text of Python 2: bytes, as `encoding="bytes"` would have it."""
+        self.push(text.encode("latin1"))
+
+    def put(self, place: int) -> None:
+        self.memo[place] = self.stack[-1]
+
     def pop(self) -> Any:
         return self.stack.pop()
 
@@ -105,7 +114,7 @@ class _Machine:
 
     def name(self, text: str) -> None:
         """Push a global name, if it is one of NumPy's."""
-        if text not in CALLS and text not in TYPES:
+        if text not in _CALLS and text not in _TYPES:
             raise ForeignObjectError(text)
         self.push(_Name(text))
 
@@ -116,9 +125,9 @@ class _Machine:
     def reduce(self) -> None:
         """Make what NumPy's few functions would make."""
         arguments, function = self.pop(), self.pop()
-        if not isinstance(function, _Name) or function.text not in CALLS:
+        if not isinstance(function, _Name) or function.text not in _CALLS:
             raise ForeignObjectError(f"a call of {getattr(function, 'text', type(function).__name__)}")
-        self.push(CALLS[function.text](*arguments))
+        self.push(_CALLS[function.text](*arguments))
 
     def build(self) -> None:
         """Fill an array or a dtype."""
@@ -152,16 +161,6 @@ def _pairs(values: list[Any]) -> dict[Any, Any]:
     return dict(zip(keys, values[1::2], strict=True))
 
 
-def _new_array(kind: Any = None, shape: Any = None, code: Any = None) -> _Array:
-    del kind, shape, code  # of an empty array, which BUILD fills
-    return _Array()
-
-
-def _new_type(code: Any, *flags: Any) -> _Type:
-    del flags
-    return _Type(_text(code))
-
-
 def _from_buffer(content: Any, dtype: Any, shape: Any, order: Any) -> _Array:
     return _Array(_array(content, dtype, shape, order))
 
@@ -180,20 +179,20 @@ def _empty_bytes(*content: Any) -> bytes:
     return b""
 
 
-CALLS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+_CALLS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
-        "numpy.core.multiarray._reconstruct": _new_array,
-        "numpy._core.multiarray._reconstruct": _new_array,
+        "numpy.core.multiarray._reconstruct": lambda *_: _Array(),  # an empty one, which BUILD fills
+        "numpy._core.multiarray._reconstruct": lambda *_: _Array(),  # an empty one, which BUILD fills
         "numpy.core.numeric._frombuffer": _from_buffer,
         "numpy._core.numeric._frombuffer": _from_buffer,
-        "numpy.dtype": _new_type,
+        "numpy.dtype": lambda code, *_: _Type(_text(code)),
         "_codecs.encode": _encode,
         "__builtin__.bytes": _empty_bytes,
     }
 )
 """What NumPy's functions for reading arrays are replaced by."""
 
-TYPES = frozenset({"numpy.ndarray"})
+_TYPES = frozenset({"numpy.ndarray"})
 """Names that are only handed to those functions."""
 
 
@@ -238,32 +237,7 @@ def _filled(value: Any) -> Any:
     return value
 
 
-Step = Callable[[_Machine, Any], None]
-
-
-def _unknown(what: str, machine: _Machine, argument: Any) -> None:
-    del machine, argument
-    raise ForeignObjectError(f"the instruction {what}")
-
-
-def _push(machine: _Machine, value: Any) -> None:
-    machine.push(value)
-
-
-def _bytes_or_text(machine: _Machine, value: str) -> None:
-    """Push a text of Python 2: bytes, as `encoding="bytes"` would have it."""
-    machine.push(value.encode("latin1"))
-
-
-def _push_new(make: Callable[[], Any]) -> Step:
-    return lambda machine, _: machine.push(make())
-
-
-def _put(machine: _Machine, place: int) -> None:
-    machine.memo[place] = machine.stack[-1]
-
-
-STEPS: Mapping[str, Step] = MappingProxyType(
+_STEPS: Mapping[str, Callable[[_Machine, Any], None]] = MappingProxyType(
     {
         **dict.fromkeys(("PROTO", "FRAME"), lambda *_: None),
         **dict.fromkeys(
@@ -272,16 +246,16 @@ STEPS: Mapping[str, Step] = MappingProxyType(
                 *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
                 *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
             ),
-            _push,
+            _Machine.push,
         ),
-        **dict.fromkeys(("STRING", "BINSTRING", "SHORT_BINSTRING"), _bytes_or_text),
-        "NONE": _push_new(lambda: None),
-        "NEWTRUE": _push_new(lambda: True),
-        "NEWFALSE": _push_new(lambda: False),
-        "EMPTY_DICT": _push_new(dict),
-        "EMPTY_LIST": _push_new(list),
-        "EMPTY_TUPLE": _push_new(tuple),
-        "MARK": _push_new(lambda: _MARK),
+        **dict.fromkeys(("STRING", "BINSTRING", "SHORT_BINSTRING"), _Machine.push_bytes),
+        "NONE": lambda machine, _: machine.push(None),
+        "NEWTRUE": lambda machine, _: machine.push(True),
+        "NEWFALSE": lambda machine, _: machine.push(False),
+        "EMPTY_DICT": lambda machine, _: machine.push({}),
+        "EMPTY_LIST": lambda machine, _: machine.push([]),
+        "EMPTY_TUPLE": lambda machine, _: machine.push(()),
+        "MARK": lambda machine, _: machine.push(_MARK),
         "DICT": lambda machine, _: machine.push(_pairs(machine.pop_to_mark())),
         "LIST": lambda machine, _: machine.push(machine.pop_to_mark()),
         "TUPLE": lambda machine, _: machine.push(tuple(machine.pop_to_mark())),
@@ -290,8 +264,8 @@ STEPS: Mapping[str, Step] = MappingProxyType(
         "SETITEM": lambda machine, _: machine.add_items([machine.pop(), machine.pop()][::-1]),
         "APPENDS": lambda machine, _: machine.append(machine.pop_to_mark()),
         "APPEND": lambda machine, _: machine.append([machine.pop()]),
-        **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), _put),
-        "MEMOIZE": lambda machine, _: _put(machine, len(machine.memo)),
+        **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), _Machine.put),
+        "MEMOIZE": lambda machine, _: machine.put(len(machine.memo)),
         **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), lambda machine, place: machine.push(machine.memo[place])),
         "GLOBAL": lambda machine, names: machine.name(names.replace(" ", ".")),
         "STACK_GLOBAL": lambda machine, _: machine.name_from_stack(),

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.order import Rows
+from shared.data.dataset.order import Rows
 from shared.distributed import Refusal
 
-NEAR_BYTES = 2**12
+_NEAR_BYTES = 2**12
 """Rows that lie closer together are read with what lies between them: copying this much costs less than a call."""
 
-PIECE_BYTES = 2**20
+_PIECE_BYTES = 2**20
 """Read at a time, then."""
 
 
@@ -84,7 +84,7 @@ class Spool:
     def take(self, items: Rows) -> npt.NDArray[Any]:
         """Copy rows by number, in the order asked: an array (len(items), *shape)."""
         items = np.asarray(items)
-        if len(items) and (np.ptp(items) + 1) * self._row_bytes <= NEAR_BYTES * len(items):
+        if len(items) and (np.ptp(items) + 1) * self._row_bytes <= _NEAR_BYTES * len(items):
             return self._take_near(items)
         file, size = self._file.fileno(), self._row_bytes
         # Not mapped: the kernel maps up to 2 MB around each row that is touched, and all of it counts to this process.
@@ -100,7 +100,7 @@ class Spool:
         order = np.argsort(items, kind="stable")
         wanted = items[order]
         taken = np.empty((len(items), *self.shape), self.dtype)
-        starts = range(int(wanted[0]), int(wanted[-1]) + 1, max(1, PIECE_BYTES // max(1, self._row_bytes)))
+        starts = range(int(wanted[0]), int(wanted[-1]) + 1, max(1, _PIECE_BYTES // max(1, self._row_bytes)))
         edges = [*np.searchsorted(wanted, np.asarray(starts)).tolist(), len(wanted)]
         for start, (first, last) in zip(starts, pairwise(edges), strict=True):
             if first < last:

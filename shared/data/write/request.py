@@ -1,21 +1,18 @@
-"""What a source is asked for, what it offers, and what is done about files that cannot be used."""
+"""What a source is asked for, and what is done about files that cannot be used."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
 
-import numpy.typing as npt
-
-from shared.data.index import Array
-from shared.data.order import Rows
-from shared.data.sources.file_fault import show_name
-from shared.data.splits import Labels
+from shared.data.formats.file_fault import show_name
+from shared.data.write.splits import DocumentSplitter
 from shared.distributed import Refusal
 
-FOR_IMAGES = "image_folder, cifar and idx"
+_EVERYTHING_TRAINS = DocumentSplitter(seed=0, validation=0, test=0)
+_SHOWN_FILES = 10  # left out, above which only skipped.csv names them
+_FOR_IMAGES = "image_folder, cifar and idx"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +62,18 @@ def _silent(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What the user wants read.
+class SourceRequest:
+    """What the user wants read: of images and arrays, of tables, or of texts; the rest keeps its defaults.
 
     Attributes:
         dataset: the source's name.
-        folder: where the user's files are; None where none was given.
+        folder: where the user's files are, or one file; None where none was given.
+        labelled: whether every text needs a class.
+        splitter: decides on the splits of texts.
+        text_column: of rows with texts.
+        label_column: of rows with texts.
+        pattern: names of the files with texts that count, separated by commas.
+        most_bytes: of a text.
         image_size: side in pixels to which images are brought; None leaves them as they are.
         color: ``grayscale``, ``rgb`` or ``auto``: rgb for an image_folder, else as the files have it.
         max_megapixels: images of more than this many million pixels are not decoded.
@@ -78,12 +81,18 @@ class Request:
         target: the column of a table that is to be predicted.
         ignore_columns: columns of a table that are left out.
         skip_missing: leave out rows of a table that lack a value, instead of refusing the table.
-        bad: what is done about files that cannot be used.
+        bad: what is done about files, or texts, that cannot be used.
         note: told now and then how far a long reading is.
     """
 
     dataset: str
     folder: Path | None = None
+    labelled: bool = False
+    splitter: DocumentSplitter = _EVERYTHING_TRAINS
+    text_column: str = "text"
+    label_column: str = "label"
+    pattern: str = "*"
+    most_bytes: int = 16 * 2**20
     image_size: int | None = None
     color: str = "auto"
     max_megapixels: int = 64
@@ -107,15 +116,45 @@ class Request:
         self.bad.folder = self.folder
         return self.folder
 
+    def find_files(self, suffixes: tuple[str, ...] = ("",), hidden: str = ".") -> tuple[Path, list[Path]]:
+        """The user's folder, and its files with one of the endings, in the order of their names.
+
+        Args:
+            suffixes: of the files.
+            hidden: first letters of files and folders that are passed over.
+
+        Raises:
+            Refusal: if nothing was given, if it is not there, or if there are no such files.
+        """
+        if self.folder is None:
+            raise Refusal(f"dataset {self.dataset} reads files of yours: give them as the input data.")
+        if self.folder.is_file():
+            self.bad.folder = self.folder.parent
+            return self.folder.parent, [self.folder]
+        if not self.folder.is_dir():
+            raise Refusal(f"data: there is no file or folder {self.folder}.")
+        every = sorted(path for path in self.folder.rglob("*") if not path.is_dir())
+        shown = [path for path in every if not any(p[0] in hidden for p in path.relative_to(self.folder).parts)]
+        found = [path for path in shown if path.name.lower().endswith(suffixes)]
+        if not found:
+            wanted = f"that ends in {' or '.join(suffixes)}" if suffixes != ("",) else "at all"
+            there = list_names(sorted({path.suffix or path.name for path in shown}))
+            raise Refusal(
+                f"{self.folder} holds no file {wanted}, but {there}. Choose the dataset that your files are, or "
+                "convert them."
+            )
+        self.bad.folder = self.folder
+        return self.folder, found
+
     def refuse_image_size(self) -> None:
         """Refuse an image size or a colour where it would be ignored."""
         if self.image_size is not None:
             raise Refusal(
-                f"image_size {self.image_size} is for dataset {FOR_IMAGES}; {self.dataset} has a fixed shape."
+                f"image_size {self.image_size} is for dataset {_FOR_IMAGES}; {self.dataset} has a fixed shape."
             )
         if self.color != "auto":
             raise Refusal(
-                f"color {self.color} is for dataset {FOR_IMAGES}; {self.dataset} stays as it is: choose auto."
+                f"color {self.color} is for dataset {_FOR_IMAGES}; {self.dataset} stays as it is: choose auto."
             )
 
     def refuse_regression(self) -> None:
@@ -124,47 +163,14 @@ class Request:
             raise Refusal(f"task {self.task} is for dataset csv, parquet and npy; {self.dataset} has classes only.")
 
 
-class Source(Protocol):
-    """Items with a label or a target each: which there are is known at once, and any can be read when its turn comes.
-
-    Sources that decode travel to worker processes, so they hold paths rather than open files.
-    """
-
-    @property
-    def task(self) -> str:
-        """``classification`` or ``regression``."""
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Names of the classes, in the order of the labels; none for regression."""
-
-    @property
-    def labels(self) -> Labels:
-        """Class or target of each item; known without reading an item."""
-
-    @property
-    def array(self) -> Array:
-        """Shape and dtype of one item; the last axis is the channel (or the feature)."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of a table's features, in order; empty for anything else."""
-
-    @property
-    def decodes(self) -> bool:
-        """Whether reading an item costs enough work for several processes to pay."""
-
-    def where(self, item: int) -> str:
-        """Where an item comes from, for messages: its file, or more than that."""
-
-    def read(self, items: Rows, bad: BadFiles) -> npt.NDArray[Any]:
-        """Items by number, without those that are reported to ``bad``: an array (items that are good, *shape).
-
-        Raises:
-            Refusal: naming the file or row that cannot be used.
-        """
-
-
-def names(found: list[str] | tuple[str, ...], most: int = 8) -> str:
+def list_names(found: list[str] | tuple[str, ...], most: int = 8) -> str:
     """A list for a message, cut where it would get long."""
     return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "") or "nothing"
+
+
+def describe_skipped(skipped: list[tuple[str, str]], what: str) -> list[str]:
+    """Lines about files or documents, as `what` says, that were left out: the first ones, and how many."""
+    if not skipped:
+        return []
+    lines = [f"left out: {path} {reason}" for path, reason in skipped[:_SHOWN_FILES]]
+    return [*lines, f"{len(skipped)} bad {what} were left out; skipped.csv in the output names all of them"]

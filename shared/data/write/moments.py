@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import Statistics
+from shared.data.dataset.index import Statistics
 
-EXACT_ROWS = 2**16
+_EXACT_ROWS = 2**16
 """Rows of bytes whose squares a 32-bit sum can hold: 2**16 * 255**2 < 2**32."""
 
 
@@ -28,7 +28,7 @@ class Moments:
         """Moments of an array of shape (N, ..., channels)."""
         channels = rows.shape[-1]
         flat = rows.reshape(len(rows), -1)
-        if rows.dtype == np.uint8 and len(rows) < EXACT_ROWS:
+        if rows.dtype == np.uint8 and len(rows) < _EXACT_ROWS:
             # Whole numbers, exact in any order: 20 times as fast as the way below, which would cost half of the
             # time that decoding takes.
             total = flat.sum(0, dtype=np.uint32)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.order import Rows
+from shared.data.dataset.order import Rows
 
 
 @dataclass(frozen=True, slots=True)

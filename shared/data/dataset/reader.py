@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import SPLITS, TOKENIZER, Array, Index, Shard, files_of, offsets_of, read_index
-from shared.data.order import Rows
-from shared.data.ragged import Ragged
+from shared.data.dataset.index import SPLITS, TOKENIZER_FILE, Array, Index, Shard, array_files, offsets_name
+from shared.data.dataset.index_file import read_index
+from shared.data.dataset.order import Rows
+from shared.data.dataset.ragged import Ragged
 from shared.distributed import Refusal
 
-HELD_BYTES = 32 * 2**20
+HELD_ARRAY_BYTES = 32 * 2**20
 """An array of a split up to this size is read whole at its first use: labels nearly always are."""
 
 
@@ -54,7 +55,7 @@ class Dataset:
             raise Refusal(f"there is no split {name!r}; choose one of {', '.join(SPLITS)}.")
         if not self.index.splits[name]:
             raise Refusal(f"the split {name!r} of {self.folder} is empty; prepare it with {name}_fraction above 0.")
-        files = [file for array in self.index.arrays.items() for file in files_of(*array)]
+        files = [file for array in self.index.arrays.items() for file in array_files(*array)]
         _allow_open_files(len(self.index.splits[name]) * len(files))
         padding = self.index.text.padding if self.index.text else 0
         return Split(name, self.folder, self.index.arrays, self.index.splits[name], padding)
@@ -70,7 +71,7 @@ class Dataset:
                 if _sha256(self.folder / file.path) != file.sha256:
                     raise Refusal(f"{self.folder / file.path} is not the file that was prepared: its sha256 differs.")
         text = self.index.text
-        if text and text.sha256 and _sha256(path := self.folder / text.tokenizer / TOKENIZER) != text.sha256:
+        if text and text.sha256 and _sha256(path := self.folder / text.tokenizer / TOKENIZER_FILE) != text.sha256:
             raise Refusal(f"{path} is not the tokenizer that the data was prepared with: its sha256 differs.")
 
 
@@ -101,7 +102,7 @@ class Split:
     @property
     def held(self) -> bool:
         """Whether every array is read whole at its first use, so that there is nothing to read ahead."""
-        return not any(array.ragged or self._bytes(name) > HELD_BYTES for name, array in self.arrays.items())
+        return not any(array.ragged or self._bytes(name) > HELD_ARRAY_BYTES for name, array in self.arrays.items())
 
     def take(self, indices: Rows) -> dict[str, npt.NDArray[Any]]:
         """Copy rows out of every array, in the order asked: name to an array of shape (len(indices), *shape).
@@ -123,7 +124,7 @@ class Split:
             if array.ragged:
                 taken[name], taken["lengths"] = self._pad(name, indices)
             else:
-                held = self._bytes(name) <= HELD_BYTES
+                held = self._bytes(name) <= HELD_ARRAY_BYTES
                 taken[name] = self._whole(name)[indices] if held else self._gather(name, indices)
         return taken
 
@@ -171,12 +172,12 @@ class Split:
     def _ragged_shard(self, name: str, number: int) -> Ragged:
         opened = self._ragged.get((name, number))
         if opened is None:
-            offsets = self._load(offsets_of(name), number, (self.shards[number].rows + 1,), "int64")
+            offsets = self._load(offsets_name(name), number, (self.shards[number].rows + 1,), "int64")
             values = self._load(name, number, (int(offsets[-1]),), self.arrays[name].dtype)
             try:
                 opened = self._ragged[name, number] = Ragged(values, offsets)
             except ValueError as error:
-                path = self.folder / self.shards[number].files[offsets_of(name)].path
+                path = self.folder / self.shards[number].files[offsets_name(name)].path
                 raise Refusal(f"{path} is damaged: {error}. Prepare the data again.") from error
         return opened
 

@@ -1,4 +1,4 @@
-"""What `index.json` says, as frozen dataclasses, and the two ways: from JSON (checked) and to JSON."""
+"""What `index.json` says, as frozen dataclasses, and its text; `index_file.py` reads it."""
 
 from __future__ import annotations
 
@@ -6,24 +6,18 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path, PurePosixPath
 from typing import Any
 
-import numpy as np
-
-from shared.distributed import Refusal
-
-FORMAT = "allranks-dataset/1"
-FILE_NAME = "index.json"
+DATASET_FORMAT = "allranks-dataset/1"
+INDEX_FILE = "index.json"
 SPLITS = ("train", "validation", "test")
-TASKS = ("classification", "regression", "language_modeling", "text_classification")
 TEXT_TASKS = ("language_modeling", "text_classification")
 BYTES = "bytes"
 """The tokenizer that needs no file: ids 0 to 255 are the bytes of UTF-8, 256 is the end of a text and padding."""
 TOKENIZER_FOLDER = "tokenizer"
-TOKENIZER = "tokenizer.json"
+TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_FILES = (
-    TOKENIZER,
+    TOKENIZER_FILE,
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -110,7 +104,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class ShardFile:
     """A file of the dataset: its path relative to the dataset's folder, with slashes, and its sha256 in hex."""
 
     path: str
@@ -122,7 +116,7 @@ class Shard:
     """Consecutive rows of a split: one file for each array."""
 
     rows: int
-    files: Mapping[str, File]
+    files: Mapping[str, ShardFile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +160,7 @@ class Index:
     def to_json(self) -> str:
         """Text of `index.json`: the same for the same content, byte for byte."""
         document = {
-            "format": FORMAT,
+            "format": DATASET_FORMAT,
             "task": self.task,
             "arrays": {name: _array_to_json(array) for name, array in self.arrays.items()},
             "classes": self.classes,
@@ -182,104 +176,12 @@ class Index:
         return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def read_index(folder: Path) -> Index:
-    """Read and check `index.json` of a dataset's folder.
-
-    Raises:
-        Refusal: if the folder holds no dataset, an unfinished one, one of another format, or a damaged index.
-    """
-    path = folder / FILE_NAME
-    if not path.is_file():
-        unfinished = any((folder / split).is_dir() for split in SPLITS)
-        why = "was not finished: it has shards but no" if unfinished else "is not a prepared dataset: it has no"
-        raise Refusal(f"{folder} {why} {FILE_NAME}. Run prepare_data and give its output `data`.")
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if document["format"] != FORMAT:
-            raise Refusal(f"{path} has the format {document['format']!r}; this library reads {FORMAT!r}.")
-        return _parse(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        detail = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise Refusal(f"{path} is damaged: {detail}. Run prepare_data again.") from error
-
-
-def _parse(document: Mapping[str, Any]) -> Index:
-    arrays = {
-        str(name): Array(
-            tuple(map(int, array["shape"])), np.dtype(array["dtype"]).name, bool(array.get("ragged", False))
-        )
-        for name, array in document["arrays"].items()
-    }
-    task, target, text = document["task"], document.get("target"), document.get("text")
-    if (
-        task not in TASKS
-        or (task == "regression") != (target is not None)
-        or (task in TEXT_TASKS) != (text is not None)
-    ):
-        raise ValueError(
-            f"its task is {task!r}, with {'a' if target else 'no'} target and {'a' if text else 'no'} text"
-        )
-    statistics = None if text else document["statistics"]
-    return Index(
-        task=str(task),
-        arrays=arrays,
-        classes=tuple(map(str, document["classes"])),
-        statistics=statistics
-        and Statistics(tuple(map(float, statistics["mean"])), tuple(map(float, statistics["std"]))),
-        splits={name: _parse_split(name, document["splits"][name], arrays) for name in SPLITS},
-        columns=tuple(map(str, document.get("columns", ()))),
-        target=Target(str(target["name"]), float(target["mean"]), float(target["std"])) if target else None,
-        text=text and _parse_text(text),
-    )
-
-
-def _parse_text(text: Mapping[str, Any]) -> Text:
-    size, gzip_size, tokens = (
-        {str(split): int(value) for split, value in text[name].items()} for name in ("size", "gzip_size", "tokens")
-    )
-    return Text(
-        tokenizer=_inside(text["tokenizer"]),
-        vocabulary=int(text["vocabulary"]),
-        sequence_length=int(text["sequence_length"]),
-        padding=int(text["padding"]),
-        end_of_text=int(text["end_of_text"]),
-        size=size,
-        gzip_size=gzip_size,
-        tokens=tokens,
-        sha256=str(text["sha256"]),
-    )
-
-
-def _parse_split(name: str, split: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple[Shard, ...]:
-    shards = tuple(shard_from_json(shard, arrays) for shard in split["shards"])
-    total = sum(shard.rows for shard in shards)
-    if total != split["rows"]:
-        raise ValueError(f"{name} claims {split['rows']} rows, its shards hold {total}")
-    return shards
-
-
-def shard_from_json(shard: Mapping[str, Any], arrays: Mapping[str, Array]) -> Shard:
-    """A shard's record; the way back from ``shard_to_json``.
-
-    Raises:
-        ValueError: if it does not fit the arrays, or if a path leaves the dataset's folder.
-    """
-    expected = [file for name, array in arrays.items() for file in files_of(name, array)]
-    if sorted(shard["files"]) != sorted(expected):
-        raise ValueError(f"a shard has files for {sorted(shard['files'])}, not for the arrays {sorted(expected)}")
-    rows = shard["rows"]
-    if not isinstance(rows, int) or rows < 1:
-        raise ValueError(f"a shard claims {rows!r} rows")
-    files = {name: File(_inside(file["path"]), str(file["sha256"])) for name, file in shard["files"].items()}
-    return Shard(rows, files)
-
-
-def files_of(name: str, array: Array) -> tuple[str, ...]:
+def array_files(name: str, array: Array) -> tuple[str, ...]:
     """Names of the files that an array is kept in, for each shard."""
-    return (name, offsets_of(name)) if array.ragged else (name,)
+    return (name, offsets_name(name)) if array.ragged else (name,)
 
 
-def offsets_of(name: str) -> str:
+def offsets_name(name: str) -> str:
     """Name of the file that says where the rows of a ragged array begin and end."""
     return f"{name}_offsets"
 
@@ -287,14 +189,6 @@ def offsets_of(name: str) -> str:
 def _array_to_json(array: Array) -> dict[str, Any]:
     plain = {"shape": array.shape, "dtype": array.dtype}
     return {**plain, "ragged": True} if array.ragged else plain
-
-
-def _inside(path: str) -> str:
-    """Refuse a path that leaves the dataset's folder: an index may come from anywhere."""
-    parts = PurePosixPath(path)
-    if parts.is_absolute() or ".." in parts.parts or "\\" in path:
-        raise ValueError(f"the path {path!r} leaves the dataset's folder")
-    return path
 
 
 def shard_to_json(shard: Shard) -> dict[str, Any]:

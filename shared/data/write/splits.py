@@ -1,11 +1,13 @@
-"""Which item goes into which split: stratified, and a pure function of the labels and a seed.
+"""Which item goes into which split: stratified, and a pure function of the labels (or the texts) and a seed.
 
 Memory holds a block of items, and a number for each class: the order of the items lies on disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
@@ -14,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.order import Rows
-from shared.data.spool import Spool
+from shared.data.dataset.order import Rows
+from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
 BLOCK_ROWS = 2**16
@@ -24,7 +26,7 @@ BLOCK_ROWS = 2**16
 SHUFFLED_ROWS = 2**18
 """Items that are shuffled in memory."""
 
-Counts = npt.NDArray[np.int64]
+_Counts = npt.NDArray[np.int64]
 
 
 class Labels(Protocol):
@@ -55,11 +57,11 @@ def stratified_split(
         Refusal: if the items are too few to give every class to train and the fractions to the others.
     """
     random = np.random.default_rng((seed, 0))
-    counts = count(labels)
+    counts = count_labels(labels)
     # By class first: the same items give the same splits whether they lie in folders by class or in one mixed file.
     members, ends = _deal(_blocks(labels), counts), np.cumsum(counts)
     for first, last in pairwise([0, *ends.tolist()]):
-        shuffle(members, first, last, random)
+        shuffle_items(members, first, last, random)
     taken = np.zeros_like(counts)
     splits: dict[str, Spool] = {}
     for name, fraction in (("test", test_fraction), ("validation", validation_fraction)):
@@ -68,11 +70,11 @@ def stratified_split(
         taken = taken + quota
     splits["train"] = _gather(members, ends - counts + taken, counts - taken)
     for name in ("test", "validation", "train"):
-        shuffle(splits[name], 0, len(splits[name]), random)
+        shuffle_items(splits[name], 0, len(splits[name]), random)
     return {name: splits[name] for name in ("train", "validation", "test")}
 
 
-def count(labels: Labels, classes: int = 0) -> Counts:
+def count_labels(labels: Labels, classes: int = 0) -> _Counts:
     """Number of items of each class, at least ``classes`` numbers."""
     counts = np.zeros(classes, np.int64)
     for block, _ in _blocks(labels):
@@ -82,7 +84,7 @@ def count(labels: Labels, classes: int = 0) -> Counts:
     return counts
 
 
-def first_of(labels: Labels, value: int) -> int:
+def first_item(labels: Labels, value: int) -> int:
     """Number of the first item with a label, which there is."""
     for block, items in _blocks(labels):
         if (found := block == value).any():
@@ -90,7 +92,7 @@ def first_of(labels: Labels, value: int) -> int:
     raise ValueError(f"no item has the label {value}")
 
 
-def shuffle(items: Spool, first: int, last: int, random: np.random.Generator) -> None:
+def shuffle_items(items: Spool, first: int, last: int, random: np.random.Generator) -> None:
     """Put the items from ``first`` to before ``last`` into a random order, each order as likely as any other.
 
     More than fit into memory are dealt at random to parts, and each part is shuffled by itself: C. R. Rao, "Generation
@@ -116,7 +118,7 @@ def shuffle(items: Spool, first: int, last: int, random: np.random.Generator) ->
     for start, block in zip(range(first, last, BLOCK_ROWS), dealt.blocks(BLOCK_ROWS), strict=True):
         items.put(start, block)
     for start, end in pairwise([first, *(first + np.cumsum(sizes)).tolist()]):
-        shuffle(items, start, end, random)
+        shuffle_items(items, start, end, random)
 
 
 def _blocks(labels: Labels) -> Iterator[tuple[npt.NDArray[Any], Rows]]:
@@ -126,7 +128,7 @@ def _blocks(labels: Labels) -> Iterator[tuple[npt.NDArray[Any], Rows]]:
         yield block, np.arange(first, first + len(block))
 
 
-def _deal(blocks: Iterable[tuple[npt.NDArray[Any], Rows]], counts: Counts) -> Spool:
+def _deal(blocks: Iterable[tuple[npt.NDArray[Any], Rows]], counts: _Counts) -> Spool:
     """Items sorted by the key beside each, of which there are ``counts``; among equal keys in the order they came."""
     dealt = Spool((), "int64")
     place = np.cumsum(counts) - counts
@@ -141,7 +143,7 @@ def _deal(blocks: Iterable[tuple[npt.NDArray[Any], Rows]], counts: Counts) -> Sp
     return dealt
 
 
-def _gather(members: Spool, starts: Counts, lengths: Counts) -> Spool:
+def _gather(members: Spool, starts: _Counts, lengths: _Counts) -> Spool:
     """Stretches of a spool, one after another."""
     gathered = Spool((), "int64")
     for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
@@ -170,3 +172,58 @@ def _quota(
         urgent = np.argsort(np.where(quota < spare, quota - exact, np.inf), kind="stable")
         quota[urgent[: min(missing, np.count_nonzero(quota < spare))]] += 1
     return quota
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentSplitter:
+    """Decides which split a document goes into, from the seed and what the document is called (or says).
+
+    Attributes:
+        seed: 0 or more.
+        validation: share of all documents, from 0 up to but without 1.
+        test: likewise; the two together stay below 1.
+    """
+
+    seed: int
+    validation: float
+    test: float
+
+    def number(self, key: bytes) -> int:
+        """A number below 2**64 that looks random."""
+        mixed = hashlib.blake2b(key, digest_size=8, key=self.seed.to_bytes(16, "big"))
+        return int.from_bytes(mixed.digest(), "big")
+
+    def split_of(self, key: bytes) -> str:
+        """The split of one document, each with the probability of its fraction: no other has to be known."""
+        at = self.number(key) / 2**64
+        return "test" if at < self.test else "validation" if at < self.test + self.validation else "train"
+
+    def split_all(self, keys: Sequence[str], labels: Sequence[str]) -> list[str]:
+        """The split of every document, with the fractions as exact as each class allows: one at least in each split.
+
+        Raises:
+            Refusal: if a class has too few documents, naming them all.
+        """
+        splits = ["train"] * len(keys)
+        members: dict[str, list[int]] = {}
+        for item, label in enumerate(labels):
+            members.setdefault(label, []).append(item)
+        lacking = []
+        for label, items in members.items():
+            items.sort(key=lambda item: self.number(keys[item].encode("utf-8", "surrogateescape")))
+            test, validation = (_documents_for(fraction, len(items)) for fraction in (self.test, self.validation))
+            if test + validation >= len(items):
+                lacking.append(f"{f'the class {label!r} has' if label else 'there are'} {len(items)}")
+            for place, item in enumerate(items[: test + validation]):
+                splits[item] = "test" if place < test else "validation"
+        if lacking:
+            raise Refusal(
+                f"too few documents for validation_fraction {self.validation:g} and test_fraction {self.test:g}: "
+                f"{'; '.join(lacking[:8])}. Each split takes one at least: add documents, or set a fraction to 0."
+            )
+        return splits
+
+
+def _documents_for(fraction: float, count: int) -> int:
+    # The decimal that was typed: as a float, 0.07 * 100 is a little more than 7.
+    return max(1, round(Fraction(str(fraction)) * count)) if fraction > 0 else 0
