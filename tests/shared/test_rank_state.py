@@ -20,6 +20,7 @@ import pytest
 import torch
 
 from shared import checkpoint
+from shared.checkpoint import ranks
 from shared.distributed import ControlError, Launch, Refusal, World
 from shared.distributed.control import Control, connect
 from shared.training.torch.state import random_state, restore_random_state
@@ -146,7 +147,7 @@ def test_a_rank_file_that_is_damaged_is_noticed(harm: str, tmp_path: Path) -> No
 
 
 def test_nodes_that_do_not_share_the_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "VISIBLE_SECONDS", 0.3)
+    monkeypatch.setattr(ranks, "VISIBLE_SECONDS", 0.3)
 
     def elsewhere(world: World) -> None:
         part = tmp_path / f"node{world.rank}" / ".writing-00000003"

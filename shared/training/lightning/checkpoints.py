@@ -15,7 +15,7 @@ from lightning import Callback, LightningModule, Trainer
 from lightning.fabric.plugins.io import CheckpointIO
 
 from shared import checkpoint as files
-from shared import tree
+from shared.checkpoint import tree
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.training.core.position import Position, choose_checkpoint, settings_of

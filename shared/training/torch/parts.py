@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
-from shared import checkpoint, sharded_checkpoint
+from shared import checkpoint
+from shared.checkpoint import shards
+from shared.checkpoint.shards import Part, Reader
 from shared.data import Dataset
 from shared.distributed import Refusal, World
-from shared.sharded_checkpoint import Part
 from shared.training.core.position import Position, settings_of
 from shared.training.torch.state import random_state, restore_random_state
 
@@ -54,7 +55,7 @@ class PartsSaver(ABC):
             "world_size": self.world.world_size,
         }
         own = {"generators": random_state()}
-        sharded_checkpoint.save(self.folder, position.step, self._parts(), state, own, self.world, self._timeout)
+        shards.save(self.folder, position.step, self._parts(), state, own, self.world, self._timeout)
 
     def restore(self, resume_from: str | None) -> Position:
         """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
@@ -62,10 +63,10 @@ class PartsSaver(ABC):
         Raises:
             Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
         """
-        path = sharded_checkpoint.choose(self.world, self.folder, resume_from)
+        path = checkpoint.choose(self.world, self.folder, resume_from)
         if path is None:
             return Position()
-        saved = sharded_checkpoint.Reader(path)
+        saved = Reader(path)
         checkpoint.check_same(saved.state, self.settings, path)
         self._read(saved)
         restore_random_state(path, saved.state, self.world)
@@ -82,7 +83,7 @@ class PartsSaver(ABC):
         """Give the weights of which this rank has a part: its part of each."""
 
     @abstractmethod
-    def _read(self, saved: sharded_checkpoint.Reader) -> None:
+    def _read(self, saved: Reader) -> None:
         """Fill this rank's parts."""
 
     def _numbers(self) -> dict[str, Any]:

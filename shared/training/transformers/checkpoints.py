@@ -16,7 +16,8 @@ from torch.distributed.checkpoint.state_dict import (
     set_state_dict,
 )
 
-from shared import checkpoint, tree
+from shared import checkpoint
+from shared.checkpoint import tree
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.training.core.position import Position, choose_checkpoint, settings_of
