@@ -1,7 +1,7 @@
 """Checkpoints of models that no rank has whole: each rank writes what it holds, any number of ranks reads.
 
-torch's own distributed checkpoints keep their metadata as pickle, which runs whatever code is in it; these are
-safetensors and JSON.
+torch's own distributed checkpoints pickle their metadata, or write safetensors that are read without a word when one
+of them is missing; docs/decisions.md has what was tried.
 """
 
 from __future__ import annotations
