@@ -10,9 +10,10 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from shared.distributed.assembly import Assembly, Guest
+from shared.distributed.assembly import Assembly
 from shared.distributed.errors import ControlError
 from shared.distributed.launch import Launch
+from shared.distributed.members import Guest
 from shared.distributed.wire import GREETING_LIMIT, MESSAGE_LIMIT, Decoder, Message, encode, tune
 
 GREETING_SECONDS = 30.0  # for a connection to say who it is

@@ -21,9 +21,8 @@ from shared.distributed.devices import (
     visible_identity,
 )
 from shared.distributed.launch import Launch
-from shared.distributed.wire import listen
+from shared.distributed.wire import PORT_PATIENCE, listen
 
-PATIENCE = 5.0  # seconds in which a process of an earlier attempt may let go of the port
 REMEDY = (
     "Install a build of torch for CUDA 12.6, which drivers of the 525 series and newer can run: "
     f"pip install torch=={torch.__version__.partition('+')[0]} --index-url https://download.pytorch.org/whl/cu126."
@@ -131,7 +130,7 @@ def _store(launch: Launch, timeout: timedelta) -> dist.Store:
         return dist.TCPStore(host, launch.main_port, launch.world_size, is_master=False, timeout=timeout)
     if launch.rank != 0:
         return dist.TCPStore(host, launch.main_port, launch.world_size, is_master=False, timeout=timeout)
-    listener = listen(launch.main_address, launch.main_port, launch.num_nodes, PATIENCE)
+    listener = listen(launch.main_address, launch.main_port, launch.num_nodes, PORT_PATIENCE)
     return dist.TCPStore(
         host,
         launch.main_port,

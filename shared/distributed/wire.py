@@ -18,6 +18,7 @@ Message: TypeAlias = dict[str, Any]
 HEADER = struct.Struct(">I")
 GREETING_LIMIT = 4096  # bytes that somebody who has not shown the token may send
 MESSAGE_LIMIT = 64 * 2**20  # bytes
+PORT_PATIENCE = 5.0  # seconds in which what is left of an earlier attempt may still let go of a port
 VALUE_LIMIT = 16 * 2**20  # bytes that one rank may give at once; together they still have to fit into one message
 
 
@@ -68,6 +69,26 @@ class Decoder:
             if not isinstance(message, dict):
                 raise ValueError("a message that is no JSON object")  # noqa: TRY004  (one kind of error for all strangers)
             yield message
+
+
+def exchange(connection: socket.socket, decoder: Decoder, data: bytes, timeout: float | None) -> Message:
+    """Send a message and wait for one answer.
+
+    Raises:
+        OSError: the connection has ended, or the time of `timeout` seconds is up.
+        ValueError: the answer is not one of ours.
+    """
+    connection.settimeout(timeout)
+    connection.sendall(data)
+    until = None if timeout is None else time.monotonic() + timeout
+    while True:
+        received = connection.recv(1 << 16)
+        if not received:
+            raise ConnectionError("connection closed")
+        for answer in decoder.feed(received):
+            return answer
+        if until is not None:
+            connection.settimeout(max(0.001, until - time.monotonic()))
 
 
 def tune(connection: socket.socket) -> None:

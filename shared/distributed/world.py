@@ -14,10 +14,11 @@ from datetime import timedelta
 from typing import Any, Literal, TypeAlias
 
 from shared.distributed.address import is_loopback
-from shared.distributed.control import Control, connect
+from shared.distributed.control import Control
 from shared.distributed.ending import end_badly
 from shared.distributed.errors import OnceError, Refusal
 from shared.distributed.frameworks import Group, starter
+from shared.distributed.joining import join_world
 from shared.distributed.launch import Launch, detect
 from shared.distributed.lines import print_line
 
@@ -140,12 +141,12 @@ class World:
         seconds = None if timeout is None else _seconds(timeout, self._timeout)
         leads = self.is_main if scope == "job" else self.local_rank == 0
         if not leads:
-            outcome = self._control.meet(f"once {scope}", name, seconds, brings=False)
+            outcome = self._control.meet("once", name, seconds, brings=False, scope=scope)
             return _value_of(outcome, name)
         brought, error = _attempt(function, name, self.launch)
         if isinstance(error, Refusal):
             raise error
-        outcome = self._control.meet(f"once {scope}", name, seconds, brought)
+        outcome = self._control.meet("once", name, seconds, brought, scope=scope)
         if error is not None and not isinstance(error, Exception):
             raise error  # the user pressed Ctrl-C, or the function called sys.exit
         try:
@@ -248,7 +249,7 @@ def init(
     control: Control | None = None
     exit_request: SystemExit | None = None
     try:
-        control = connect(launch, os.environ, seconds)
+        control = join_world(launch, os.environ, seconds)
         launch = replace(launch, main_port=control.main_port)
         with _variables(launch):
             group = start(launch, control, backend, step_timeout) if start is not None else None

@@ -22,7 +22,8 @@ import torch
 from shared import checkpoint
 from shared.checkpoint import ranks
 from shared.distributed import ControlError, Launch, Refusal, World
-from shared.distributed.control import Control, connect
+from shared.distributed.control import Control
+from shared.distributed.joining import join_world
 from shared.training.torch.state import random_state, restore_random_state
 from tests.helpers import free_port
 
@@ -37,7 +38,7 @@ def on_ranks(count: int, function: Callable[[World], object]) -> list[object]:
     def member(rank: int) -> None:
         launch = Launch(rank, count, rank, count, 0, 1, "test", "127.0.0.1", port)
         try:
-            control = connect(launch, {}, 60)
+            control = join_world(launch, {}, 60)
             try:
                 results[rank] = function(World(launch, control, None, 60))
             finally:

@@ -14,8 +14,9 @@ import psutil
 import pytest
 
 from shared.distributed import ControlError, Launch, PeerError, WaitTimeoutError
-from shared.distributed.assembly import add_in_order
-from shared.distributed.control import Control, connect
+from shared.distributed.control import Control
+from shared.distributed.joining import join_world
+from shared.distributed.meeting import sum_in_rank_order
 from shared.distributed.wire import Decoder, encode, listen
 from tests.helpers import azure_variables, finish, free_port, run_ranks, started
 
@@ -37,7 +38,7 @@ def on_every_rank(
 
     def member(place: int) -> None:
         try:
-            control = connect(launches[place], {}, timeout)
+            control = join_world(launches[place], {}, timeout)
             try:
                 results[place] = function(control, place)
             finally:
@@ -132,7 +133,7 @@ def test_nobody_answers() -> None:
     port = free_port()
     started_at = time.monotonic()
     with pytest.raises(WaitTimeoutError, match=rf"127\.0\.0\.1:{port + 1}.*Check that rank 0 has started"):
-        connect(launch_of(1, 2, port), {}, timeout=0.5)
+        join_world(launch_of(1, 2, port), {}, timeout=0.5)
     assert time.monotonic() - started_at < 5
 
 
@@ -290,7 +291,7 @@ def test_rank_0_twice_is_a_port_that_is_taken() -> None:
         holder.bind(("127.0.0.1", port + 1))
         holder.listen()
         with pytest.raises(ControlError, match=f"cannot listen on port {port + 1} of 127.0.0.1.*Set MASTER_PORT"):
-            connect(launch_of(0, 2, port), {}, timeout=0.3)
+            join_world(launch_of(0, 2, port), {}, timeout=0.3)
 
 
 def test_a_port_that_an_earlier_attempt_lets_go() -> None:
@@ -314,7 +315,7 @@ def test_ranks_of_another_job_wait_for_their_own() -> None:
 
     def join(run: str, rank: int, timeout: float) -> None:
         try:
-            control = connect(launch_of(rank, 2, port), {"AZUREML_RUN_ID": run}, timeout)
+            control = join_world(launch_of(rank, 2, port), {"AZUREML_RUN_ID": run}, timeout)
             answers.append(control.meet("gather", "g", 5, rank))
             control.leave(grace=2)
         except ControlError as error:
@@ -430,7 +431,7 @@ def test_a_value_that_is_too_large_says_so() -> None:
 
 
 def test_sums_of_no_columns() -> None:
-    assert add_in_order("s", [[], []]) == []
+    assert sum_in_rank_order("s", [[], []]) == []
 
 
 def test_peer_errors_are_control_errors() -> None:
