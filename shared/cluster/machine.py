@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from shared.distributed import Refusal, World
-from shared.distributed.devices import NodeGpus, choose_gpu, read_node
+from shared.distributed.devices import choose_gpu
+from shared.distributed.node_gpus import NodeGpus, read_node
 
 INFINIBAND = Path("/sys/class/infiniband")  # the kernel's list of RDMA devices
 PACKAGES = ("torch", "numpy", "horovod", "mpi4py", "tensorflow", "tensorflow-cpu", "deepspeed", "transformers")

@@ -21,10 +21,11 @@ class HorovodGroup:
 
     device: Any
     description: str
+    hvd: Any
 
     def close(self) -> None:
         """End Horovod's thread and MPI."""
-        _horovod(self.description).shutdown()
+        self.hvd.shutdown()
 
 
 def start(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> HorovodGroup:
@@ -60,13 +61,12 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
             f"MPI says rank {hvd.rank()} of {hvd.size()}, the launcher's variables rank {launch.rank} of "
             f"{launch.world_size}. Is the mpirun that started this process of the same MPI as Horovod's?"
         )
-    return HorovodGroup(device, f"{backend} over horovod on {kind}")
+    return HorovodGroup(device, f"{backend} over horovod on {kind}", hvd)
 
 
-def _horovod(text: str) -> Any:
-    """Import Horovod for the framework that a text begins with."""
+def _horovod(backend: str) -> Any:
     try:
-        if text.startswith("torch"):
+        if backend == "torch":
             import horovod.torch as hvd
         else:
             import horovod.tensorflow as hvd

@@ -13,14 +13,15 @@ import tensorflow as tf
 from shared.distributed.control import Control
 from shared.distributed.devices import (
     FrameworkGpus,
+    Toolkit,
     agree_on_devices,
     check_kernels,
     choose_gpu,
-    read_node,
     visible_identity,
 )
 from shared.distributed.errors import Refusal
 from shared.distributed.launch import Launch
+from shared.distributed.node_gpus import read_node
 
 BACKENDS = ("multi_worker", "parameter_server")
 REMEDY = (
@@ -117,9 +118,9 @@ def take_gpus(launch: Launch, control: Control, *, one_each: bool) -> list[Any]:
     node = read_node(os.environ)
     gpus = tf.config.list_physical_devices("GPU")
     build = tf.sysconfig.get_build_info()
-    built_for = f"CUDA {build.get('cuda_version', '')}" if build["is_cuda_build"] else ""
-    built_for = "ROCm" if build["is_rocm_build"] else built_for
-    found = FrameworkGpus(f"tensorflow {tf.__version__}", built_for, len(gpus), REMEDY, COMPLAINT)
+    toolkit: Toolkit = "ROCm" if build["is_rocm_build"] else "CUDA" if build["is_cuda_build"] else ""
+    version = build.get("cuda_version", "")
+    found = FrameworkGpus(f"tensorflow {tf.__version__}", toolkit, version, len(gpus), REMEDY, COMPLAINT)
     index = choose_gpu(node, found, launch)
     taken = gpus if index is None or not one_each else [gpus[index]]
     for gpu in taken:
@@ -127,7 +128,7 @@ def take_gpus(launch: Launch, control: Control, *, one_each: bool) -> list[Any]:
         if "compute_capability" in facts and build["is_cuda_build"]:
             name, capability = facts.get("device_name", gpu.name), facts["compute_capability"]
             built = build.get("cuda_compute_capabilities", [])
-            check_kernels(found.name, name, capability, built, build.get("cuda_version", ""), node)
+            check_kernels(found.name, name, capability, built, version, node)
     identity = visible_identity(os.environ) if taken else ""
     agree_on_devices(control, launch, node, len(gpus), identity)
     if taken:

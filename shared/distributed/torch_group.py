@@ -13,14 +13,14 @@ import torch.distributed as dist
 from shared.distributed.control import Control
 from shared.distributed.devices import (
     FrameworkGpus,
-    NodeGpus,
+    Toolkit,
     agree_on_devices,
     check_kernels,
     choose_gpu,
-    read_node,
     visible_identity,
 )
 from shared.distributed.launch import Launch
+from shared.distributed.node_gpus import NodeGpus, read_node
 from shared.distributed.wire import PORT_PATIENCE, listen
 
 REMEDY = (
@@ -94,13 +94,13 @@ def choose_device(launch: Launch, control: Control) -> torch.device:
 
 def torch_gpus(node: NodeGpus) -> FrameworkGpus:
     """What torch says of the GPUs; where it can use none of those that a node has, why, in its own words."""
-    built_for = f"CUDA {torch.version.cuda}" if torch.version.cuda else ""
-    built_for = f"ROCm {torch.version.hip}" if torch.version.hip else built_for
+    toolkit: Toolkit = "ROCm" if torch.version.hip else "CUDA" if torch.version.cuda else ""
+    version = torch.version.hip or torch.version.cuda or ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what torch only warns of is an error here
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    complaint = _complaint() if built_for and not count and node.expects_gpu else ""
-    return FrameworkGpus(f"torch {torch.__version__}", built_for, count, REMEDY, complaint)
+    complaint = _complaint() if toolkit and not count and node.expects_gpu else ""
+    return FrameworkGpus(f"torch {torch.__version__}", toolkit, version, count, REMEDY, complaint)
 
 
 def gpu_identity(device: torch.device) -> str:
