@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from shared.distributed import World
 
-SECRET = re.compile(r"TOKEN|KEY|SECRET|SAS|PASSWORD", re.IGNORECASE)
-CLOSE_SECONDS = 120.0
+_SECRET = re.compile(r"TOKEN|KEY|SECRET|SAS|PASSWORD", re.IGNORECASE)
+_CLOSE_SECONDS = 120.0
 """How long `close` waits for MLflow to take what is left."""
-FAILED_SECONDS = 0.4
+_FAILED_SECONDS = 0.4
 """The same in a rank that fails: whoever started it hears of it when it has ended, and `metrics.jsonl` is whole."""
 
-Number = float | int
+_Number = float | int
 
 
 class Tracker:
@@ -51,7 +51,7 @@ class Tracker:
             if os.environ.get("MLFLOW_TRACKING_URI"):
                 self._mlflow = _MLflowThread()
 
-    def log(self, metrics: Mapping[str, Number], step: int) -> None:
+    def log(self, metrics: Mapping[str, _Number], step: int) -> None:
         """Report named numbers at a step; numbers that are not finite are left out, because JSON has none."""
         if self._path is None:
             return
@@ -71,7 +71,7 @@ class Tracker:
     def params(self, params: Mapping[str, object]) -> None:
         """Report the run's settings to MLflow, without those whose name speaks of a secret and without credentials."""
         if self._mlflow is not None:
-            shown = {name: _without_credentials(str(v)) for name, v in params.items() if not SECRET.search(name)}
+            shown = {name: _without_credentials(str(v)) for name, v in params.items() if not _SECRET.search(name)}
             self._mlflow.put(("params", shown, 0, time.time()))
 
     def close(self, *, failed: bool = False) -> None:
@@ -105,7 +105,7 @@ class _MLflowThread:
     def close(self, *, failed: bool) -> None:
         self._failed = failed
         self._queue.put(None)
-        patience = FAILED_SECONDS if failed else CLOSE_SECONDS
+        patience = _FAILED_SECONDS if failed else _CLOSE_SECONDS
         self._thread.join(patience)
         if self._thread.is_alive():
             _warn(f"MLflow did not take the last metrics within {patience:g} s")
@@ -226,6 +226,6 @@ def _without_credentials(text: str) -> str:
     text = re.sub(r"(\w+://)[^/@\s]+@", r"\1", text)
     text = re.sub(r"\?\S+", "", text)
     for name, value in os.environ.items():
-        if SECRET.search(name) and len(value) >= 8:
+        if _SECRET.search(name) and len(value) >= 8:
             text = text.replace(value, "***")
     return " ".join(text.split())[:500]

@@ -22,7 +22,7 @@ from shared.checkpoint.publish import begin, publish
 from shared.checkpoint.ranks import check_visible, write_rank_states
 from shared.distributed import Refusal, World
 
-PIECES: Final = "pieces"
+_PIECES: Final = "pieces"
 """Entry of a safetensors file's metadata: JSON, name to shape of the whole tensor and offset of the piece in it."""
 
 
@@ -82,7 +82,7 @@ class Reader:
         names = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["files"]
         for file in sorted(name for name in names if name.endswith(".safetensors")):
             opened: Any = safe_open(path / file, "pt")
-            for name, (shape, offset, size) in json.loads(opened.metadata()[PIECES]).items():
+            for name, (shape, offset, size) in json.loads(opened.metadata()[_PIECES]).items():
                 self.shapes[name] = tuple(shape)
                 self._pieces.setdefault(name, []).append((opened, tuple(offset), tuple(size)))
 
@@ -116,4 +116,4 @@ def _write(path: Path, parts: Iterable[Part]) -> None:
     for part in parts:
         tensors[part.name] = part.values.detach().cpu().contiguous()
         places[part.name] = [part.shape, part.offset, list(part.values.shape)]
-    save_file(tensors, path, metadata={PIECES: json.dumps(places)})
+    save_file(tensors, path, metadata={_PIECES: json.dumps(places)})

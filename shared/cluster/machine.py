@@ -14,8 +14,8 @@ from shared.distributed import Refusal, World
 from shared.distributed.devices import choose_gpu
 from shared.distributed.node_gpus import NodeGpus, read_node
 
-INFINIBAND = Path("/sys/class/infiniband")  # the kernel's list of RDMA devices
-PACKAGES = ("torch", "numpy", "horovod", "mpi4py", "tensorflow", "tensorflow-cpu", "deepspeed", "transformers")
+_INFINIBAND = Path("/sys/class/infiniband")  # the kernel's list of RDMA devices
+_PACKAGES = ("torch", "numpy", "horovod", "mpi4py", "tensorflow", "tensorflow-cpu", "deepspeed", "transformers")
 
 
 def describe(world: World) -> dict[str, Any]:
@@ -26,9 +26,9 @@ def describe(world: World) -> dict[str, Any]:
         "node": world.node_rank,
         "host": socket.gethostname(),
         "device": _device(world),
-        "unusable": unusable_gpus(node, world),
+        "unusable": _unusable_gpus(node, world),
         "versions": {"python": platform.python_version(), **_versions(), "driver": node.driver or "none"},
-        "infiniband": infiniband(INFINIBAND),
+        "infiniband": infiniband(_INFINIBAND),
         "variables": {name: os.environ[name] for name in sorted(os.environ) if name.startswith("NCCL_")},
     }
 
@@ -47,7 +47,7 @@ def _device(world: World) -> dict[str, Any]:
     }
 
 
-def unusable_gpus(node: NodeGpus, world: World) -> str:
+def _unusable_gpus(node: NodeGpus, world: World) -> str:
     """Why torch cannot use the GPUs of this node; empty where it can, or there are none.
 
     With torch as transport ``init`` has refused already; MPI asks for no device, and the training behind it will.
@@ -68,7 +68,7 @@ def unusable_gpus(node: NodeGpus, world: World) -> str:
 def _versions() -> dict[str, str]:
     """Versions that have to be the same on all ranks."""
     found = {}
-    for name in PACKAGES:
+    for name in _PACKAGES:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

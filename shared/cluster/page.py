@@ -10,7 +10,7 @@ from pathlib import Path
 
 from shared.cluster.survey import Survey
 
-PAGE = """<!doctype html>
+_PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Cluster</title>
 <style>
@@ -56,7 +56,7 @@ def write_survey(folder: Path, survey: Survey) -> None:
     _draw(folder / "all_reduce.png", survey)
     picture = base64.b64encode((folder / "all_reduce.png").read_bytes()).decode()
     slowest = sorted(survey.pairs, key=lambda pair: (not pair.error, -pair.seconds))[:20]
-    template = Environment(autoescape=True, trim_blocks=True).from_string(PAGE)
+    template = Environment(autoescape=True, trim_blocks=True).from_string(_PAGE)
     (folder / "index.html").write_text(template.render(survey=survey, picture=picture, slowest=slowest))
 
 

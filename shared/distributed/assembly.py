@@ -19,7 +19,7 @@ from shared.distributed.meeting import Meeting
 from shared.distributed.members import Guest, Member, find_misplaced_ranks, shared_facts, title_of
 from shared.distributed.wire import Message
 
-RANKS_SHOWN = 16
+_RANKS_SHOWN = 16
 
 
 class Assembly:
@@ -236,8 +236,8 @@ class Assembly:
             guest = self._members.get(member)
             instead = self._meetings.get(guest.waiting) if guest else None
             texts.append(title_of(member) + (f" (in {instead.label})" if instead else ""))
-        more = f" and {len(texts) - RANKS_SHOWN} more" if len(texts) > RANKS_SHOWN else ""
-        return ", ".join(texts[:RANKS_SHOWN]) + more
+        more = f" and {len(texts) - _RANKS_SHOWN} more" if len(texts) > _RANKS_SHOWN else ""
+        return ", ".join(texts[:_RANKS_SHOWN]) + more
 
 
 def _turn_away(guest: Guest, kind: str, text: str) -> None:

@@ -24,7 +24,7 @@ from shared.distributed.server import ControlServer
 from shared.distributed.wire import VALUE_LIMIT, Decoder, Message, encode, exchange
 
 ANSWER_SECONDS = 10.0  # the server answers within its own time-out; this much later it hangs
-FAIL_SECONDS = 1.0  # a rank that fails waits no longer for the answer that tells whether another had failed before
+_FAIL_SECONDS = 1.0  # a rank that fails waits no longer for the answer that tells whether another had failed before
 
 ANSWER_ERRORS: dict[str, type[Exception]] = {"timeout": WaitTimeoutError, "peer": PeerError, "refused": Refusal}
 
@@ -103,7 +103,7 @@ class Control(ABC):
         """
         if self._told is None:
             message = {"op": "fail", "type": type(error).__name__, "message": str(error)[:2000]}
-            self._told = (self._tell(message, FAIL_SECONDS),)
+            self._told = (self._tell(message, _FAIL_SECONDS),)
         return self._told[0]
 
     def refuse(self, text: str) -> None:

@@ -13,9 +13,9 @@ from shared.distributed.errors import ControlError, Refusal
 from shared.distributed.launch import Launch
 from shared.distributed.lines import print_line
 
-REFUSED = 2  # exit code
-FAREWELL = 0.4  # seconds in which others may still ask rank 0 why it fails; the launcher hears of it when it has ended
-LET_THE_CAUSE_END = 2.0  # seconds: launchers report the log of the rank that ends first, and that is to have the reason
+_EXIT_REFUSED = 2  # exit code
+_FAREWELL_SECONDS = 0.4  # others may still ask rank 0 why it fails; the launcher hears of it when it has ended
+_CAUSE_FIRST_SECONDS = 2.0  # launchers report the log of the rank that ends first, and that is to have the reason
 
 
 def end_badly(error: BaseException, launch: Launch, control: Control | None) -> None:
@@ -32,20 +32,20 @@ def end_badly(error: BaseException, launch: Launch, control: Control | None) -> 
             control.refuse(str(error))
             control.leave(grace=5.0)
         if launch.rank != 0:
-            time.sleep(LET_THE_CAUSE_END)
-        raise SystemExit(REFUSED) from None
+            time.sleep(_CAUSE_FIRST_SECONDS)
+        raise SystemExit(_EXIT_REFUSED) from None
     if isinstance(error, Exception):
-        write_error_file(error, launch)
+        _write_error_file(error, launch)
     if control is not None:
         cause = control.fail(error)
         if cause is not None and not isinstance(error, ControlError):  # a framework knows only that somebody is gone
             print_line(f"distributed: before this, {cause}")
-        control.leave(FAREWELL)
+        control.leave(_FAREWELL_SECONDS)
         if cause is not None:  # another rank has failed before, and may still be writing its traceback
-            time.sleep(LET_THE_CAUSE_END)
+            time.sleep(_CAUSE_FIRST_SECONDS)
 
 
-def write_error_file(error: BaseException, launch: Launch) -> None:
+def _write_error_file(error: BaseException, launch: Launch) -> None:
     """Write ``logs/error_rank_<rank>.json``: time (epoch seconds), rank, node, type, message and traceback."""
     role = "rank" if launch.role == "worker" else launch.role
     path = Path("logs", f"error_{role}_{launch.rank}.json")

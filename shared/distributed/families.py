@@ -156,7 +156,7 @@ FLUX = Family(
     needed=("rank", "world_size", "local_rank", "num_nodes"),
 )
 
-FIELDS = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "num_nodes")
+_FIELDS = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "num_nodes")
 MPI_FAMILIES = (OPEN_MPI, PMI, MVAPICH)
 
 
@@ -172,7 +172,7 @@ def read(family: Family, environ: Environ) -> Claim:
         LaunchError: a needed variable is missing, is no whole number, or is out of range.
     """
     found: dict[str, str] = {}
-    values = {name: _field(getattr(family, name), environ, found) for name in FIELDS}
+    values = {name: _field(getattr(family, name), environ, found) for name in _FIELDS}
     numbers = {name: value for name, value in values.items() if value is not None}
     missing = [" or ".join(getattr(family, name)) for name in family.needed if name not in numbers]
     if missing:

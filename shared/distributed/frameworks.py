@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-FILES = {
+_FILES = {
     "torch": "torch_group",
     "deepspeed": "deepspeed_group",
     "horovod": "horovod_group",
@@ -38,7 +38,7 @@ def starter(framework: str) -> Callable[..., Group]:
     Raises:
         ValueError: there is no such framework.
     """
-    if framework not in FILES:
-        raise ValueError(f"framework={framework!r}: it has to be None or one of {', '.join(map(repr, FILES))}.")
-    start: Callable[..., Group] = importlib.import_module(f"{__package__}.{FILES[framework]}").start
+    if framework not in _FILES:
+        raise ValueError(f"framework={framework!r}: it has to be None or one of {', '.join(map(repr, _FILES))}.")
+    start: Callable[..., Group] = importlib.import_module(f"{__package__}.{_FILES[framework]}").start
     return start

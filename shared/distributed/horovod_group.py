@@ -11,8 +11,8 @@ from shared.distributed.control import Control
 from shared.distributed.errors import ControlError, Refusal
 from shared.distributed.launch import Launch
 
-BACKENDS = ("torch", "tensorflow")
-MPI_LAUNCHERS = frozenset({"azureml-mpi", "openmpi", "pmi", "mvapich", "horovodrun"})
+_BACKENDS = ("torch", "tensorflow")
+_MPI_LAUNCHERS = frozenset({"azureml-mpi", "openmpi", "pmi", "mvapich", "horovodrun"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
             a node has fewer than processes.
         ControlError: MPI sees another world than the launcher's variables describe.
     """
-    backend = backend or BACKENDS[0]
-    if backend not in BACKENDS:
-        raise ValueError(f"backend={backend!r}: with horovod it has to be None or one of {', '.join(BACKENDS)}.")
-    if launch.world_size > 1 and launch.launcher not in MPI_LAUNCHERS:
+    backend = backend or _BACKENDS[0]
+    if backend not in _BACKENDS:
+        raise ValueError(f"backend={backend!r}: with horovod it has to be None or one of {', '.join(_BACKENDS)}.")
+    if launch.world_size > 1 and launch.launcher not in _MPI_LAUNCHERS:
         raise Refusal(
             f"Horovod exchanges tensors over MPI, and these {launch.world_size} processes were started by "
             f"{launch.launcher}. Give the step the distribution `type: mpi`, or start the script with mpirun."

@@ -32,7 +32,7 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
     """
     if launch.alone:
         return AloneControl(launch)
-    token = job_token(launch, environ)
+    token = _job_token(launch, environ)
     until = time.monotonic() + timeout
     ports = spare_ports(environ, launch.launcher, launch.main_port)
     server = None
@@ -56,7 +56,7 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
     return control
 
 
-def job_token(launch: Launch, environ: Environ) -> str:
+def _job_token(launch: Launch, environ: Environ) -> str:
     """What the processes of one job have in common: a hash of the ids of run and launch, else of the address."""
     # Not the world's size: ranks that disagree about that should hear so, and not meet a stranger.
     known = job_id(environ, launch.launcher) or f"{launch.main_address}\n{launch.main_port}"

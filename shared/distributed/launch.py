@@ -29,11 +29,11 @@ from shared.distributed.sagemaker import read_sagemaker
 from shared.distributed.tf_config import read_tf_config
 
 NODE_BY_NODE = "Ranks have to be numbered node by node (mpirun --map-by slot, srun --distribution=block)."
-INSTEAD = (
+_INSTEAD = (
     "Start the script with mpirun, torchrun or srun, which say all, or set ALLRANKS_RANK, ALLRANKS_WORLD_SIZE, "
     "ALLRANKS_LOCAL_RANK and ALLRANKS_LOCAL_WORLD_SIZE on each process."
 )
-AZURE_NAMES = {"pytorch": "azureml-pytorch", "openmpi": "azureml-mpi", "tensorflow": "azureml-tensorflow"}
+_AZURE_NAMES = {"pytorch": "azureml-pytorch", "openmpi": "azureml-mpi", "tensorflow": "azureml-tensorflow"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def _single(environ: Environ, node_count: int | None) -> Launch:
         names = [name for name in ("PMIX_RANK", "PMIX_NAMESPACE") if name in environ]
         raise LaunchError(
             f"{_shown(names, environ)}: PMIx (prterun, prun) has started this process, and does not say how many "
-            f"others there are. {INSTEAD}"
+            f"others there are. {_INSTEAD}"
         )
     _check_alone_on_azure(environ)
     return Launch(0, 1, 0, 1, 0, 1, "single", LOOPBACK, main_port(environ))
@@ -169,7 +169,7 @@ def _check_alone_on_azure(environ: Environ) -> None:
         names = [name for name in ("AZ_BATCHAI_TASK_INDEX", *several) if name in environ]
         raise LaunchError(
             f"{_shown(names, environ)}: the job has several nodes, but no launcher's variables say which of the "
-            f"processes this is, so each node would train alone. {INSTEAD}"
+            f"processes this is, so each node would train alone. {_INSTEAD}"
         )
 
 
@@ -204,7 +204,7 @@ def _launch(claim: Claim, node_count: int | None, environ: Environ) -> Launch:
         local_world_size,
         node_rank,
         num_nodes,
-        AZURE_NAMES.get(claim.launcher, claim.launcher) if on_azure else claim.launcher,
+        _AZURE_NAMES.get(claim.launcher, claim.launcher) if on_azure else claim.launcher,
         claim.main_host or main_address(environ, num_nodes),
         main_port(environ, claim.taken_ports, claim.launcher),
         claim.role,

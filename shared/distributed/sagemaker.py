@@ -8,7 +8,7 @@ from typing import Any
 from shared.distributed.errors import LaunchError
 from shared.distributed.families import Claim, Environ, shortened
 
-NAMES = ("SM_HOSTS", "SM_CURRENT_HOST")
+_NAMES = ("SM_HOSTS", "SM_CURRENT_HOST")
 
 
 def read_sagemaker(environ: Environ) -> Claim | None:
@@ -17,7 +17,7 @@ def read_sagemaker(environ: Environ) -> Claim | None:
     Raises:
         LaunchError: one of the two variables is missing, or they do not fit together.
     """
-    found = {name: environ[name] for name in NAMES if name in environ}
+    found = {name: environ[name] for name in _NAMES if name in environ}
     if not found:
         return None
     seen = ", ".join(f"{name}={shortened(value)}" for name, value in found.items())

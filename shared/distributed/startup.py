@@ -63,7 +63,7 @@ def init(
         with _variables(launch):
             group = start(launch, control, backend, step_timeout) if start is not None else None
             if launch.local_rank == 0:
-                print_line(introduction(launch, group))
+                print_line(_introduction(launch, group))
             try:
                 yield World(launch, control, group, seconds_of(step_timeout, 0.0))
             except SystemExit as request:
@@ -83,7 +83,7 @@ def init(
         raise exit_request
 
 
-def introduction(launch: Launch, group: Group | None = None) -> str:
+def _introduction(launch: Launch, group: Group | None = None) -> str:
     """One line that says who this node is among all of them."""
     suffix = f", {group.description}" if group is not None else ""
     if launch.launcher == "single":

@@ -23,13 +23,13 @@ from shared.distributed.errors import Refusal
 from shared.distributed.launch import Launch
 from shared.distributed.node_gpus import read_node
 
-BACKENDS = ("multi_worker", "parameter_server")
-REMEDY = (
+_BACKENDS = ("multi_worker", "parameter_server")
+_REMEDY = (
     "Install TensorFlow's build for GPUs with the CUDA that it asks for, which drivers of the 525 series and newer can "
     f"run: pip install 'tensorflow[and-cuda]=={tf.__version__}'."
 )
-COMPLAINT = "its own messages above say why; most often CUDA's libraries are missing"
-SERVERS_END = "the parameter servers may end"
+_COMPLAINT = "its own messages above say why; most often CUDA's libraries are missing"
+_SERVERS_END = "the parameter servers may end"
 """What rank 0 stores in the control plane when nothing more is to be computed."""
 
 
@@ -56,9 +56,9 @@ class TensorFlowGroup:
         The other workers serve too: while they wait for rank 0 at the end of ``init``.
         """
         if self.launch.role != "worker":
-            self.control.get(SERVERS_END)
+            self.control.get(_SERVERS_END)
         elif self.launch.rank == 0 and self.launch.num_ps:
-            self.control.set(SERVERS_END, value=True)
+            self.control.set(_SERVERS_END, value=True)
 
 
 def start(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> TensorFlowGroup:
@@ -74,9 +74,9 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
         Refusal: several processes that no TF_CONFIG describes, a cluster without parameter servers where some are
             needed, GPUs that cannot be used, or fewer than processes on a node.
     """
-    backend = backend or BACKENDS[0]
-    if backend not in BACKENDS:
-        raise ValueError(f"backend={backend!r}: with tensorflow it has to be None or one of {', '.join(BACKENDS)}.")
+    backend = backend or _BACKENDS[0]
+    if backend not in _BACKENDS:
+        raise ValueError(f"backend={backend!r}: with tensorflow it has to be None or one of {', '.join(_BACKENDS)}.")
     if not launch.alone and "TF_CONFIG" not in os.environ:
         raise Refusal(
             f"TensorFlow's cluster is described by TF_CONFIG, and these {launch.world_size} processes were started by "
@@ -120,7 +120,7 @@ def take_gpus(launch: Launch, control: Control, *, one_each: bool) -> list[Any]:
     build = tf.sysconfig.get_build_info()
     toolkit: Toolkit = "ROCm" if build["is_rocm_build"] else "CUDA" if build["is_cuda_build"] else ""
     version = build.get("cuda_version", "")
-    found = FrameworkGpus(f"tensorflow {tf.__version__}", toolkit, version, len(gpus), REMEDY, COMPLAINT)
+    found = FrameworkGpus(f"tensorflow {tf.__version__}", toolkit, version, len(gpus), _REMEDY, _COMPLAINT)
     index = choose_gpu(node, found, launch)
     taken = gpus if index is None or not one_each else [gpus[index]]
     for gpu in taken:

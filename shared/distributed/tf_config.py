@@ -10,7 +10,7 @@ from shared.distributed.address import host_of
 from shared.distributed.errors import LaunchError
 from shared.distributed.families import Claim, Environ, shortened
 
-TASKS = ("chief", "worker", "ps")
+_TASKS = ("chief", "worker", "ps")
 
 
 def read_tf_config(environ: Environ) -> Claim:
@@ -60,13 +60,13 @@ def _parse(text: str) -> tuple[Mapping[str, Sequence[str]], str, int]:
     task = data.get("task") if isinstance(data, dict) else None
     if not isinstance(cluster, dict) or not isinstance(task, dict):
         raise _wrong(text, 'it needs "cluster" and "task"')
-    lists = {name: cluster.get(name) or [] for name in TASKS}
+    lists = {name: cluster.get(name) or [] for name in _TASKS}
     for name, entries in lists.items():
         if not isinstance(entries, list) or not all(isinstance(entry, str) and entry for entry in entries):
             raise _wrong(text, f"cluster.{name} has to be a list of host:port")
     kind, index = task.get("type"), task.get("index", 0)
-    if kind not in TASKS:
-        raise _wrong(text, f"task.type is {kind!r}, and it has to be one of {', '.join(TASKS)}")
+    if kind not in _TASKS:
+        raise _wrong(text, f"task.type is {kind!r}, and it has to be one of {', '.join(_TASKS)}")
     if isinstance(index, bool) or not isinstance(index, int | str) or not str(index).isdecimal():
         raise _wrong(text, f"task.index is {index!r}, and it has to be a whole number from 0")
     return lists, kind, int(index)

@@ -23,7 +23,7 @@ from shared.distributed.launch import Launch
 from shared.distributed.node_gpus import NodeGpus, read_node
 from shared.distributed.wire import PORT_PATIENCE, listen
 
-REMEDY = (
+_REMEDY = (
     "Install a build of torch for CUDA 12.6, which drivers of the 525 series and newer can run: "
     f"pip install torch=={torch.__version__.partition('+')[0]} --index-url https://download.pytorch.org/whl/cu126."
 )
@@ -100,7 +100,7 @@ def torch_gpus(node: NodeGpus) -> FrameworkGpus:
         warnings.simplefilter("ignore")  # what torch only warns of is an error here
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     complaint = _complaint() if toolkit and not count and node.expects_gpu else ""
-    return FrameworkGpus(f"torch {torch.__version__}", toolkit, version, count, REMEDY, complaint)
+    return FrameworkGpus(f"torch {torch.__version__}", toolkit, version, count, _REMEDY, complaint)
 
 
 def gpu_identity(device: torch.device) -> str:

@@ -15,7 +15,7 @@ from shared.distributed.errors import ControlError
 
 Message: TypeAlias = dict[str, Any]
 
-HEADER = struct.Struct(">I")
+_HEADER = struct.Struct(">I")
 GREETING_LIMIT = 4096  # bytes that somebody who has not shown the token may send
 MESSAGE_LIMIT = 64 * 2**20  # bytes
 PORT_PATIENCE = 5.0  # seconds in which what is left of an earlier attempt may still let go of a port
@@ -36,7 +36,7 @@ def encode(message: Message, limit: int = MESSAGE_LIMIT) -> bytes:
             f"{what}: a value of {len(body):,} bytes is too much for the control plane (limit {limit:,}). "
             "Write it to a file, and share the path."
         )
-    return HEADER.pack(len(body)) + body
+    return _HEADER.pack(len(body)) + body
 
 
 class Decoder:
@@ -57,14 +57,14 @@ class Decoder:
             ValueError: the bytes are not ours: too long, no JSON, or no JSON object.
         """
         self._buffer += data
-        while len(self._buffer) >= HEADER.size:
-            (length,) = HEADER.unpack_from(self._buffer)
+        while len(self._buffer) >= _HEADER.size:
+            (length,) = _HEADER.unpack_from(self._buffer)
             if length > self.limit:
                 raise ValueError(f"a message of {length:,} bytes, and the limit is {self.limit:,}")
-            end = HEADER.size + length
+            end = _HEADER.size + length
             if len(self._buffer) < end:
                 return
-            message = json.loads(self._buffer[HEADER.size : end])
+            message = json.loads(self._buffer[_HEADER.size : end])
             del self._buffer[:end]
             if not isinstance(message, dict):
                 raise ValueError("a message that is no JSON object")  # noqa: TRY004  (one kind of error for all strangers)
