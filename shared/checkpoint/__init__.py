@@ -17,16 +17,16 @@ What needs torch (`shards`, `tree`) is imported by its own name.
 """
 
 from shared.checkpoint.choose import check_same, choose, newest_valid
-from shared.checkpoint.manifest import MANIFEST, STATE, damage
+from shared.checkpoint.manifest import MANIFEST_FILE, STATE, find_damage
 from shared.checkpoint.ranks import read_rank_state, stage_rank_states, write_rank_states
 from shared.checkpoint.whole import load, save, save_together
 
 __all__ = [
-    "MANIFEST",
+    "MANIFEST_FILE",
     "STATE",
     "check_same",
     "choose",
-    "damage",
+    "find_damage",
     "load",
     "newest_valid",
     "read_rank_state",

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from shared.checkpoint.manifest import LATEST, MANIFEST, SHARDED_FORMAT, STEP, damage
+from shared.checkpoint.manifest import LATEST_FILE, MANIFEST_FILE, SHARDED_FORMAT, find_damage, step_of_name
 from shared.distributed import Refusal, World
 
 
@@ -19,8 +19,8 @@ def newest_valid(folder: str | Path) -> Path | None:
 
     `folder` may be a folder of checkpoints or one checkpoint.
     """
-    for path in newest_first(folder):
-        why = damage(path)
+    for path in checkpoints_newest_first(folder):
+        why = find_damage(path)
         if why is None:
             return path
         print(f"checkpoint {path} is passed over: {why}", file=sys.stderr, flush=True)
@@ -38,12 +38,12 @@ def choose(world: World, folder: str | Path, resume_from: str | None) -> Path | 
     """
 
     def known() -> list[str]:
-        return [str(path) for place in (folder, resume_from) if place for path in newest_first(place)]
+        return [str(path) for place in (folder, resume_from) if place for path in checkpoints_newest_first(place)]
 
     for name in world.once(known, name="list the checkpoints", scope="job"):
         path = Path(name)
         share = slice(world.rank, None, world.world_size)
-        whys = world.gather(damage(path, SHARDED_FORMAT, share), f"is {path.name} whole", timedelta(hours=1))
+        whys = world.gather(find_damage(path, SHARDED_FORMAT, share), f"is {path.name} whole", timedelta(hours=1))
         why = next((why for why in whys if why is not None), None)
         if why is None:
             return path
@@ -54,15 +54,15 @@ def choose(world: World, folder: str | Path, resume_from: str | None) -> Path | 
     return None
 
 
-def newest_first(folder: str | Path) -> list[Path]:
+def checkpoints_newest_first(folder: str | Path) -> list[Path]:
     """List the checkpoints of a folder, whole or not; `folder` may be one checkpoint."""
     folder = Path(folder)
-    if (folder / MANIFEST).is_file():
+    if (folder / MANIFEST_FILE).is_file():
         return [folder]
     names = {path.name for path in folder.glob("step-*")} if folder.is_dir() else set()
     with suppress(OSError, ValueError, KeyError, TypeError):  # the pointer is there where a listing lags behind
-        names.add(str(json.loads((folder / LATEST).read_text(encoding="utf-8"))["checkpoint"]))
-    steps = [(int(match[1]), match[0]) for match in map(STEP.fullmatch, names) if match]
+        names.add(str(json.loads((folder / LATEST_FILE).read_text(encoding="utf-8"))["checkpoint"]))
+    steps = [(step, name) for name in names if (step := step_of_name(name)) is not None]
     return [folder / name for _, name in sorted(steps, reverse=True)]
 
 

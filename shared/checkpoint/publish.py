@@ -6,16 +6,25 @@ import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from shared.checkpoint.choose import newest_first
-from shared.checkpoint.manifest import FORMAT, LATEST, MANIFEST, STATE, seal, synchronise
+from shared.checkpoint.choose import checkpoints_newest_first
+from shared.checkpoint.manifest import (
+    LATEST_FILE,
+    MANIFEST_FILE,
+    STATE,
+    WHOLE_FORMAT,
+    Seal,
+    seal_file,
+    step_of_name,
+    sync_to_disk,
+)
 
 _UNFINISHED: Final = ".writing-"
 
 
-def begin(folder: str | Path, step: int) -> Path:
-    """Make the folder that the files of a step's checkpoint are written to, until `publish` makes it one."""
+def begin_checkpoint(folder: str | Path, step: int) -> Path:
+    """Make the folder that the files of a step's checkpoint are written to, until `publish_checkpoint` makes it one."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(f"{_UNFINISHED}*"):
@@ -25,45 +34,48 @@ def begin(folder: str | Path, step: int) -> Path:
     return part
 
 
-def publish(part: Path, state: Any, files: Mapping[str, Mapping[str, Any]], keep: int = 2, form: str = FORMAT) -> Path:
-    """Make a checkpoint of the folder that `begin` made, and remove those that are too old.
+def publish_checkpoint(
+    part: Path, step: int, state: object, files: Mapping[str, Seal], keep: int = 2, form: str = WHOLE_FORMAT
+) -> Path:
+    """Make a checkpoint of the folder that `begin_checkpoint` made, and remove those that are too old.
 
     Args:
         part: the folder.
+        step: optimizer steps done.
         state: whatever JSON holds.
-        files: name to what `seal` gave, of each file in it.
+        files: name to what `seal_file` gave, of each file in it.
         keep: see `save`.
         form: name of its format.
 
     Returns:
         The checkpoint's folder.
     """
-    folder, step = part.parent, int(part.name.removeprefix(_UNFINISHED))
+    folder = part.parent
     final = folder / f"step-{step:08d}"
     (part / STATE).write_text(json.dumps(state, allow_nan=False), encoding="utf-8")
-    files = {**files, STATE: seal(part / STATE)}
-    (part / MANIFEST).write_text(json.dumps({"format": form, "step": step, "files": files}), encoding="utf-8")
-    synchronise(part / MANIFEST)
-    synchronise(part)
+    files = {**files, STATE: seal_file(part / STATE)}
+    (part / MANIFEST_FILE).write_text(json.dumps({"format": form, "step": step, "files": files}), encoding="utf-8")
+    sync_to_disk(part / MANIFEST_FILE)
+    sync_to_disk(part)
     if final.exists():  # only a damaged one: a whole one would have been continued from
         shutil.rmtree(final)
     part.rename(final)
-    synchronise(folder)
+    sync_to_disk(folder)
     _point_to(folder, final.name)
     _remove_old(folder, step, keep)
     return final
 
 
 def _point_to(folder: Path, name: str) -> None:
-    part = folder / f"{LATEST}.part"
+    part = folder / f"{LATEST_FILE}.part"
     part.write_text(json.dumps({"checkpoint": name}), encoding="utf-8")
-    synchronise(part)
-    part.replace(folder / LATEST)
+    sync_to_disk(part)
+    part.replace(folder / LATEST_FILE)
 
 
 def _remove_old(folder: Path, step: int, keep: int) -> None:
-    paths = newest_first(folder)
-    kept = [path for path in paths if int(path.name.removeprefix("step-")) <= step][: max(1, keep)]
+    paths = checkpoints_newest_first(folder)
+    kept = [path for path in paths if (step_of_name(path.name) or 0) <= step][: max(1, keep)]
     for path in paths:
         if path not in kept:
             shutil.rmtree(path, ignore_errors=True)

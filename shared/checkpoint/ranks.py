@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from shared.checkpoint.manifest import damage, seal
+from shared.checkpoint.manifest import Seal, find_damage, seal_file
 from shared.distributed import Refusal, World
 
 VISIBLE_SECONDS: Final = 30.0
@@ -19,7 +19,7 @@ _STAGE: Final = ".ranks"
 _RANK: Final = "rank-{:05d}.json"
 
 
-def stage_rank_states(world: World, folder: str | Path, own: Any, timeout: timedelta) -> list[Path]:
+def stage_rank_states(world: World, folder: str | Path, own: object, timeout: timedelta) -> list[Path]:
     """Write each rank's own state beside the checkpoints, for one that rank 0 alone saves; every rank calls this.
 
     Returns:
@@ -36,11 +36,20 @@ def stage_rank_states(world: World, folder: str | Path, own: Any, timeout: timed
     return [place / name for name in write_rank_states(world, place, own, timeout) or {}]
 
 
-def write_rank_states(world: World, part: Path, own: Any, timeout: timedelta) -> dict[str, dict[str, Any]] | None:
+def write_rank_states(
+    world: World, part: Path, own: object, timeout: timedelta, beside: Path | None = None
+) -> dict[str, Seal] | None:
     """Write what each rank alone has into a folder; every rank calls this.
 
+    Args:
+        world: the ranks.
+        part: the folder, the same one for all ranks.
+        own: what this rank alone has; whatever JSON holds.
+        timeout: how long to wait for the others.
+        beside: another file that this rank has written there.
+
     Returns:
-        Name to what `seal` gave of each file, on rank 0; None on the others.
+        Name to what `seal_file` gave of each file, on rank 0; None on the others.
 
     Raises:
         Refusal: if rank 0 does not see what another rank has written.
@@ -48,20 +57,16 @@ def write_rank_states(world: World, part: Path, own: Any, timeout: timedelta) ->
     path = part / _RANK.format(world.rank)
     part.mkdir(parents=True, exist_ok=True)  # another node may not see it yet
     path.write_text(json.dumps(own, allow_nan=False), encoding="utf-8")
-    collected = world.collect([path.name, seal(path)], f"state of the ranks in {part.name}", timeout)
+    sealed = {file.name: seal_file(file) for file in (beside, path) if file is not None}
+    collected = world.collect(sealed, f"state of the ranks in {part.name}", timeout)
     if collected is None:
         return None
-    files: dict[str, dict[str, Any]] = dict(collected)
-    check_visible(part, files)
+    files = {name: seal for of_rank in collected for name, seal in of_rank.items()}
+    _wait_until_visible(part, files)
     return files
 
 
-def check_visible(part: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
-    """Wait until this process sees what all ranks have written into the folder of a checkpoint.
-
-    Raises:
-        Refusal: if it does not.
-    """
+def _wait_until_visible(part: Path, files: Mapping[str, Seal]) -> None:
     until = time.monotonic() + VISIBLE_SECONDS
     for name, said in files.items():
         while not (part / name).is_file() or (part / name).stat().st_size != said["bytes"]:
@@ -80,7 +85,7 @@ def read_rank_state(path: str | Path, rank: int) -> Any:
         Refusal: if it is not there or damaged.
     """
     name = _RANK.format(rank)
-    why = damage(Path(path), only=[name], form=None)
+    why = find_damage(Path(path), only=[name], form=None)
     if why is not None:
         raise Refusal(f"The checkpoint {path} is damaged: {why}.")
     return json.loads((Path(path) / name).read_text(encoding="utf-8"))

@@ -17,9 +17,9 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from shared.checkpoint.manifest import MANIFEST, SHARDED_FORMAT, STATE, seal
-from shared.checkpoint.publish import begin, publish
-from shared.checkpoint.ranks import check_visible, write_rank_states
+from shared.checkpoint.manifest import MANIFEST_FILE, SHARDED_FORMAT, STATE
+from shared.checkpoint.publish import begin_checkpoint, publish_checkpoint
+from shared.checkpoint.ranks import write_rank_states
 from shared.distributed import Refusal, World
 
 _PIECES: Final = "pieces"
@@ -37,7 +37,7 @@ class Part:
 
 
 def save(
-    folder: str | Path, step: int, parts: Iterable[Part], state: Any, own: Any, world: World, timeout: timedelta
+    folder: str | Path, step: int, parts: Iterable[Part], state: object, own: object, world: World, timeout: timedelta
 ) -> None:
     """Write the checkpoint of a step; every rank calls this with its own parts, and rank 0's state is written.
 
@@ -50,14 +50,12 @@ def save(
         world: the ranks.
         timeout: how long to wait for the others.
     """
-    made = world.once(lambda: str(begin(folder, step)), name=f"begin step {step}", scope="job")
+    made = world.once(lambda: str(begin_checkpoint(folder, step)), name=f"begin step {step}", scope="job")
     path = Path(made) / f"rank-{world.rank:05d}.safetensors"
     _write(path, parts)
-    pieces = world.collect([path.name, seal(path)], f"checkpoint of step {step}", timeout)
-    files = {**dict(pieces or []), **(write_rank_states(world, path.parent, own, timeout) or {})}
-    check_visible(path.parent, files)
+    files = write_rank_states(world, path.parent, own, timeout, beside=path) or {}
     world.once(
-        lambda: str(publish(path.parent, state, files, form=SHARDED_FORMAT)),
+        lambda: str(publish_checkpoint(path.parent, step, state, files, form=SHARDED_FORMAT)),
         name=f"publish step {step}",
         scope="job",
     )
@@ -79,7 +77,7 @@ class Reader:
         self.state = json.loads((path / STATE).read_text(encoding="utf-8"))
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._pieces: dict[str, list[tuple[Any, tuple[int, ...], tuple[int, ...]]]] = {}
-        names = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["files"]
+        names = json.loads((path / MANIFEST_FILE).read_text(encoding="utf-8"))["files"]
         for file in sorted(name for name in names if name.endswith(".safetensors")):
             opened: Any = safe_open(path / file, "pt")
             for name, (shape, offset, size) in json.loads(opened.metadata()[_PIECES]).items():

@@ -10,8 +10,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from shared.checkpoint.manifest import STATE, TENSORS, damage, seal
-from shared.checkpoint.publish import begin, publish
+from shared.checkpoint.manifest import STATE, TENSORS_FILE, find_damage, seal_file
+from shared.checkpoint.publish import begin_checkpoint, publish_checkpoint
 from shared.checkpoint.ranks import write_rank_states
 from shared.distributed import Refusal, World
 
@@ -20,7 +20,7 @@ def save(
     folder: str | Path,
     step: int,
     tensors: Mapping[str, Any],
-    state: Any,
+    state: object,
     keep: int = 2,
     ranks: Collection[Path] = (),
 ) -> Path:
@@ -37,18 +37,18 @@ def save(
     Returns:
         The checkpoint's folder.
     """
-    part = begin(folder, step)
-    _write_tensors(part / TENSORS, tensors)
-    copies = [Path(shutil.copyfile(path, part / path.name)) for path in ranks]
-    return publish(part, state, {path.name: seal(path) for path in (part / TENSORS, *copies)}, keep)
+    part = begin_checkpoint(folder, step)
+    _write_tensors(part / TENSORS_FILE, tensors)
+    files = [part / TENSORS_FILE, *(Path(shutil.copyfile(path, part / path.name)) for path in ranks)]
+    return publish_checkpoint(part, step, state, {path.name: seal_file(path) for path in files}, keep)
 
 
 def save_together(
     world: World,
     folder: str | Path,
     step: int,
-    own: Any,
-    content: Callable[[], tuple[Mapping[str, Any], Any]],
+    own: object,
+    content: Callable[[], tuple[Mapping[str, Any], object]],
     timeout: timedelta,
 ) -> None:
     """Write the checkpoint of a step; every rank calls this, and rank 0 writes all but the others' own files.
@@ -64,12 +64,12 @@ def save_together(
     Raises:
         Refusal: if the ranks do not see the same folder.
     """
-    part = Path(world.once(lambda: str(begin(folder, step)), name=f"begin step {step}", scope="job"))
+    part = Path(world.once(lambda: str(begin_checkpoint(folder, step)), name=f"begin step {step}", scope="job"))
     files = write_rank_states(world, part, own, timeout)
     if files is not None:
         tensors, state = content()
-        _write_tensors(part / TENSORS, tensors)
-        publish(part, state, {TENSORS: seal(part / TENSORS), **files})
+        _write_tensors(part / TENSORS_FILE, tensors)
+        publish_checkpoint(part, step, state, {TENSORS_FILE: seal_file(part / TENSORS_FILE), **files})
 
 
 def load(path: str | Path) -> tuple[dict[str, Any], Any]:
@@ -79,14 +79,14 @@ def load(path: str | Path) -> tuple[dict[str, Any], Any]:
         Refusal: if it is damaged.
     """
     path = Path(path)
-    why = damage(path, only=[STATE, TENSORS])
+    why = find_damage(path, only=[STATE, TENSORS_FILE])
     if why is not None:
         raise Refusal(f"The checkpoint {path} is damaged: {why}.")
     if "torch" in sys.modules:
         from safetensors.torch import load_file
     else:
         from safetensors.numpy import load_file
-    return dict(load_file(path / TENSORS)), json.loads((path / STATE).read_text(encoding="utf-8"))
+    return dict(load_file(path / TENSORS_FILE)), json.loads((path / STATE).read_text(encoding="utf-8"))
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:

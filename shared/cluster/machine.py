@@ -18,7 +18,7 @@ _INFINIBAND = Path("/sys/class/infiniband")  # the kernel's list of RDMA devices
 _PACKAGES = ("torch", "numpy", "horovod", "mpi4py", "tensorflow", "tensorflow-cpu", "deepspeed", "transformers")
 
 
-def describe(world: World) -> dict[str, Any]:
+def describe_machine(world: World) -> dict[str, Any]:
     """The facts of this rank, as JSON."""
     node = read_node(os.environ)
     return {
@@ -28,7 +28,7 @@ def describe(world: World) -> dict[str, Any]:
         "device": _device(world),
         "unusable": _unusable_gpus(node, world),
         "versions": {"python": platform.python_version(), **_versions(), "driver": node.driver or "none"},
-        "infiniband": infiniband(_INFINIBAND),
+        "infiniband": infiniband_ports(_INFINIBAND),
         "variables": {name: os.environ[name] for name in sorted(os.environ) if name.startswith("NCCL_")},
     }
 
@@ -79,7 +79,7 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def infiniband(root: Path) -> list[dict[str, str]]:
+def infiniband_ports(root: Path) -> list[dict[str, str]]:
     """The RDMA ports below the kernel's folder: device, port, state (``ACTIVE``), rate (``200 Gb/sec``), link layer."""
     ports = []
     for port in sorted(root.glob("*/ports/*")) if root.is_dir() else []:

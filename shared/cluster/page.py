@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from shared.cluster.survey import Survey
+from shared.cluster.survey import ClusterSurvey
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -44,7 +44,7 @@ tr { border-bottom: 1px solid #8884; } div { overflow-x: auto; } .bad { color: #
 """
 
 
-def write_survey(folder: Path, survey: Survey) -> None:
+def write_survey(folder: Path, survey: ClusterSurvey) -> None:
     """Write cluster.json, all_reduce.csv, pairs.csv, all_reduce.png and index.html."""
     from jinja2 import Environment
 
@@ -67,7 +67,7 @@ def _write_table(path: Path, rows: list[dict[str, object]]) -> None:
         table.writerows(rows)
 
 
-def _draw(path: Path, survey: Survey) -> None:
+def _draw(path: Path, survey: ClusterSurvey) -> None:
     """Bandwidth and time by size, both on logarithmic axes."""
     import matplotlib as mpl
 

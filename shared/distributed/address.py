@@ -9,7 +9,7 @@ import re
 from shared.distributed.errors import LaunchError
 from shared.distributed.families import Environ, whole_number
 
-LOOPBACK = "127.0.0.1"
+LOOPBACK_ADDRESS = "127.0.0.1"
 _DEFAULT_PORT = 6105  # what Azure ML gives to PyTorch jobs
 _SPARE_PORTS = 8  # pairs of ports that a job may take one after the other, where other jobs hold the first ones
 _JOB_IDS = {
@@ -45,7 +45,7 @@ def main_address(environ: Environ, num_nodes: int) -> str:
         or _unless_localhost(environ.get("AZ_BATCHAI_MPI_MASTER_NODE", "").strip())
         or host_of(environ.get("AZ_BATCH_MASTER_NODE", "").strip())
         or re.split(r"[;,]", environ.get("AZ_BATCH_NODE_LIST", ""))[0].strip()
-        or (LOOPBACK if num_nodes == 1 else "")
+        or (LOOPBACK_ADDRESS if num_nodes == 1 else "")
         or (_first_host(environ.get("SLURM_STEP_NODELIST", "")) if "SLURM_STEP_ID" in environ else "")
     )
     if not found:

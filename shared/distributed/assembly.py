@@ -16,7 +16,7 @@ from typing import Any
 from shared.distributed.launch import Launch
 from shared.distributed.lines import print_line
 from shared.distributed.meeting import Meeting
-from shared.distributed.members import Guest, Member, find_misplaced_ranks, shared_facts, title_of
+from shared.distributed.members import Guest, Member, find_misplaced_ranks, member_title, shared_facts
 from shared.distributed.wire import Message
 
 _RANKS_SHOWN = 16
@@ -129,13 +129,13 @@ class Assembly:
             return ""
         there = ", ".join(f"{name}={theirs.get(name)}" for name in names)
         here = ", ".join(f"{name}={ours[name]}" for name in names)
-        return f"The ranks see different worlds: {there} on {title_of(member)} ({guest.where}), {here} on rank 0."
+        return f"The ranks see different worlds: {there} on {member_title(member)} ({guest.where}), {here} on rank 0."
 
     def _collision(self, member: Member, guest: Guest) -> str:
         holder = self._members.get(member)
         if holder is not None:
-            return f"{title_of(member)} is there twice: {holder.where} and {guest.where}."
-        return f"{title_of(member)} has left this world already." if member in self._left else ""
+            return f"{member_title(member)} is there twice: {holder.where} and {guest.where}."
+        return f"{member_title(member)} has left this world already." if member in self._left else ""
 
     def _leave(self, guest: Guest, member: Member, message: Message) -> None:
         """A member leaves: because it is done, because it failed, or because what was asked for cannot be."""
@@ -235,7 +235,7 @@ class Assembly:
             member: Member = ("worker", place) if place >= 0 else ("ps", -1 - place)
             guest = self._members.get(member)
             instead = self._meetings.get(guest.waiting) if guest else None
-            texts.append(title_of(member) + (f" (in {instead.label})" if instead else ""))
+            texts.append(member_title(member) + (f" (in {instead.label})" if instead else ""))
         more = f" and {len(texts) - _RANKS_SHOWN} more" if len(texts) > _RANKS_SHOWN else ""
         return ", ".join(texts[:_RANKS_SHOWN]) + more
 

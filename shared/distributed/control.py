@@ -18,10 +18,10 @@ from typing import Any
 from shared.distributed.assembly import Assembly
 from shared.distributed.errors import ControlError, PeerError, Refusal, WaitTimeoutError
 from shared.distributed.launch import Launch
-from shared.distributed.meeting import Kind, Scope
+from shared.distributed.meeting import LeaderScope, MeetingKind
 from shared.distributed.members import Guest, hello_message
 from shared.distributed.server import ControlServer
-from shared.distributed.wire import VALUE_LIMIT, Decoder, Message, encode, exchange
+from shared.distributed.wire import VALUE_LIMIT, Message, MessageDecoder, encode_message, exchange_messages
 
 ANSWER_SECONDS = 10.0  # the server answers within its own time-out; this much later it hangs
 _FAIL_SECONDS = 1.0  # a rank that fails waits no longer for the answer that tells whether another had failed before
@@ -65,13 +65,13 @@ class Control(ABC):
 
     def meet(
         self,
-        kind: Kind,
+        kind: MeetingKind,
         name: str,
         timeout: float | None,
         value: Any = None,
         *,
         brings: bool = True,
-        scope: Scope = "job",
+        scope: LeaderScope = "job",
     ) -> Any:
         """Meet all other ranks under a name, which may be used again: the n-th use here meets the n-th use there.
 
@@ -118,7 +118,7 @@ class Control(ABC):
         return self._ask_within(message, None if timeout is None else timeout + ANSWER_SECONDS)
 
     def _ask_within(self, message: Message, limit: float | None) -> Any:
-        data = encode(message, VALUE_LIMIT)
+        data = encode_message(message, VALUE_LIMIT)
         if not self._lock.acquire(timeout=-1 if limit is None else limit):
             raise WaitTimeoutError("Another thread of this rank still waits for the others.")
         try:
@@ -156,13 +156,13 @@ class AloneControl(Control):
         assembly, guest = Assembly(launch, token=""), Guest()
         super().__init__(assembly.world_id, launch.main_port)
         self._assembly, self._guest = assembly, guest
-        self._exchange(encode(hello_message(launch, token="")), None)
+        self._exchange(encode_message(hello_message(launch, token="")), None)
 
     def leave(self, grace: float) -> None:
         """There is nobody to say goodbye to."""
 
     def _exchange(self, data: bytes, timeout: float | None) -> Message:  # noqa: ARG002
-        for message in Decoder().feed(data):
+        for message in MessageDecoder().feed(data):
             self._assembly.handle(self._guest, message)
         if not self._guest.outbox:
             self._guest.send({"error": "timeout", "message": f"Nobody can set {self._guest.waiting!r} any more."})
@@ -177,14 +177,14 @@ class SocketControl(Control):
     ) -> None:
         super().__init__(world_id, main_port)
         self._socket = connection
-        self._decoder = Decoder()
+        self._decoder = MessageDecoder()
         self._server = server
         _OPEN.add(self)
 
     def leave(self, grace: float) -> None:
         """Say goodbye; rank 0 waits up to ``grace`` seconds until all others have done so."""
         with suppress(OSError):
-            self._socket.sendall(encode({"op": "bye"}))
+            self._socket.sendall(encode_message({"op": "bye"}))
         self._socket.close()
         if self._server is not None:
             self._server.stop(grace)
@@ -197,7 +197,7 @@ class SocketControl(Control):
 
     def _exchange(self, data: bytes, timeout: float | None) -> Message:
         try:
-            return exchange(self._socket, self._decoder, data, timeout)
+            return exchange_messages(self._socket, self._decoder, data, timeout)
         except TimeoutError:
             raise WaitTimeoutError("Rank 0 (node 0) does not answer: its process is stopped or hangs.") from None
         except (OSError, ValueError) as error:

@@ -12,7 +12,7 @@ Environ = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class VariableFamily:
     """One launcher's variables; each field lists the names that carry it, the first one that is set counts.
 
     Attributes:
@@ -36,7 +36,7 @@ class Family:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class LaunchClaim:
     """What one family says about this process; None where it says nothing.
 
     Attributes:
@@ -68,15 +68,15 @@ class Claim:
         return ", ".join(f"{name}={shortened(value)}" for name, value in self.variables.items())
 
 
-def _family(launcher: str, rank: str, world_size: str, local_rank: str, local_world_size: str) -> Family:
+def _family(launcher: str, rank: str, world_size: str, local_rank: str, local_world_size: str) -> VariableFamily:
     marks = (rank, world_size, local_rank, local_world_size)
-    return Family(launcher, marks, (rank,), (world_size,), (local_rank,), (local_world_size,))
+    return VariableFamily(launcher, marks, (rank,), (world_size,), (local_rank,), (local_world_size,))
 
 
 OVERRIDE = _family(
     "override", "ALLRANKS_RANK", "ALLRANKS_WORLD_SIZE", "ALLRANKS_LOCAL_RANK", "ALLRANKS_LOCAL_WORLD_SIZE"
 )
-TORCHRUN = Family(
+TORCHRUN = VariableFamily(
     "torchrun",
     marks=("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
     rank=("RANK",),
@@ -86,7 +86,7 @@ TORCHRUN = Family(
     node_rank=("GROUP_RANK",),  # NODE_RANK is Azure ML's and survives; the agents may have met in another order
     num_nodes=("GROUP_WORLD_SIZE",),
 )
-HOROVODRUN = Family(
+HOROVODRUN = VariableFamily(
     "horovodrun",
     marks=("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"),
     rank=("HOROVOD_RANK",),
@@ -96,7 +96,7 @@ HOROVODRUN = Family(
     node_rank=("HOROVOD_CROSS_RANK",),
     num_nodes=("HOROVOD_CROSS_SIZE",),
 )
-PLAIN = Family(
+PLAIN_PYTORCH = VariableFamily(
     "pytorch",
     marks=("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
     rank=("RANK",),
@@ -117,7 +117,7 @@ OPEN_MPI = replace(
     ),
     permutes=True,
 )
-PMI = Family(
+PMI = VariableFamily(
     "pmi",
     marks=("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     rank=("PMI_RANK",),
@@ -133,7 +133,7 @@ MVAPICH = _family(
     "MV2_COMM_WORLD_LOCAL_RANK",
     "MV2_COMM_WORLD_LOCAL_SIZE",
 )
-SLURM = Family(
+SLURM = VariableFamily(
     "slurm",
     marks=("SLURM_STEP_ID",),  # an allocation without a step has SLURM_NTASKS too, and is no launch
     rank=("SLURM_PROCID",),
@@ -145,7 +145,7 @@ SLURM = Family(
     needed=("rank", "world_size", "local_rank"),
 )
 # Without the processes of a node: Flux has no variable for them, and its jobs have the same number on each.
-FLUX = Family(
+FLUX = VariableFamily(
     "flux",
     marks=("FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"),
     rank=("FLUX_TASK_RANK",),
@@ -160,12 +160,12 @@ _FIELDS = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", 
 MPI_FAMILIES = (OPEN_MPI, PMI, MVAPICH)
 
 
-def is_there(family: Family, environ: Environ) -> bool:
+def is_family_set(family: VariableFamily, environ: Environ) -> bool:
     """Whether any variable of the family is set."""
     return any(name in environ for name in family.marks)
 
 
-def read(family: Family, environ: Environ) -> Claim:
+def read_family(family: VariableFamily, environ: Environ) -> LaunchClaim:
     """Read all fields from the variables of one family.
 
     Raises:
@@ -181,7 +181,7 @@ def read(family: Family, environ: Environ) -> Claim:
             f"{seen}: only half of what {family.launcher} sets, without {', '.join(missing)}. "
             "Set the missing ones, or unset the others to run a single process."
         )
-    claim = Claim(
+    claim = LaunchClaim(
         family.launcher,
         numbers["rank"],
         numbers["world_size"],
@@ -225,7 +225,7 @@ def _field(names: Sequence[str], environ: Environ, found: dict[str, str]) -> int
     return None
 
 
-def _check_ranges(claim: Claim, family: Family) -> None:
+def _check_ranges(claim: LaunchClaim, family: VariableFamily) -> None:
     """Every index lies below its count, and every count is at least one."""
     pairs = (("rank", "world_size"), ("local_rank", "local_world_size"), ("node_rank", "num_nodes"))
     for index_name, count_name in pairs:
@@ -237,5 +237,5 @@ def _check_ranges(claim: Claim, family: Family) -> None:
             raise LaunchError(f"{claim}: {_names(family, index_name)} has to be at least 0{limit}.")
 
 
-def _names(family: Family, name: str) -> str:
+def _names(family: VariableFamily, name: str) -> str:
     return " or ".join(getattr(family, name))

@@ -28,7 +28,7 @@ class HorovodGroup:
         self.hvd.shutdown()
 
 
-def start(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> HorovodGroup:
+def start_horovod(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> HorovodGroup:
     """Choose the device and start Horovod.
 
     Args:

@@ -16,7 +16,14 @@ from shared.distributed.families import Environ
 from shared.distributed.launch import Launch
 from shared.distributed.members import hello_message
 from shared.distributed.server import ControlServer
-from shared.distributed.wire import PORT_PATIENCE, Decoder, encode, exchange, listen, tune
+from shared.distributed.wire import (
+    PORT_PATIENCE,
+    MessageDecoder,
+    encode_message,
+    exchange_messages,
+    listen_on_port,
+    tune_connection,
+)
 
 
 def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
@@ -72,18 +79,18 @@ def _listen_on_first_free(
     """
     for port in ports[:-1]:
         with suppress(ControlError):
-            listen(launch.main_address, port, launch.num_nodes, 0).close()
+            listen_on_port(launch.main_address, port, launch.num_nodes, 0).close()
             with suppress(ControlError):
-                return listen(launch.main_address, port + 1, launch.num_nodes, 0), port
+                return listen_on_port(launch.main_address, port + 1, launch.num_nodes, 0), port
             if _is_ours(launch, port, token):
-                return listen(launch.main_address, port + 1, launch.num_nodes, patience), port
-    return listen(launch.main_address, ports[-1] + 1, launch.num_nodes, patience), ports[-1]
+                return listen_on_port(launch.main_address, port + 1, launch.num_nodes, patience), port
+    return listen_on_port(launch.main_address, ports[-1] + 1, launch.num_nodes, patience), ports[-1]
 
 
 def _is_ours(launch: Launch, port: int, token: str) -> bool:
     """Whether the control plane at a port is one of this job."""
     try:
-        _enter(launch, port, encode({"op": "whose", "token": token}), 1.0)
+        _enter(launch, port, encode_message({"op": "whose", "token": token}), 1.0)
     except _TurnedAwayError as turned_away:
         return turned_away.kind == "ours"
     except (OSError, ValueError):
@@ -94,7 +101,7 @@ def _is_ours(launch: Launch, port: int, token: str) -> bool:
 def _find_server(launch: Launch, ports: Sequence[int], token: str, until: float) -> tuple[socket.socket, str, int]:
     """Try to connect and to be let in until the time is up; return the connection, the world's id and its main port."""
     where = f"{launch.main_address}:{launch.control_port}"
-    hello = encode(hello_message(launch, token))
+    hello = encode_message(hello_message(launch, token))
     reasons: dict[int, str] = {}
     stale_until: float | None = None
     for attempt in itertools.count():
@@ -136,8 +143,8 @@ def _enter(launch: Launch, port: int, greeting: bytes, timeout: float) -> tuple[
         # Linux may connect a socket to itself on a free local port.
         if connection.getsockname() == connection.getpeername():
             raise OSError("nobody listens there")
-        tune(connection)
-        answer = exchange(connection, Decoder(), greeting, timeout)
+        tune_connection(connection)
+        answer = exchange_messages(connection, MessageDecoder(), greeting, timeout)
         if "ok" not in answer:
             raise _TurnedAwayError(str(answer.get("error")), str(answer.get("message")))
         on_error.pop_all()

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 from shared.distributed.members import Guest
 from shared.distributed.wire import Message
 
-Kind: TypeAlias = Literal["join", "barrier", "gather", "collect", "sum", "once"]
-Scope: TypeAlias = Literal["node", "job"]
+MeetingKind: TypeAlias = Literal["join", "barrier", "gather", "collect", "sum", "once"]
+LeaderScope: TypeAlias = Literal["node", "job"]
 """Who leads a ``once``: local rank 0 of each node, or rank 0."""
 
 
@@ -22,9 +22,9 @@ class Meeting:
         served: how many have been answered.
     """
 
-    kind: Kind
+    kind: MeetingKind
     label: str
-    scope: Scope = "job"
+    scope: LeaderScope = "job"
     values: dict[int, Any] = field(default_factory=dict)
     outcome: Any = None
     finished: bool = False

@@ -40,7 +40,7 @@ class Guest:
 
     def __str__(self) -> str:
         """Format as ``rank 3 (node 1)``."""
-        return f"{title_of(self.member)} (node {self.node})" if self.member else "a stranger"
+        return f"{member_title(self.member)} (node {self.node})" if self.member else "a stranger"
 
     def send(self, message: Message) -> None:
         """Answer; whoever was answered waits no longer."""
@@ -48,7 +48,7 @@ class Guest:
         self.outbox.append(message)
 
 
-def title_of(member: Member) -> str:
+def member_title(member: Member) -> str:
     """Such as ``rank 3`` or ``ps 0``."""
     return f"{'rank' if member[0] == 'worker' else member[0]} {member[1]}"
 

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 from shared.distributed.errors import LaunchError
-from shared.distributed.families import Claim, Environ, shortened
+from shared.distributed.families import Environ, LaunchClaim, shortened
 
 _NAMES = ("SM_HOSTS", "SM_CURRENT_HOST")
 
 
-def read_sagemaker(environ: Environ) -> Claim | None:
+def read_sagemaker(environ: Environ) -> LaunchClaim | None:
     """This process's place among the hosts, the first of which is the main one; None if it is not SageMaker's.
 
     Raises:
@@ -29,7 +29,7 @@ def read_sagemaker(environ: Environ) -> Claim | None:
             "SM_CURRENT_HOST one of them. Set both, or unset both to run a single process."
         )
     rank, count = hosts.index(current), len(hosts)
-    return Claim("sagemaker", rank, count, 0, 1, rank, count, found, main_host=hosts[0])
+    return LaunchClaim("sagemaker", rank, count, 0, 1, rank, count, found, main_host=hosts[0])
 
 
 def _hosts(text: str) -> list[str]:

@@ -14,7 +14,14 @@ from shared.distributed.assembly import Assembly
 from shared.distributed.errors import ControlError
 from shared.distributed.launch import Launch
 from shared.distributed.members import Guest
-from shared.distributed.wire import GREETING_LIMIT, MESSAGE_LIMIT, Decoder, Message, encode, tune
+from shared.distributed.wire import (
+    GREETING_LIMIT,
+    MESSAGE_LIMIT,
+    Message,
+    MessageDecoder,
+    encode_message,
+    tune_connection,
+)
 
 _GREETING_SECONDS = 30.0  # for a connection to say who it is
 
@@ -25,7 +32,7 @@ class _Connection:
 
     socket: socket.socket
     guest: Guest = field(default_factory=Guest)
-    decoder: Decoder = field(default_factory=lambda: Decoder(GREETING_LIMIT))
+    decoder: MessageDecoder = field(default_factory=lambda: MessageDecoder(GREETING_LIMIT))
     unsent: deque[memoryview] = field(default_factory=deque)
     greet_by: float = field(default_factory=lambda: time.monotonic() + _GREETING_SECONDS)
 
@@ -101,7 +108,7 @@ class ControlServer(threading.Thread):
         except OSError:
             return  # gone again before it was taken
         accepted.setblocking(False)
-        tune(accepted)
+        tune_connection(accepted)
         link = _Connection(accepted)
         self._connections.add(link)
         self._selector.register(accepted, selectors.EVENT_READ, link)
@@ -168,6 +175,6 @@ class ControlServer(threading.Thread):
 
 def _encode(message: Message) -> bytes:
     try:
-        return encode(message)
+        return encode_message(message)
     except ControlError as error:  # together the ranks gave more than one message holds
-        return encode({"error": "usage", "message": str(error)})
+        return encode_message({"error": "usage", "message": str(error)})

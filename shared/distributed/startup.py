@@ -14,7 +14,7 @@ from datetime import timedelta
 from shared.distributed.address import is_loopback
 from shared.distributed.control import Control
 from shared.distributed.ending import end_badly
-from shared.distributed.frameworks import Group, starter
+from shared.distributed.frameworks import FrameworkGroup, framework_starter
 from shared.distributed.joining import join_world
 from shared.distributed.launch import Launch, detect
 from shared.distributed.lines import print_line
@@ -52,7 +52,7 @@ def init(
         ControlError: the ranks did not find each other or do not agree.
     """
     seconds, step_timeout = seconds_of(timeout, 0.0), step_timeout or timeout
-    start = starter(framework) if framework is not None else None
+    start = framework_starter(framework) if framework is not None else None
     launch = detect()
     _dump_stacks_on_signal()
     control: Control | None = None
@@ -83,7 +83,7 @@ def init(
         raise exit_request
 
 
-def _introduction(launch: Launch, group: Group | None = None) -> str:
+def _introduction(launch: Launch, group: FrameworkGroup | None = None) -> str:
     """One line that says who this node is among all of them."""
     suffix = f", {group.description}" if group is not None else ""
     if launch.launcher == "single":

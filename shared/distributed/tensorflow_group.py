@@ -61,7 +61,7 @@ class TensorFlowGroup:
             self.control.set(_SERVERS_END, value=True)
 
 
-def start(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> TensorFlowGroup:
+def start_tensorflow(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> TensorFlowGroup:
     """Make the strategy, before TensorFlow computes anything: it would refuse afterwards.
 
     Args:
@@ -155,7 +155,7 @@ def _parameter_server(launch: Launch, control: Control, backend: str) -> TensorF
         job_name=config["task"]["type"],
         task_index=int(config["task"]["index"]),
         protocol="grpc",
-        start=True,
+        start_tensorflow=True,
     )
     _SERVERS.append(server)
     control.set(f"server of {launch.role} {launch.rank}", value=True)

@@ -8,12 +8,12 @@ from typing import Any
 
 from shared.distributed.address import host_of
 from shared.distributed.errors import LaunchError
-from shared.distributed.families import Claim, Environ, shortened
+from shared.distributed.families import Environ, LaunchClaim, shortened
 
 _TASKS = ("chief", "worker", "ps")
 
 
-def read_tf_config(environ: Environ) -> Claim:
+def read_tf_config(environ: Environ) -> LaunchClaim:
     """This process's place in TF_CONFIG: the chief, if there is one, is rank 0, and the workers follow it.
 
     A parameter server has ``role="ps"``, its rank among the servers, and the number of workers as its world size. Local
@@ -33,7 +33,7 @@ def read_tf_config(environ: Environ) -> Claim:
     rank = index + (len(cluster["chief"]) if task == "worker" else 0)
     peer_hosts = [host_of(entry) for entry in peers]
     hosts = list(dict.fromkeys(host_of(entry) for entry in [*workers, *cluster["ps"]]))
-    return Claim(
+    return LaunchClaim(
         launcher="tensorflow",
         rank=rank,
         world_size=len(workers),

@@ -21,7 +21,7 @@ from shared.distributed.devices import (
 )
 from shared.distributed.launch import Launch
 from shared.distributed.node_gpus import NodeGpus, read_node
-from shared.distributed.wire import PORT_PATIENCE, listen
+from shared.distributed.wire import PORT_PATIENCE, listen_on_port
 
 _REMEDY = (
     "Install a build of torch for CUDA 12.6, which drivers of the 525 series and newer can run: "
@@ -41,7 +41,7 @@ class TorchGroup:
         dist.destroy_process_group()
 
 
-def start(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> TorchGroup:
+def start_torch(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> TorchGroup:
     """Choose the device and make the default process group.
 
     Args:
@@ -130,7 +130,7 @@ def _store(launch: Launch, timeout: timedelta) -> dist.Store:
         return dist.TCPStore(host, launch.main_port, launch.world_size, is_master=False, timeout=timeout)
     if launch.rank != 0:
         return dist.TCPStore(host, launch.main_port, launch.world_size, is_master=False, timeout=timeout)
-    listener = listen(launch.main_address, launch.main_port, launch.num_nodes, PORT_PATIENCE)
+    listener = listen_on_port(launch.main_address, launch.main_port, launch.num_nodes, PORT_PATIENCE)
     return dist.TCPStore(
         host,
         launch.main_port,

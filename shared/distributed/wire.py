@@ -22,7 +22,7 @@ PORT_PATIENCE = 5.0  # seconds in which what is left of an earlier attempt may s
 VALUE_LIMIT = 16 * 2**20  # bytes that one rank may give at once; together they still have to fit into one message
 
 
-def encode(message: Message, limit: int = MESSAGE_LIMIT) -> bytes:
+def encode_message(message: Message, limit: int = MESSAGE_LIMIT) -> bytes:
     """The message as bytes: a length of four bytes, then JSON.
 
     Raises:
@@ -39,7 +39,7 @@ def encode(message: Message, limit: int = MESSAGE_LIMIT) -> bytes:
     return _HEADER.pack(len(body)) + body
 
 
-class Decoder:
+class MessageDecoder:
     """Cuts received bytes into messages.
 
     Attributes:
@@ -71,7 +71,9 @@ class Decoder:
             yield message
 
 
-def exchange(connection: socket.socket, decoder: Decoder, data: bytes, timeout: float | None) -> Message:
+def exchange_messages(
+    connection: socket.socket, decoder: MessageDecoder, data: bytes, timeout: float | None
+) -> Message:
     """Send a message and wait for one answer.
 
     Raises:
@@ -91,7 +93,7 @@ def exchange(connection: socket.socket, decoder: Decoder, data: bytes, timeout: 
             connection.settimeout(max(0.001, until - time.monotonic()))
 
 
-def tune(connection: socket.socket) -> None:
+def tune_connection(connection: socket.socket) -> None:
     """Send small messages at once, and notice within about a minute that the other machine is gone."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -100,7 +102,7 @@ def tune(connection: socket.socket) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def listen(address: str, port: int, num_nodes: int, patience: float) -> socket.socket:
+def listen_on_port(address: str, port: int, num_nodes: int, patience: float) -> socket.socket:
     """A listening socket for rank 0: on loopback if that is the main address, else on it, else on every interface.
 
     Args:

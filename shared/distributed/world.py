@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from shared.distributed.control import Control
 from shared.distributed.errors import OnceError, Refusal
-from shared.distributed.frameworks import Group
+from shared.distributed.frameworks import FrameworkGroup
 from shared.distributed.launch import Launch
 
 Timeout: TypeAlias = timedelta | float | None
@@ -27,7 +27,7 @@ class World:
         launch: this process's place, and who started it.
     """
 
-    def __init__(self, launch: Launch, control: Control, group: Group | None, timeout: float) -> None:
+    def __init__(self, launch: Launch, control: Control, group: FrameworkGroup | None, timeout: float) -> None:
         self.launch = launch
         self._control = control
         self._group = group

@@ -169,7 +169,7 @@ def test_settings_that_differ_are_named_with_both_values() -> None:
 def test_a_manifest_that_names_another_step_is_passed_over(tmp_path: Path) -> None:
     kept = checkpoint.save(tmp_path, 3, {"a": np.arange(3)}, {})
     newest = checkpoint.save(tmp_path, 5, {"a": np.arange(5)}, {})
-    manifest = newest / checkpoint.MANIFEST
+    manifest = newest / checkpoint.MANIFEST_FILE
     manifest.write_text(manifest.read_text().replace('"step": 5', '"step": 4'))
-    assert checkpoint.damage(newest) == "its manifest says step 4, its name step 5"
+    assert checkpoint.find_damage(newest) == "its manifest says step 4, its name step 5"
     assert checkpoint.newest_valid(tmp_path) == kept

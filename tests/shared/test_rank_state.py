@@ -92,7 +92,7 @@ def test_256_ranks_save_their_states_without_sending_them(tmp_path: Path, monkey
     assert sum(sent.values()) < 256 * 2000
     assert times["save"] < 30
     (path,) = tmp_path.glob("step-*")
-    assert checkpoint.damage(path) is None
+    assert checkpoint.find_damage(path) is None
     assert [checkpoint.read_rank_state(path, rank)["rank"] for rank in range(256)] == [*range(256)]
 
 
