@@ -12,26 +12,4 @@ A folder of checkpoints::
 One is written under another name, synchronised to the disk and renamed when it is whole: a rank that dies in between
 leaves a folder that is no checkpoint. A mounted blob store has no atomic rename and its listings lag, so nothing that
 is read is believed before its sha256 is right, and the one before is kept to fall back to.
-
-What needs torch (`shards`, `tree`) is imported by its own name.
 """
-
-from shared.checkpoint.choose import check_same, choose, newest_valid
-from shared.checkpoint.manifest import MANIFEST_FILE, STATE, find_damage
-from shared.checkpoint.ranks import read_rank_state, stage_rank_states, write_rank_states
-from shared.checkpoint.whole import load, save, save_together
-
-__all__ = [
-    "MANIFEST_FILE",
-    "STATE",
-    "check_same",
-    "choose",
-    "find_damage",
-    "load",
-    "newest_valid",
-    "read_rank_state",
-    "save",
-    "save_together",
-    "stage_rank_states",
-    "write_rank_states",
-]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from shared.checkpoint.manifest import LATEST_FILE, MANIFEST_FILE, SHARDED_FORMAT, find_damage, step_of_name
+from shared.checkpoint.files import SHARDED_FORMAT, checkpoints_newest_first, find_damage
 from shared.distributed import Refusal, World
 
 
@@ -52,18 +50,6 @@ def choose(world: World, folder: str | Path, resume_from: str | None) -> Path | 
     if resume_from:
         raise Refusal(f"resume_from {resume_from} holds no whole checkpoint (step-*/manifest.json and its files).")
     return None
-
-
-def checkpoints_newest_first(folder: str | Path) -> list[Path]:
-    """List the checkpoints of a folder, whole or not; `folder` may be one checkpoint."""
-    folder = Path(folder)
-    if (folder / MANIFEST_FILE).is_file():
-        return [folder]
-    names = {path.name for path in folder.glob("step-*")} if folder.is_dir() else set()
-    with suppress(OSError, ValueError, KeyError, TypeError):  # the pointer is there where a listing lags behind
-        names.add(str(json.loads((folder / LATEST_FILE).read_text(encoding="utf-8"))["checkpoint"]))
-    steps = [(step, name) for name in names if (step := step_of_name(name)) is not None]
-    return [folder / name for _, name in sorted(steps, reverse=True)]
 
 
 def check_same(state: Mapping[str, Any], now: Mapping[str, Any], source: str | Path) -> None:

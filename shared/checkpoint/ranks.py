@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from shared.checkpoint.manifest import Seal, find_damage, seal_file
+from shared.checkpoint.files import Seal, find_damage, seal_file
 from shared.distributed import Refusal, World
 
 VISIBLE_SECONDS: Final = 30.0

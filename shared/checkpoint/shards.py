@@ -17,8 +17,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from shared.checkpoint.manifest import MANIFEST_FILE, SHARDED_FORMAT, STATE
-from shared.checkpoint.publish import begin_checkpoint, publish_checkpoint
+from shared.checkpoint.files import MANIFEST_FILE, SHARDED_FORMAT, STATE, begin_checkpoint, publish_checkpoint
 from shared.checkpoint.ranks import write_rank_states
 from shared.distributed import Refusal, World
 

@@ -10,8 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from shared.checkpoint.manifest import STATE, TENSORS_FILE, find_damage, seal_file
-from shared.checkpoint.publish import begin_checkpoint, publish_checkpoint
+from shared.checkpoint.files import STATE, TENSORS_FILE, begin_checkpoint, find_damage, publish_checkpoint, seal_file
 from shared.checkpoint.ranks import write_rank_states
 from shared.distributed import Refusal, World
 

@@ -20,7 +20,7 @@ COMMON = """
     from datetime import timedelta
     from pathlib import Path
     import torch
-    from shared import checkpoint
+    from shared.checkpoint import choose
     from shared.checkpoint import shards
     from shared.distributed import init
     from shared.checkpoint.shards import Part, Reader
@@ -48,7 +48,7 @@ READ = (
     COMMON
     + """
     with init() as world:
-        path = checkpoint.choose(world, "checkpoints", None)
+        path = choose.choose(world, "checkpoints", None)
         saved = Reader(path)
         half = torch.empty(7, 5)  # by columns, though it was written by rows
         saved.read("x", half, (0, 5 * world.rank))

@@ -12,7 +12,8 @@ import keras
 import numpy as np
 import numpy.typing as npt
 
-from shared import checkpoint
+from shared.checkpoint.choose import check_same
+from shared.checkpoint.whole import load, save
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.models.keras.package import load_state, state_of
@@ -67,7 +68,7 @@ class Saver:
                 "settings": self.settings,
                 "world_size": self.world.world_size,
             }
-            checkpoint.save(self.folder, position.step, tensors, state)
+            save(self.folder, position.step, tensors, state)
 
     def restore(self, resume_from: str | None) -> Position:
         """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
@@ -78,8 +79,8 @@ class Saver:
         path = choose_checkpoint(self.world, self.folder, resume_from)
         if path is None:
             return Position()
-        tensors, state = checkpoint.load(path)
-        checkpoint.check_same(state, self.settings, path)
+        tensors, state = load(path)
+        check_same(state, self.settings, path)
         arrays = {name: np.asarray(tensor) for name, tensor in tensors.items()}
         load_state(self.model, _below("model.", arrays), f"The checkpoint {path}")
         saved = _below("optimizer.", arrays)

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from shared import checkpoint
 from shared.checkpoint import shards
+from shared.checkpoint.choose import check_same, choose
 from shared.checkpoint.shards import Part, Reader
 from shared.data import Dataset
 from shared.distributed import Refusal, World
@@ -63,11 +63,11 @@ class PartsSaver(ABC):
         Raises:
             Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
         """
-        path = checkpoint.choose(self.world, self.folder, resume_from)
+        path = choose(self.world, self.folder, resume_from)
         if path is None:
             return Position()
         saved = Reader(path)
-        checkpoint.check_same(saved.state, self.settings, path)
+        check_same(saved.state, self.settings, path)
         self._read(saved)
         restore_random_state(path, saved.state, self.world)
         position = Position(**saved.state["position"])

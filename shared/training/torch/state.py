@@ -16,7 +16,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from shared import checkpoint
+from shared.checkpoint.choose import check_same
+from shared.checkpoint.ranks import read_rank_state
+from shared.checkpoint.whole import load, save_together
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.training.core.position import Position, choose_checkpoint, settings_of
@@ -58,9 +60,7 @@ class Saver:
         self._check_finite(position)
         share_statistics(self.module, self.world)  # so that this run and one that goes on from here are alike
         own = {"generators": random_state()}
-        checkpoint.save_together(
-            self.world, self.folder, position.step, own, lambda: self._content(position), self._timeout
-        )
+        save_together(self.world, self.folder, position.step, own, lambda: self._content(position), self._timeout)
 
     def _content(self, position: Position) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Give what the ranks have in common: tensors, and everything else."""
@@ -95,8 +95,8 @@ class Saver:
         path = choose_checkpoint(self.world, self.folder, resume_from)
         if path is None:
             return Position()
-        tensors, state = checkpoint.load(path)
-        checkpoint.check_same(state, self.settings, path)
+        tensors, state = load(path)
+        check_same(state, self.settings, path)
         try:
             self.module.load_state_dict(_below("model.", tensors))
         except RuntimeError as error:
@@ -144,7 +144,7 @@ def restore_random_state(path: Path, state: Mapping[str, Any], world: World) -> 
 
 def own_generators(path: Path, world: World) -> Mapping[str, Any]:
     """Read the state of this rank's random number generators from its file in a checkpoint."""
-    generators: Mapping[str, Any] = checkpoint.read_rank_state(path, world.rank)["generators"]
+    generators: Mapping[str, Any] = read_rank_state(path, world.rank)["generators"]
     return generators
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared import checkpoint
+from shared.checkpoint.choose import check_same, choose
 from shared.checkpoint.shards import Reader
 from shared.training.core.position import Position
 from shared.training.deepspeed import state
@@ -35,11 +35,11 @@ class ZeroSaver(Saver):
         Raises:
             Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
         """
-        path = checkpoint.choose(self._world, self.folder, resume_from)
+        path = choose(self._world, self.folder, resume_from)
         if path is None:
             return Position()
         saved = Reader(path).state
-        checkpoint.check_same(saved, self.settings, path)
+        check_same(saved, self.settings, path)
         self._resume_from, self._loaded = resume_from, saved
         return Position(**saved["position"])
 
