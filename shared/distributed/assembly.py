@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from shared.distributed.errors import print_line
 from shared.distributed.launch import Launch
-from shared.distributed.lines import print_line
 from shared.distributed.meeting import Meeting
 from shared.distributed.members import Guest, Member, find_misplaced_ranks, member_title, shared_facts
 from shared.distributed.wire import Message

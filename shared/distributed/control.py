@@ -59,10 +59,6 @@ class Control(ABC):
         """The value under a key, as soon as somebody has stored it."""
         return self._ask({"op": "get", "key": f"value/{key}", "timeout": timeout}, timeout)
 
-    def join(self, timeout: float) -> None:
-        """Wait until every member of the world is there."""
-        self.meet("join", "start", timeout)
-
     def meet(
         self,
         kind: MeetingKind,
@@ -84,17 +80,10 @@ class Control(ABC):
             scope: who leads a ``once``.
         """
         self._uses[kind, scope, name] += 1
-        message = {
-            "op": "meet",
-            "kind": kind,
-            "scope": scope,
-            "key": f"{kind}/{scope}/{self._uses[kind, scope, name]}/{name}",
-            "label": "start" if kind == "join" else f"{kind} {name!r}",
-            "value": value,
-            "brings": brings,
-            "timeout": timeout,
-        }
-        return self._ask(message, timeout)
+        key = f"{kind}/{scope}/{self._uses[kind, scope, name]}/{name}"
+        label = "start" if kind == "join" else f"{kind} {name!r}"
+        message = {"op": "meet", "kind": kind, "scope": scope, "key": key, "label": label, "value": value}
+        return self._ask({**message, "brings": brings, "timeout": timeout}, timeout)
 
     def fail(self, error: BaseException) -> str | None:
         """Tell the others that this rank fails, and with what; what went wrong before, if anything; never raises.

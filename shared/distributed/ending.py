@@ -9,9 +9,8 @@ import traceback
 from pathlib import Path
 
 from shared.distributed.control import Control
-from shared.distributed.errors import ControlError, Refusal
+from shared.distributed.errors import ControlError, Refusal, print_line
 from shared.distributed.launch import Launch
-from shared.distributed.lines import print_line
 
 _EXIT_REFUSED = 2  # exit code
 _FAREWELL_SECONDS = 0.4  # others may still ask rank 0 why it fails; the launcher hears of it when it has ended

@@ -34,6 +34,40 @@ class VariableFamily:
     needed: tuple[str, ...] = ("rank", "world_size", "local_rank", "local_world_size")
     permutes: bool = False
 
+    def is_set(self, environ: Environ) -> bool:
+        """Whether any variable of the family is set."""
+        return any(name in environ for name in self.marks)
+
+    def read(self, environ: Environ) -> LaunchClaim:
+        """Read all fields from the family's variables.
+
+        Raises:
+            LaunchError: a needed variable is missing, is no whole number, or is out of range.
+        """
+        found: dict[str, str] = {}
+        values = {name: _field(getattr(self, name), environ, found) for name in _FIELDS}
+        numbers = {name: value for name, value in values.items() if value is not None}
+        missing = [" or ".join(getattr(self, name)) for name in self.needed if name not in numbers]
+        if missing:
+            seen = ", ".join(f"{name}={shortened(environ[name])}" for name in self.marks if name in environ)
+            raise LaunchError(
+                f"{seen}: only half of what {self.launcher} sets, without {', '.join(missing)}. "
+                "Set the missing ones, or unset the others to run a single process."
+            )
+        claim = LaunchClaim(
+            self.launcher,
+            numbers["rank"],
+            numbers["world_size"],
+            numbers.get("local_rank"),
+            numbers.get("local_world_size"),
+            numbers.get("node_rank"),
+            numbers.get("num_nodes"),
+            found,
+            permuted=self.permutes,
+        )
+        _check_ranges(claim, self)
+        return claim
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchClaim:
@@ -158,42 +192,6 @@ FLUX = VariableFamily(
 
 _FIELDS = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "num_nodes")
 MPI_FAMILIES = (OPEN_MPI, PMI, MVAPICH)
-
-
-def is_family_set(family: VariableFamily, environ: Environ) -> bool:
-    """Whether any variable of the family is set."""
-    return any(name in environ for name in family.marks)
-
-
-def read_family(family: VariableFamily, environ: Environ) -> LaunchClaim:
-    """Read all fields from the variables of one family.
-
-    Raises:
-        LaunchError: a needed variable is missing, is no whole number, or is out of range.
-    """
-    found: dict[str, str] = {}
-    values = {name: _field(getattr(family, name), environ, found) for name in _FIELDS}
-    numbers = {name: value for name, value in values.items() if value is not None}
-    missing = [" or ".join(getattr(family, name)) for name in family.needed if name not in numbers]
-    if missing:
-        seen = ", ".join(f"{name}={shortened(environ[name])}" for name in family.marks if name in environ)
-        raise LaunchError(
-            f"{seen}: only half of what {family.launcher} sets, without {', '.join(missing)}. "
-            "Set the missing ones, or unset the others to run a single process."
-        )
-    claim = LaunchClaim(
-        family.launcher,
-        numbers["rank"],
-        numbers["world_size"],
-        numbers.get("local_rank"),
-        numbers.get("local_world_size"),
-        numbers.get("node_rank"),
-        numbers.get("num_nodes"),
-        found,
-        permuted=family.permutes,
-    )
-    _check_ranges(claim, family)
-    return claim
 
 
 def whole_number(name: str, environ: Environ) -> int | None:

@@ -53,7 +53,7 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
         connection, world_id, port = _find_server(launch, ports, token, until)
         control = SocketControl(connection, world_id, port, server)
         control.start_timeout = timeout
-        control.join(max(1.0, until - time.monotonic()))
+        control.meet("join", "start", max(1.0, until - time.monotonic()))
     except BaseException:
         if control is not None:
             control.leave(grace=3.0)

@@ -20,8 +20,6 @@ from shared.distributed.families import (
     TORCHRUN,
     Environ,
     LaunchClaim,
-    is_family_set,
-    read_family,
     shortened,
     whole_number,
 )
@@ -108,14 +106,14 @@ def detect(environ: Environ | None = None) -> Launch:
 def _claims(environ: Environ) -> list[LaunchClaim]:
     """What the launchers in effect say, the one that counts first."""
     for family in (OVERRIDE, TORCHRUN, HOROVODRUN):
-        if is_family_set(family, environ):
-            return [read_family(family, environ)]  # whatever else is set belongs to an outer launcher
+        if family.is_set(environ):
+            return [family.read(environ)]  # whatever else is set belongs to an outer launcher
     claims = list(_inner_claims(environ))
-    if not claims and is_family_set(SLURM, environ):
-        claim = read_family(SLURM, environ)
+    if not claims and SLURM.is_set(environ):
+        claim = SLURM.read(environ)
         claims.append(replace(claim, local_world_size=_slurm_tasks_per_node(environ)))
-    if not claims and is_family_set(FLUX, environ):
-        claims.append(read_family(FLUX, environ))
+    if not claims and FLUX.is_set(environ):
+        claims.append(FLUX.read(environ))
     if not claims and (hosts := read_sagemaker(environ)) is not None:
         claims.append(hosts)
     return claims
@@ -125,14 +123,10 @@ def _inner_claims(environ: Environ) -> Iterator[LaunchClaim]:
     if environ.get("TF_CONFIG"):
         yield read_tf_config(environ)
     for family in (PLAIN_PYTORCH, *MPI_FAMILIES):
-        if is_family_set(family, environ):
-            claim = read_family(family, environ)
+        if family.is_set(environ):
+            claim = family.read(environ)
             # The PMI plugins of Slurm and Flux set PMI_RANK and PMI_SIZE without the local ones: it is their job.
-            if (
-                family is PMI
-                and claim.local_rank is None
-                and any(is_family_set(each, environ) for each in (SLURM, FLUX))
-            ):
+            if family is PMI and claim.local_rank is None and any(each.is_set(environ) for each in (SLURM, FLUX)):
                 continue
             yield claim
 

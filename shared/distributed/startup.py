@@ -14,10 +14,10 @@ from datetime import timedelta
 from shared.distributed.address import is_loopback
 from shared.distributed.control import Control
 from shared.distributed.ending import end_badly
+from shared.distributed.errors import print_line
 from shared.distributed.frameworks import FrameworkGroup, framework_starter
 from shared.distributed.joining import join_world
 from shared.distributed.launch import Launch, detect
-from shared.distributed.lines import print_line
 from shared.distributed.world import World, seconds_of
 
 

@@ -10,15 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from shared.distributed import devices
 from shared.distributed.control import Control
-from shared.distributed.devices import (
-    FrameworkGpus,
-    Toolkit,
-    agree_on_devices,
-    check_kernels,
-    choose_gpu,
-    visible_identity,
-)
 from shared.distributed.errors import Refusal
 from shared.distributed.launch import Launch
 from shared.distributed.node_gpus import read_node
@@ -118,19 +111,19 @@ def take_gpus(launch: Launch, control: Control, *, one_each: bool) -> list[Any]:
     node = read_node(os.environ)
     gpus = tf.config.list_physical_devices("GPU")
     build = tf.sysconfig.get_build_info()
-    toolkit: Toolkit = "ROCm" if build["is_rocm_build"] else "CUDA" if build["is_cuda_build"] else ""
+    toolkit: devices.Toolkit = "ROCm" if build["is_rocm_build"] else "CUDA" if build["is_cuda_build"] else ""
     version = build.get("cuda_version", "")
-    found = FrameworkGpus(f"tensorflow {tf.__version__}", toolkit, version, len(gpus), _REMEDY, _COMPLAINT)
-    index = choose_gpu(node, found, launch)
+    found = devices.FrameworkGpus(f"tensorflow {tf.__version__}", toolkit, version, len(gpus), _REMEDY, _COMPLAINT)
+    index = devices.choose_gpu(node, found, launch)
     taken = gpus if index is None or not one_each else [gpus[index]]
     for gpu in taken:
         facts = tf.config.experimental.get_device_details(gpu)
         if "compute_capability" in facts and build["is_cuda_build"]:
             name, capability = facts.get("device_name", gpu.name), facts["compute_capability"]
             built = build.get("cuda_compute_capabilities", [])
-            check_kernels(found.name, name, capability, built, version, node)
-    identity = visible_identity(os.environ) if taken else ""
-    agree_on_devices(control, launch, node, len(gpus), identity)
+            devices.check_kernels(found.name, name, capability, built, version, node)
+    identity = devices.visible_identity(os.environ) if taken else ""
+    devices.agree_on_devices(control, launch, node, len(gpus), identity)
     if taken:
         tf.config.set_visible_devices(taken, "GPU")
     for gpu in taken:

@@ -24,44 +24,23 @@ class World:
     missing, after ``timeout`` (None: the timeout given to ``init``).
 
     Attributes:
-        launch: this process's place, and who started it.
+        launch: this process's place, and who started it; the next six are its own.
+        rank: this process among all ranks, from 0.
+        world_size: number of ranks.
+        local_rank: this process among those of its node, from 0.
+        local_world_size: number of processes on this node.
+        node_rank: this node among the nodes, from 0.
+        num_nodes: number of nodes.
     """
 
     def __init__(self, launch: Launch, control: Control, group: FrameworkGroup | None, timeout: float) -> None:
         self.launch = launch
+        self.rank, self.world_size = launch.rank, launch.world_size
+        self.local_rank, self.local_world_size = launch.local_rank, launch.local_world_size
+        self.node_rank, self.num_nodes = launch.node_rank, launch.num_nodes
         self._control = control
         self._group = group
         self._timeout = timeout
-
-    @property
-    def rank(self) -> int:
-        """This process among all ranks, from 0."""
-        return self.launch.rank
-
-    @property
-    def world_size(self) -> int:
-        """Number of ranks."""
-        return self.launch.world_size
-
-    @property
-    def local_rank(self) -> int:
-        """This process among those of its node, from 0."""
-        return self.launch.local_rank
-
-    @property
-    def local_world_size(self) -> int:
-        """Number of processes on this node."""
-        return self.launch.local_world_size
-
-    @property
-    def node_rank(self) -> int:
-        """This node among the nodes, from 0."""
-        return self.launch.node_rank
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of nodes."""
-        return self.launch.num_nodes
 
     @property
     def is_main(self) -> bool:
