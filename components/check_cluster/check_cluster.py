@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
@@ -91,7 +92,7 @@ def exchange_with_all(transport: Transport, world: World) -> list[RankPair]:
             error = " ".join(str(problem).split())[:200] or type(problem).__name__
         seconds = time.perf_counter() - started
         if world.rank < partner or error:
-            mine.append(RankPair(world.rank, partner, seconds, error).to_json())
+            mine.append(asdict(RankPair(world.rank, partner, seconds, error)))
     everybody = world.gather(mine, name="pairs")
     return [RankPair(**record) for records in everybody for record in records]
 

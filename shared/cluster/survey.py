@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -16,10 +16,6 @@ class RankPair:
     second: int
     seconds: float
     error: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """For the other ranks."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ import hmac
 import secrets
 import time
 from collections.abc import Iterable
-from typing import Any
 
 from shared.distributed.errors import print_line
 from shared.distributed.launch import Launch
@@ -36,7 +35,7 @@ class Assembly:
         self._members: dict[Member, Guest] = {}
         self._left: set[Member] = set()
         self._meetings: dict[str, Meeting] = {}
-        self._values: dict[str, Any] = {}
+        self._values: dict[str, object] = {}
         self._complete = False
         self._broken: Message | None = None
 

@@ -51,7 +51,7 @@ class Control(ABC):
         self._out_of_step = False  # a question went out whose answer was not waited for
         self._told: tuple[str | None] | None = None
 
-    def set(self, key: str, value: Any) -> None:
+    def set(self, key: str, value: object) -> None:
         """Store a JSON value under a key."""
         self._ask({"op": "set", "key": f"value/{key}", "value": value}, ANSWER_SECONDS)
 
@@ -64,7 +64,7 @@ class Control(ABC):
         kind: MeetingKind,
         name: str,
         timeout: float | None,
-        value: Any = None,
+        value: object = None,
         *,
         brings: bool = True,
         scope: LeaderScope = "job",

@@ -26,7 +26,7 @@ class Meeting:
     label: str
     scope: LeaderScope = "job"
     values: dict[int, Any] = field(default_factory=dict)
-    outcome: Any = None
+    outcome: object = None
     finished: bool = False
     served: int = 0
 
@@ -37,7 +37,7 @@ class Meeting:
             return []
         return [value for _, value in sorted(self.values.items()) if "error_type" in value]
 
-    def result(self) -> Any:
+    def result(self) -> object:
         """What the values result in: computed once, so that every rank gets the same bits.
 
         Raises:
@@ -48,7 +48,7 @@ class Meeting:
             return sum_in_rank_order(self.label, in_order)
         return in_order if self.kind in ("gather", "collect") else None
 
-    def share_of(self, guest: Guest) -> Any:
+    def share_of(self, guest: Guest) -> object:
         """What this guest gets: of a ``once`` the first failure of any leader, else what its own leader returned."""
         if self.kind == "collect" and guest.member != ("worker", 0):
             return None

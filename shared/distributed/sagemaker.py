@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from shared.distributed.errors import LaunchError
 from shared.distributed.families import Environ, LaunchClaim, shortened
@@ -34,7 +33,7 @@ def read_sagemaker(environ: Environ) -> LaunchClaim | None:
 
 def _hosts(text: str) -> list[str]:
     try:
-        hosts: Any = json.loads(text)
+        hosts: object = json.loads(text)
     except ValueError:
         return []
     return hosts if isinstance(hosts, list) and all(isinstance(host, str) for host in hosts) else []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from shared.distributed.address import host_of
 from shared.distributed.errors import LaunchError
@@ -53,7 +52,7 @@ def read_tf_config(environ: Environ) -> LaunchClaim:
 def _parse(text: str) -> tuple[Mapping[str, Sequence[str]], str, int]:
     """The cluster's lists, the task's type and its index."""
     try:
-        data: Any = json.loads(text)
+        data: object = json.loads(text)
     except ValueError as error:
         raise _wrong(text, f"it is not JSON ({error})") from None
     cluster = data.get("cluster") if isinstance(data, dict) else None

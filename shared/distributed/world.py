@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from shared.distributed.control import Control
 from shared.distributed.errors import OnceError, Refusal
 from shared.distributed.frameworks import FrameworkGroup
 from shared.distributed.launch import Launch
 
+Value = TypeVar("Value")  # that JSON holds; what comes back has lists for tuples
 Timeout: TypeAlias = timedelta | float | None
 """How long to wait: a timedelta, or seconds; None is said at each use."""
 
@@ -86,12 +87,12 @@ class World:
 
     def once(
         self,
-        function: Callable[[], Any],
+        function: Callable[[], Value],
         *,
         name: str,
         scope: Literal["node", "job"] = "node",
         timeout: Timeout = None,
-    ) -> Any:
+    ) -> Value:
         """Call the function on one rank and return its JSON value on all of them.
 
         Args:
@@ -127,7 +128,7 @@ class World:
         """Wait until every rank is here."""
         self._control.meet("barrier", name, seconds_of(timeout, self._timeout))
 
-    def gather(self, value: Any, name: str, timeout: Timeout = None) -> list[Any]:
+    def gather(self, value: Value, name: str, timeout: Timeout = None) -> list[Value]:
         """The JSON value of every rank, in rank order, on every rank; see also ``collect``.
 
         Raises:
@@ -135,10 +136,10 @@ class World:
             ControlError: it has more than 16 MiB, or all of them together have more than 64.
         """
         _check_json(value, f"The value for gather {name!r}")
-        gathered: list[Any] = self._control.meet("gather", name, seconds_of(timeout, self._timeout), value)
+        gathered: list[Value] = self._control.meet("gather", name, seconds_of(timeout, self._timeout), value)
         return gathered
 
-    def collect(self, value: Any, name: str, timeout: Timeout = None) -> list[Any] | None:
+    def collect(self, value: Value, name: str, timeout: Timeout = None) -> list[Value] | None:
         """The JSON value of every rank, in rank order, on rank 0; None on the others.
 
         Where only rank 0 needs them: what all ranks get of all grows with the square of their number.
@@ -147,7 +148,7 @@ class World:
             TypeError: JSON cannot hold the value.
         """
         _check_json(value, f"The value for collect {name!r}")
-        collected: list[Any] | None = self._control.meet("collect", name, seconds_of(timeout, self._timeout), value)
+        collected: list[Value] | None = self._control.meet("collect", name, seconds_of(timeout, self._timeout), value)
         return collected
 
     def any(self, flag: bool, name: str, timeout: Timeout = None) -> bool:  # noqa: FBT001  (a flag is its whole point)
@@ -181,7 +182,7 @@ class World:
             print(text, flush=True)
 
 
-def _attempt(function: Callable[[], Any], name: str, launch: Launch) -> tuple[dict[str, Any], BaseException | None]:
+def _attempt(function: Callable[[], object], name: str, launch: Launch) -> tuple[dict[str, Any], BaseException | None]:
     """What the leader of a ``once`` brings: the function's value, or what it raised."""
     try:
         value = function()
@@ -198,7 +199,7 @@ def _value_of(outcome: dict[str, Any], name: str) -> Any:
     return outcome["value"]
 
 
-def _check_json(value: Any, what: str) -> None:
+def _check_json(value: object, what: str) -> None:
     try:
         json.dumps(value)
     except (TypeError, ValueError) as error:
