@@ -14,8 +14,7 @@ from collections.abc import Iterable
 
 from shared.distributed.errors import print_line
 from shared.distributed.launch import Launch
-from shared.distributed.meeting import Meeting
-from shared.distributed.members import Guest, Member, find_misplaced_ranks, member_title, shared_facts
+from shared.distributed.meeting import Guest, Meeting, Member, find_misplaced_ranks, member_title, shared_facts
 from shared.distributed.wire import Message
 
 _RANKS_SHOWN = 16

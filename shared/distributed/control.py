@@ -18,8 +18,7 @@ from typing import Any
 from shared.distributed.assembly import Assembly
 from shared.distributed.errors import ControlError, PeerError, Refusal, WaitTimeoutError
 from shared.distributed.launch import Launch
-from shared.distributed.meeting import LeaderScope, MeetingKind
-from shared.distributed.members import Guest, hello_message
+from shared.distributed.meeting import Guest, LeaderScope, MeetingKind, hello_message
 from shared.distributed.server import ControlServer
 from shared.distributed.wire import VALUE_LIMIT, Message, MessageDecoder, encode_message, exchange_messages
 

@@ -14,7 +14,7 @@ from shared.distributed.control import ANSWER_ERRORS, ANSWER_SECONDS, AloneContr
 from shared.distributed.errors import ControlError, WaitTimeoutError
 from shared.distributed.families import Environ
 from shared.distributed.launch import Launch
-from shared.distributed.members import hello_message
+from shared.distributed.meeting import hello_message
 from shared.distributed.server import ControlServer
 from shared.distributed.wire import (
     PORT_PATIENCE,

@@ -7,22 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from shared.distributed import families
 from shared.distributed.address import LOOPBACK_ADDRESS, is_loopback, main_address, main_port
 from shared.distributed.errors import LaunchError
-from shared.distributed.families import (
-    FLUX,
-    HOROVODRUN,
-    MPI_FAMILIES,
-    OVERRIDE,
-    PLAIN_PYTORCH,
-    PMI,
-    SLURM,
-    TORCHRUN,
-    Environ,
-    LaunchClaim,
-    shortened,
-    whole_number,
-)
+from shared.distributed.families import Environ, LaunchClaim, shortened, whole_number
 from shared.distributed.sagemaker import read_sagemaker
 from shared.distributed.tf_config import read_tf_config
 
@@ -94,7 +82,7 @@ def detect(environ: Environ | None = None) -> Launch:
         raise LaunchError(f"AZUREML_NODE_COUNT={node_count} has to be at least 1.")
     if not claims:
         return _single(environ, node_count)
-    if claims[0].launcher == OVERRIDE.launcher:
+    if claims[0].launcher == families.OVERRIDE.launcher:
         node_count = None  # the explicit word stands above all others
     claim = _completed(claims[0], claims[1:])
     launch = _launch(claim, node_count, environ)
@@ -105,15 +93,15 @@ def detect(environ: Environ | None = None) -> Launch:
 
 def _claims(environ: Environ) -> list[LaunchClaim]:
     """What the launchers in effect say, the one that counts first."""
-    for family in (OVERRIDE, TORCHRUN, HOROVODRUN):
+    for family in (families.OVERRIDE, families.TORCHRUN, families.HOROVODRUN):
         if family.is_set(environ):
             return [family.read(environ)]  # whatever else is set belongs to an outer launcher
     claims = list(_inner_claims(environ))
-    if not claims and SLURM.is_set(environ):
-        claim = SLURM.read(environ)
+    if not claims and families.SLURM.is_set(environ):
+        claim = families.SLURM.read(environ)
         claims.append(replace(claim, local_world_size=_slurm_tasks_per_node(environ)))
-    if not claims and FLUX.is_set(environ):
-        claims.append(FLUX.read(environ))
+    if not claims and families.FLUX.is_set(environ):
+        claims.append(families.FLUX.read(environ))
     if not claims and (hosts := read_sagemaker(environ)) is not None:
         claims.append(hosts)
     return claims
@@ -122,11 +110,15 @@ def _claims(environ: Environ) -> list[LaunchClaim]:
 def _inner_claims(environ: Environ) -> Iterator[LaunchClaim]:
     if environ.get("TF_CONFIG"):
         yield read_tf_config(environ)
-    for family in (PLAIN_PYTORCH, *MPI_FAMILIES):
+    for family in (families.PLAIN_PYTORCH, *families.MPI_FAMILIES):
         if family.is_set(environ):
             claim = family.read(environ)
             # The PMI plugins of Slurm and Flux set PMI_RANK and PMI_SIZE without the local ones: it is their job.
-            if family is PMI and claim.local_rank is None and any(each.is_set(environ) for each in (SLURM, FLUX)):
+            if (
+                family is families.PMI
+                and claim.local_rank is None
+                and any(each.is_set(environ) for each in (families.SLURM, families.FLUX))
+            ):
                 continue
             yield claim
 
@@ -248,9 +240,9 @@ def _check_agreement(claim: LaunchClaim, launch: Launch, other: LaunchClaim) -> 
     names = ("rank", "world_size", "local_rank", "local_world_size", "role")
     if all(getattr(other, name) in (None, getattr(launch, name)) for name in names):
         return
-    per_node = other.launcher in {family.launcher for family in MPI_FAMILIES} and other.local_world_size == 1
+    per_node = other.launcher in {family.launcher for family in families.MPI_FAMILIES} and other.local_world_size == 1
     if (
-        claim.launcher == PLAIN_PYTORCH.launcher
+        claim.launcher == families.PLAIN_PYTORCH.launcher
         and per_node
         and (launch.num_nodes, launch.node_rank) == (other.world_size, other.rank)
     ):

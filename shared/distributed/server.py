@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from shared.distributed.assembly import Assembly
 from shared.distributed.errors import ControlError
 from shared.distributed.launch import Launch
-from shared.distributed.members import Guest
+from shared.distributed.meeting import Guest
 from shared.distributed.wire import (
     GREETING_LIMIT,
     MESSAGE_LIMIT,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from shared.distributed.control import Control
 from shared.distributed.errors import OnceError, Refusal
 from shared.distributed.frameworks import FrameworkGroup
 from shared.distributed.launch import Launch
+from shared.distributed.meeting import LeaderScope
 
 Value = TypeVar("Value")  # that JSON holds; what comes back has lists for tuples
 Timeout: TypeAlias = timedelta | float | None
@@ -86,12 +87,7 @@ class World:
         return getattr(self._group, name)
 
     def once(
-        self,
-        function: Callable[[], Value],
-        *,
-        name: str,
-        scope: Literal["node", "job"] = "node",
-        timeout: Timeout = None,
+        self, function: Callable[[], Value], *, name: str, scope: LeaderScope = "node", timeout: Timeout = None
     ) -> Value:
         """Call the function on one rank and return its JSON value on all of them.
 

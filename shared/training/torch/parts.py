@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 
-from shared.checkpoint import shards
 from shared.checkpoint.choose import check_same, choose
-from shared.checkpoint.shards import Part, Reader
+from shared.checkpoint.shards import Part, Reader, save
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.training.core.position import Position, settings_of
@@ -55,7 +54,7 @@ class PartsSaver(ABC):
             "world_size": self.world.world_size,
         }
         own = {"generators": random_state()}
-        shards.save(self.folder, position.step, self._parts(), state, own, self.world, self._timeout)
+        save(self.folder, position.step, self._parts(), state, own, self.world, self._timeout)
 
     def restore(self, resume_from: str | None) -> Position:
         """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.

@@ -15,7 +15,7 @@ import pytest
 
 from shared.distributed import ControlError, Launch
 from shared.distributed.joining import join_world
-from shared.distributed.members import Guest, find_misplaced_ranks
+from shared.distributed.meeting import Guest, find_misplaced_ranks
 from tests.helpers import clean_environment, free_port
 
 BIN = Path(sys.executable).parent
