@@ -13,7 +13,7 @@ from shared.distributed.frameworks import FrameworkGroup
 from shared.distributed.launch import Launch
 from shared.distributed.meeting import LeaderScope
 
-Value = TypeVar("Value")  # that JSON holds; what comes back has lists for tuples
+_Value = TypeVar("_Value")  # that JSON holds; what comes back has lists for tuples
 Timeout: TypeAlias = timedelta | float | None
 """How long to wait: a timedelta, or seconds; None is said at each use."""
 
@@ -87,8 +87,8 @@ class World:
         return getattr(self._group, name)
 
     def once(
-        self, function: Callable[[], Value], *, name: str, scope: LeaderScope = "node", timeout: Timeout = None
-    ) -> Value:
+        self, function: Callable[[], _Value], *, name: str, scope: LeaderScope = "node", timeout: Timeout = None
+    ) -> _Value:
         """Call the function on one rank and return its JSON value on all of them.
 
         Args:
@@ -124,7 +124,7 @@ class World:
         """Wait until every rank is here."""
         self._control.meet("barrier", name, seconds_of(timeout, self._timeout))
 
-    def gather(self, value: Value, name: str, timeout: Timeout = None) -> list[Value]:
+    def gather(self, value: _Value, name: str, timeout: Timeout = None) -> list[_Value]:
         """The JSON value of every rank, in rank order, on every rank; see also ``collect``.
 
         Raises:
@@ -132,10 +132,10 @@ class World:
             ControlError: it has more than 16 MiB, or all of them together have more than 64.
         """
         _check_json(value, f"The value for gather {name!r}")
-        gathered: list[Value] = self._control.meet("gather", name, seconds_of(timeout, self._timeout), value)
+        gathered: list[_Value] = self._control.meet("gather", name, seconds_of(timeout, self._timeout), value)
         return gathered
 
-    def collect(self, value: Value, name: str, timeout: Timeout = None) -> list[Value] | None:
+    def collect(self, value: _Value, name: str, timeout: Timeout = None) -> list[_Value] | None:
         """The JSON value of every rank, in rank order, on rank 0; None on the others.
 
         Where only rank 0 needs them: what all ranks get of all grows with the square of their number.
@@ -144,7 +144,7 @@ class World:
             TypeError: JSON cannot hold the value.
         """
         _check_json(value, f"The value for collect {name!r}")
-        collected: list[Value] | None = self._control.meet("collect", name, seconds_of(timeout, self._timeout), value)
+        collected: list[_Value] | None = self._control.meet("collect", name, seconds_of(timeout, self._timeout), value)
         return collected
 
     def any(self, flag: bool, name: str, timeout: Timeout = None) -> bool:  # noqa: FBT001  (a flag is its whole point)
