@@ -25,7 +25,7 @@ def newest_valid(folder: str | Path) -> Path | None:
     return None
 
 
-def choose(world: World, folder: str | Path, resume_from: str | None) -> Path | None:
+def choose(world: World, folder: str | Path, resume_from: Path | None) -> Path | None:
     """Choose the newest whole sharded checkpoint of our folder, else of `resume_from`; or None.
 
     Rank 0 says which there are; all ranks read them, each its share, and agree. One that is damaged is passed over with
