@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import faulthandler
+import json
 import os
 import signal
 import sys
+import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 from shared.distributed.address import is_loopback
 from shared.distributed.control import Control
-from shared.distributed.ending import end_badly
-from shared.distributed.errors import print_line
+from shared.distributed.errors import ControlError, Refusal, print_line
 from shared.distributed.frameworks import FrameworkGroup, framework_starter
 from shared.distributed.joining import join_world
 from shared.distributed.launch import Launch, detect
 from shared.distributed.world import World, seconds_of
+
+_EXIT_REFUSED = 2  # exit code
+_FAREWELL_SECONDS = 0.4  # others may still ask rank 0 why it fails; the launcher hears of it when it has ended
+_CAUSE_FIRST_SECONDS = 2.0  # launchers report the log of the rank that ends first, and that is to have the reason
 
 
 @contextmanager
@@ -76,7 +83,7 @@ def init(
             if group is not None:
                 group.close()
     except BaseException as error:
-        end_badly(error, launch, control)
+        _end_badly(error, launch, control)
         raise
     control.leave(grace=30.0)
     if exit_request is not None:
@@ -100,6 +107,52 @@ def _introduction(launch: Launch, group: FrameworkGroup | None = None) -> str:
         f"distributed: node {launch.node_rank} of {launch.num_nodes}, {who}, launched by {launch.launcher}, "
         f"main {launch.main_address}:{launch.main_port}{suffix}"
     )
+
+
+def _end_badly(error: BaseException, launch: Launch, control: Control | None) -> None:
+    """Tell the others and leave, without any collective.
+
+    A ``Refusal`` becomes exit code 2, after rank 0 has printed it. Anything else is written to
+    ``logs/error_rank_<rank>.json``, and the caller raises it again.
+
+    Raises:
+        SystemExit: the error is a ``Refusal``.
+    """
+    if isinstance(error, Refusal):
+        if control is not None:
+            control.refuse(str(error))
+            control.leave(grace=5.0)
+        if launch.rank != 0:
+            time.sleep(_CAUSE_FIRST_SECONDS)
+        raise SystemExit(_EXIT_REFUSED) from None
+    if isinstance(error, Exception):
+        _write_error_file(error, launch)
+    if control is not None:
+        cause = control.fail(error)
+        if cause is not None and not isinstance(error, ControlError):  # a framework knows only that somebody is gone
+            print_line(f"distributed: before this, {cause}")
+        control.leave(_FAREWELL_SECONDS)
+        if cause is not None:  # another rank has failed before, and may still be writing its traceback
+            time.sleep(_CAUSE_FIRST_SECONDS)
+
+
+def _write_error_file(error: BaseException, launch: Launch) -> None:
+    """Write ``logs/error_rank_<rank>.json``: time (epoch seconds), rank, node, type, message and traceback."""
+    role = "rank" if launch.role == "worker" else launch.role
+    path = Path("logs", f"error_{role}_{launch.rank}.json")
+    content = {
+        "time": time.time(),
+        "rank": launch.rank,
+        "node": launch.node_rank,
+        "type": type(error).__name__,
+        "message": str(error),
+        "traceback": "".join(traceback.format_exception(error)),
+    }
+    try:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    except OSError as problem:
+        print(f"warning: {path} could not be written: {problem}", file=sys.stderr, flush=True)
 
 
 @contextmanager
