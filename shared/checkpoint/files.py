@@ -50,7 +50,7 @@ def publish_checkpoint(
         step: optimizer steps done.
         state: whatever JSON holds.
         files: name to what `seal_file` gave, of each file in it.
-        keep: see `save`.
+        keep: how many to keep, 1 or more.
         form: name of its format.
 
     Returns:
