@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from shared.cluster import AllReduce, Pair, Survey, describe, find_problems, write_survey
+from shared.cluster import AllReduce, ClusterSurvey, RankPair, describe_machine, find_problems, write_survey
 from shared.cluster.transport import Transport, open_transport
 from shared.distributed import Refusal, World, init
 from shared.settings.command_line import read_settings
@@ -66,14 +66,14 @@ def main() -> None:
     framework = None if settings.transport == "mpi" else "torch"
     with init(framework, timeout=timeout) as world, Tracker(world) as tracker:
         transport = open_transport(settings.transport, world)
-        machines = world.gather(describe(world), name="machines")
+        machines = world.gather(describe_machine(world), name="machines")
         world.note(f"{world.world_size} ranks on {world.num_nodes} nodes, {transport.name}")
 
-        pairs = meet_everybody(transport, world)
+        pairs = exchange_with_all(transport, world)
         sizes = message_sizes(settings.max_megabytes)
         measured = [measure_all_reduce(transport, world, size, settings.repeats) for size in sizes]
 
-        survey = Survey(transport.name, machines, pairs, measured, find_problems(machines, pairs))
+        survey = ClusterSurvey(transport.name, machines, pairs, measured, find_problems(machines, pairs))
         world.once(lambda: write_survey(settings.report, survey), name="report", scope="job")
         tracker.log(survey.numbers(), step=0)
         world.note(survey.verdict())
@@ -88,7 +88,7 @@ def message_sizes(max_megabytes: float) -> list[int]:
     return [*sizes, largest]
 
 
-def partners(rank: int, world_size: int) -> list[int | None]:
+def partners_by_round(rank: int, world_size: int) -> list[int | None]:
     """Whom a rank meets in each round, so that everybody meets everybody and nobody twice; None sits a round out.
 
     The circle method of tournaments: the last seat stays, the others move on by one each round.
@@ -104,10 +104,10 @@ def partners(rank: int, world_size: int) -> list[int | None]:
     return found
 
 
-def meet_everybody(transport: Transport, world: World) -> list[Pair]:
+def exchange_with_all(transport: Transport, world: World) -> list[RankPair]:
     """Exchange a megabyte in each pair of ranks, one partner at a time; every rank gets all results."""
     mine = []
-    for partner in partners(world.rank, world.world_size):
+    for partner in partners_by_round(world.rank, world.world_size):
         if partner is None:
             continue
         started = time.perf_counter()
@@ -118,9 +118,9 @@ def meet_everybody(transport: Transport, world: World) -> list[Pair]:
             error = " ".join(str(problem).split())[:200] or type(problem).__name__
         seconds = time.perf_counter() - started
         if world.rank < partner or error:
-            mine.append(Pair(world.rank, partner, seconds, error).to_json())
+            mine.append(asdict(RankPair(world.rank, partner, seconds, error)))
     everybody = world.gather(mine, name="pairs")
-    return [Pair(**record) for records in everybody for record in records]
+    return [RankPair(**record) for records in everybody for record in records]
 
 
 def measure_all_reduce(transport: Transport, world: World, size: int, repeats: int) -> AllReduce:

@@ -12,10 +12,9 @@ from typing import Any
 
 import torch
 
-from shared import sharded_checkpoint
+from shared.checkpoint.shards import Part, Reader
 from shared.data import Dataset
 from shared.distributed import World
-from shared.sharded_checkpoint import Part
 from shared.training.core.position import Position
 from shared.training.deepspeed.engine import Engine
 from shared.training.deepspeed.fragments import fragments_of, spread, states_of
@@ -59,7 +58,7 @@ class Saver(PartsSaver):
             for name, buffer in self.engine.module.named_buffers():
                 yield Part(f"buffer.{name}", buffer, tuple(buffer.shape), (0,) * buffer.ndim)
 
-    def _read(self, saved: sharded_checkpoint.Reader) -> None:
+    def _read(self, saved: Reader) -> None:
         """Fill this rank's fragments, the states, which the optimizer would make at its first step, and the rest."""
         states, counters = states_of(self.engine), saved.state["counters"]
         kinds = {key.partition(".")[0] for key in saved.shapes} - {"model", "buffer"}

@@ -152,7 +152,7 @@ def _try(config: Configuration, data: Dataset, reader: Reader, world: World, add
     gc.collect()
     torch.cuda.empty_cache()
     place = f"stage {config.stage} with {plan.rows_per_pass} rows"
-    found = world.gather([seconds, memory, failure], place, timedelta(minutes=config.args.step_timeout))
+    found = world.gather((seconds, memory, failure), place, timedelta(minutes=config.args.step_timeout))
     failure = next((text for _, _, text in found if text), "")
     slowest, largest = max(seconds for seconds, _, _ in found), max(memory for _, memory, _ in found)
     speed = 0.0 if failure else MEASURED * plan.batch_size / slowest

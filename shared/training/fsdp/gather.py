@@ -29,7 +29,7 @@ def gather(module: Decoder, card: Card, world: World) -> Decoder | None:
     Every rank calls this; they send their parts one after the other, each of them once.
     """
     mine = {name: (local, piece) for name, local, piece in pieces_of(module) if piece.owned and not piece.empty}
-    places = [[name, list(piece.offset), list(piece.size)] for name, (_, piece) in mine.items()]
+    places = [(name, list(piece.offset), list(piece.size)) for name, (_, piece) in mine.items()]
     everywhere = world.collect(places, "parts of the model")
     if everywhere is None:
         for local, _ in mine.values():

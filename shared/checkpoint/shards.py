@@ -1,21 +1,12 @@
-"""Checkpoints that all ranks write together, each what it holds, and that any number of ranks reads.
+"""Checkpoints of models that no rank has whole: each rank writes what it holds, any number of ranks reads.
 
-As in `shared.checkpoint`, of which this is the variant for models that no rank has whole::
-
-    step-00000120/rank-00003.safetensors   the pieces of rank 3; its header says where in the whole each belongs
-    step-00000120/rank-00003.json          what rank 3 alone has besides tensors
-    step-00000120/state.json               everything else
-    step-00000120/manifest.json            sha256 and size of all of them
-
-Every rank writes into a folder of another name; when all have, rank 0 writes the manifest and renames it. So a rank
-that dies in between leaves a folder that is no checkpoint. torch's own distributed checkpoints keep their metadata as
-pickle, which runs whatever code is in it; these are safetensors and JSON.
+torch's own distributed checkpoints pickle their metadata, or write safetensors that are read without a word when one
+of them is missing; docs/decisions.md has what was tried.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,11 +17,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from shared import checkpoint
+from shared.checkpoint.files import MANIFEST_FILE, SHARDED_FORMAT, STATE, begin_checkpoint, publish_checkpoint
+from shared.checkpoint.ranks import write_rank_states
 from shared.distributed import Refusal, World
 
-FORMAT: Final = "allranks-sharded-checkpoint/1"
-PIECES: Final = "pieces"
+_PIECES: Final = "pieces"
 """Entry of a safetensors file's metadata: JSON, name to shape of the whole tensor and offset of the piece in it."""
 
 
@@ -45,7 +36,7 @@ class Part:
 
 
 def save(
-    folder: str | Path, step: int, parts: Iterable[Part], state: Any, own: Any, world: World, timeout: timedelta
+    folder: str | Path, step: int, parts: Iterable[Part], state: object, own: object, world: World, timeout: timedelta
 ) -> None:
     """Write the checkpoint of a step; every rank calls this with its own parts, and rank 0's state is written.
 
@@ -58,44 +49,15 @@ def save(
         world: the ranks.
         timeout: how long to wait for the others.
     """
-    made = world.once(lambda: str(checkpoint.begin(folder, step)), name=f"begin step {step}", scope="job")
+    made = world.once(lambda: str(begin_checkpoint(folder, step)), name=f"begin step {step}", scope="job")
     path = Path(made) / f"rank-{world.rank:05d}.safetensors"
     _write(path, parts)
-    pieces = world.collect([path.name, checkpoint.seal(path)], f"checkpoint of step {step}", timeout)
-    files = {**dict(pieces or []), **(checkpoint.write_rank_states(world, path.parent, own, timeout) or {})}
-    checkpoint.check_visible(path.parent, files)
+    files = write_rank_states(world, path.parent, own, timeout, beside=path) or {}
     world.once(
-        lambda: str(checkpoint.publish(path.parent, state, files, form=FORMAT)),
+        lambda: str(publish_checkpoint(path.parent, step, state, files, form=SHARDED_FORMAT)),
         name=f"publish step {step}",
         scope="job",
     )
-
-
-def choose(world: World, folder: str | Path, resume_from: Path | None) -> Path | None:
-    """Choose the newest whole checkpoint of our folder, else of `resume_from`; None to start from the start.
-
-    Rank 0 says which there are; all ranks read them, each its share, and agree. One that is damaged is passed over with
-    a line on standard error.
-
-    Raises:
-        Refusal: if `resume_from` holds no whole checkpoint.
-    """
-
-    def known() -> list[str]:
-        return [str(path) for place in (folder, resume_from) if place for path in checkpoint.newest_first(place)]
-
-    for name in world.once(known, name="list the checkpoints", scope="job"):
-        path = Path(name)
-        share = slice(world.rank, None, world.world_size)
-        whys = world.gather(checkpoint.damage(path, FORMAT, share), f"is {path.name} whole", timedelta(hours=1))
-        why = next((why for why in whys if why is not None), None)
-        if why is None:
-            return path
-        if world.is_main:
-            print(f"checkpoint {path} is passed over: {why}", file=sys.stderr, flush=True)
-    if resume_from:
-        raise Refusal(f"resume_from {resume_from} holds no whole checkpoint (step-*/manifest.json and its files).")
-    return None
 
 
 class Reader:
@@ -111,13 +73,13 @@ class Reader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.state = json.loads((path / checkpoint.STATE).read_text(encoding="utf-8"))
+        self.state = json.loads((path / STATE).read_text(encoding="utf-8"))
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._pieces: dict[str, list[tuple[Any, tuple[int, ...], tuple[int, ...]]]] = {}
-        names = json.loads((path / checkpoint.MANIFEST).read_text(encoding="utf-8"))["files"]
+        names = json.loads((path / MANIFEST_FILE).read_text(encoding="utf-8"))["files"]
         for file in sorted(name for name in names if name.endswith(".safetensors")):
             opened: Any = safe_open(path / file, "pt")
-            for name, (shape, offset, size) in json.loads(opened.metadata()[PIECES]).items():
+            for name, (shape, offset, size) in json.loads(opened.metadata()[_PIECES]).items():
                 self.shapes[name] = tuple(shape)
                 self._pieces.setdefault(name, []).append((opened, tuple(offset), tuple(size)))
 
@@ -151,4 +113,4 @@ def _write(path: Path, parts: Iterable[Part]) -> None:
     for part in parts:
         tensors[part.name] = part.values.detach().cpu().contiguous()
         places[part.name] = [part.shape, part.offset, list(part.values.shape)]
-    save_file(tensors, path, metadata={PIECES: json.dumps(places)})
+    save_file(tensors, path, metadata={_PIECES: json.dumps(places)})
