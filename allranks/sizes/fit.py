@@ -30,7 +30,7 @@ class Use:
         size: the VM size as written.
         nodes: number of machines.
         processes: ranks that Azure ML or the component's launcher starts on each.
-        distribution: ``pytorch``, ``mpi``, ``tensorflow``, or empty.
+        gpu_per_rank: whether each rank needs a GPU of its own.
         command: the component's command: one with a launcher in it starts further processes itself.
         variables: the step's environment variables.
         environment: the step's environment as written; only the library's own are judged.
@@ -39,7 +39,7 @@ class Use:
     size: str
     nodes: int | None = None
     processes: int | None = None
-    distribution: str = ""
+    gpu_per_rank: bool = False
     command: str = ""
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     environment: str = ""
@@ -96,7 +96,7 @@ def _image(use: Use, size: VMSize) -> Iterator[Misfit]:
 
 
 def _processes(use: Use, size: VMSize) -> Iterator[Misfit]:
-    if not size.gpus or use.processes is None or use.distribution not in ("pytorch", "mpi"):
+    if not size.gpus or use.processes is None or not use.gpu_per_rank:
         return
     have = f"{size.name} has {_gpus(size)}"
     if use.processes > size.gpus:

@@ -10,6 +10,7 @@ from pathlib import Path
 from allranks.errors import Problem
 from allranks.spec import schema
 from allranks.spec.check_script import check_script
+from allranks.spec.distribution import distribution_kind
 from allranks.spec.expressions import Reference, almost, declared_name, faults, references, single
 from allranks.spec.model import Component, Distribution, Input, Output, Resources, Source
 from allranks.spec.section import noun, shown
@@ -252,25 +253,16 @@ def check_shm_size(source: Source, where: str, size: str | None) -> Iterator[Pro
 
 
 def check_workers(source: Source, distribution: Distribution | None, nodes: float | str | None) -> Iterator[Problem]:
-    """Check that TensorFlow's workers are as many as the nodes, which Azure ML demands and does not check."""
-    if distribution is None or distribution.type != "tensorflow":
-        return
-    workers = distribution.worker_count
-    count = 1 if nodes is None else nodes
-    if isinstance(workers, int) and isinstance(count, int) and workers != count:
-        message = (
-            f"worker_count is {workers}, and resources.instance_count is {count}; Azure ML starts one worker a node."
-        )
-        yield source.problem("distribution.worker_count", message, f"Set both to {max(workers, count)}.")
+    """Check that the workers, where a distribution counts them, are as many as the nodes."""
+    if distribution is not None and (fault := distribution_kind(distribution).worker_fault(distribution, nodes)):
+        yield source.problem("distribution.worker_count", *fault)
 
 
 def _check_bindings(component: Component) -> Iterator[Problem]:
     """The SDK refuses bindings in a component's own numbers; on a pipeline's step it takes them."""
     distribution = component.distribution or Distribution("")
     counts: Iterable[tuple[str, object]] = (
-        ("distribution.process_count_per_instance", distribution.processes_per_node),
-        ("distribution.worker_count", distribution.worker_count),
-        ("distribution.parameter_server_count", distribution.parameter_server_count),
+        *((f"distribution.{key}", count) for key, count in distribution.counts.items()),
         ("resources.instance_count", component.resources.nodes),
         ("limits.timeout", component.timeout),
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from allranks.errors import Problem
 from allranks.sizes import Use, misfits
 from allranks.sizes.fit import PROCESSES
+from allranks.spec.distribution import distribution_kind
 from allranks.spec.expressions import single
 from allranks.spec.model import Component, Data, Distribution, Literal, Pipeline, Resources, Source, Step
 
@@ -159,10 +160,11 @@ class StepMachines:
         """What the step asks of its machines; None where their size is not known."""
         if self.size is None:
             return None
-        component, distribution = self.component, self.distribution
+        component, kind = self.component, distribution_kind(self.distribution)
         variables = {**component.environment_variables, **self.step.environment_variables}
         image = component.environment.reference or ""
-        return Use(self.size, self.nodes, self.processes, distribution.type, component.command, variables, image)
+        gpu_per_rank = kind.starts_processes
+        return Use(self.size, self.nodes, self.processes, gpu_per_rank, component.command, variables, image)
 
     def _processes(self, distribution: Distribution) -> Literal | Data | None:
         if self._starts_its_own:

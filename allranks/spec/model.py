@@ -19,6 +19,9 @@ from allranks.errors import Problem
 Literal: TypeAlias = str | int | float | bool
 """A literal value as YAML gives it."""
 
+Count: TypeAlias = int | str | None
+"""A number, a binding to one, or None where the YAML is silent."""
+
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
 LITERAL_TYPES = ("string", "integer", "number", "boolean")
@@ -125,16 +128,25 @@ class Distribution:
     """
 
     type: str
-    processes_per_node: int | str | None = None
-    worker_count: int | str | None = None
-    parameter_server_count: int | str | None = None
+    processes_per_node: Count = None
+    worker_count: Count = None
+    parameter_server_count: Count = None
+
+    @property
+    def counts(self) -> dict[str, Count]:
+        """Its numbers by the YAML's keys."""
+        return {
+            "process_count_per_instance": self.processes_per_node,
+            "worker_count": self.worker_count,
+            "parameter_server_count": self.parameter_server_count,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
     """The machines that a step asks for; None means that the YAML is silent."""
 
-    nodes: int | str | None = None
+    nodes: Count = None
     instance_type: str | None = None
     shm_size: str | None = None
     properties: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
@@ -182,7 +194,7 @@ class Component:
     distribution: Distribution | None = None
     resources: Resources = field(default_factory=Resources)
     is_deterministic: bool = True
-    timeout: int | str | None = None
+    timeout: Count = None
     tier: str | None = None
 
 
@@ -227,7 +239,7 @@ class Step:
     distribution: Distribution | None = None
     resources: Resources = field(default_factory=Resources)
     environment_variables: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    timeout: int | str | None = None
+    timeout: Count = None
     compute: str | None = None
     display_name: str = ""
     sweep: Sweep | None = None

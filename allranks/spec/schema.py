@@ -63,11 +63,6 @@ OUTPUT = frozenset(
 RESOURCES = frozenset(
     {"instance_count", "instance_type", "properties", "locations", "shm_size", "max_instance_count", "docker_args"}
 )
-DISTRIBUTIONS = {
-    "pytorch": frozenset({"type", "process_count_per_instance"}),
-    "mpi": frozenset({"type", "process_count_per_instance"}),
-    "tensorflow": frozenset({"type", "parameter_server_count", "worker_count"}),
-}
 SERVICE = frozenset({"type", "port", "nodes", "properties", "endpoint", "status", "error_message"})
 SERVICE |= {"ssh_public_keys", "log_dir"}  # of ssh and of tensor_board
 QUEUE = frozenset({"job_tier", "priority"})

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from types import MappingProxyType
 
 from allranks.spec import schema
+from allranks.spec.distribution import DISTRIBUTION_KINDS, ONLY_IN_THE_CLOUD
 from allranks.spec.document import kind_of
 from allranks.spec.model import Distribution, Environment, Resources
 from allranks.spec.section import Section, is_address, noun
@@ -86,22 +86,20 @@ def distribution(section: Section) -> Distribution | None:
         return None
     written = inner.text("type")
     type_ = written.lower().replace("_", "")
-    if type_ == "ray":
-        hint = "Use pytorch, mpi or tensorflow."
-        inner.wrong("type", "cannot run here: distribution of type 'ray'.", hint, "elsewhere")
+    if type_ in ONLY_IN_THE_CLOUD:
+        *most, last = DISTRIBUTION_KINDS
+        hint = f"Use {', '.join(most)} or {last}."
+        inner.wrong("type", f"cannot run here: distribution of type '{type_}'.", hint, "elsewhere")
         return None
-    if type_ not in schema.DISTRIBUTIONS:
+    if type_ not in DISTRIBUTION_KINDS:
         message = f"'{written}' is no distribution." if written else "states no type."
-        inner.wrong("type" if written else "", message, did_you_mean(type_, schema.DISTRIBUTIONS, "distributions"))
-        type_ = nearest(type_, schema.DISTRIBUTIONS) or ""
+        inner.wrong("type" if written else "", message, did_you_mean(type_, DISTRIBUTION_KINDS, "distributions"))
+        type_ = nearest(type_, DISTRIBUTION_KINDS) or ""
     if not type_:
         return None
-    keys = schema.DISTRIBUTIONS[type_]
-    others = frozenset().union(*schema.DISTRIBUTIONS.values()) - keys
-    use = "the number of nodes is resources.instance_count."
-    if type_ == "tensorflow":
-        use = "TensorFlow has worker_count, one process on each node."
-    inner.known(keys, f"{noun(type_)} distribution", dict.fromkeys(others, use))
+    kind = DISTRIBUTION_KINDS[type_]
+    others = {key for other in DISTRIBUTION_KINDS.values() for key in other.keys} - {*kind.keys}
+    inner.known({"type", *kind.keys}, f"{noun(type_)} distribution", dict.fromkeys(others, kind.other_keys))
     return Distribution(
         type_,
         inner.whole("process_count_per_instance"),
@@ -164,9 +162,3 @@ def compute(section: Section) -> str | None:
     """Read ``compute`` as written, ``azureml:`` included; None for a mapping, which has no meaning here."""
     value = section.data.get("compute")
     return None if isinstance(value, dict) else section.text("compute") or None
-
-
-def relative(path: Path) -> str:
-    """Write a path for a message: from the working directory where that is shorter."""
-    short = os.path.relpath(path)
-    return short if len(short) < len(str(path)) else str(path)

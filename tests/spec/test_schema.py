@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from allranks.spec import schema
+from allranks.spec.distribution import DISTRIBUTION_KINDS
 
 pytest.importorskip("azure.ai.ml")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of marshmallow, about the SDK
@@ -32,9 +33,15 @@ IO = "azure.ai.ml._schema.component.input_output"
         ("azure.ai.ml._schema.job.input_output_entry.DataInputSchema", schema.VALUE),
         ("azure.ai.ml._schema.job.input_output_entry.OutputSchema", schema.OUTPUT | {"$schema"}),
         ("azure.ai.ml._schema.component.resource.ComponentResourceSchema", schema.RESOURCES),
-        ("azure.ai.ml._schema.job.distribution.PyTorchDistributionSchema", schema.DISTRIBUTIONS["pytorch"]),
-        ("azure.ai.ml._schema.job.distribution.MPIDistributionSchema", schema.DISTRIBUTIONS["mpi"]),
-        ("azure.ai.ml._schema.job.distribution.TensorFlowDistributionSchema", schema.DISTRIBUTIONS["tensorflow"]),
+        (
+            "azure.ai.ml._schema.job.distribution.PyTorchDistributionSchema",
+            {"type", *DISTRIBUTION_KINDS["pytorch"].keys},
+        ),
+        ("azure.ai.ml._schema.job.distribution.MPIDistributionSchema", {"type", *DISTRIBUTION_KINDS["mpi"].keys}),
+        (
+            "azure.ai.ml._schema.job.distribution.TensorFlowDistributionSchema",
+            {"type", *DISTRIBUTION_KINDS["tensorflow"].keys},
+        ),
         ("azure.ai.ml._schema.job.job_limits.SweepJobLimitsSchema", schema.SWEEP_LIMITS),
         ("azure.ai.ml._schema.pipeline.settings.PipelineJobSettingsSchema", schema.SETTINGS),
         ("azure.ai.ml._schema.assets.environment.AnonymousEnvironmentSchema", schema.ENVIRONMENT),

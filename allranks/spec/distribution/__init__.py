@@ -1,0 +1,26 @@
+"""The kinds of distribution: one line for each, and one file for those that are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from allranks.spec.distribution.kind import DistributionKind
+from allranks.spec.distribution.processes import MPI, PYTORCH
+from allranks.spec.distribution.tensorflow import TENSORFLOW
+from allranks.spec.model import Distribution
+
+DISTRIBUTION_KINDS: Mapping[str, DistributionKind] = MappingProxyType(
+    {kind.name: kind for kind in (PYTORCH, MPI, TENSORFLOW)}
+)
+ONLY_IN_THE_CLOUD = ("ray",)
+
+_NONE = DistributionKind()
+
+__all__ = ["DISTRIBUTION_KINDS", "ONLY_IN_THE_CLOUD", "DistributionKind", "distribution_kind"]
+
+
+def distribution_kind(said: Distribution | str | None) -> DistributionKind:
+    """Return the kind of a distribution, or of its name; that of none for None and for a name that is not known."""
+    name = said.type if isinstance(said, Distribution) else said or ""
+    return DISTRIBUTION_KINDS.get(name, _NONE)

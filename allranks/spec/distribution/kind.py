@@ -1,0 +1,47 @@
+"""What one kind of distribution is asked; as it stands here it is none: one process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from allranks.spec.model import Count, Distribution
+
+
+@dataclass(frozen=True)
+class DistributionKind:
+    """How Azure ML starts the ranks of a step, and what follows from it.
+
+    Attributes:
+        name: the YAML's ``type``; empty without a distribution.
+        title: the kind in words, for a page.
+        keys: what the YAML may say of it beside the type.
+        other_keys: what is said of the keys of other kinds.
+        starts_processes: whether as many ranks are started on each node as one says, each for a GPU of its own.
+    """
+
+    name: str = ""
+    title: str = "none: one process"
+    keys: tuple[str, ...] = ()
+    other_keys: str = ""
+    starts_processes: bool = False
+
+    def scale_fault(self, nodes: int, processes: int, /) -> str:
+        """Say why a step cannot have this many nodes and processes on each; empty if it can."""
+        return "" if (nodes, processes) == (1, 1) else "the step has no distribution, so it runs 1x1 only."
+
+    def scaled(self, said: Distribution, _nodes: Count, _processes: Count, /) -> Distribution:
+        """Return the distribution with the counts that follow from the nodes and the processes on each."""
+        return said
+
+    def launch_words(self, _said: Distribution, nodes: int | str, /) -> str:
+        """Write how a step is started, such as ``pytorch, 2 nodes x 2 processes``."""
+        return f"no distribution, {node_words(nodes)}"
+
+    def worker_fault(self, _said: Distribution, _nodes: float | str | None, /) -> tuple[str, str] | None:
+        """Say what is wrong with ``worker_count``, and what to do about it, as far as the counts are known."""
+        return None
+
+
+def node_words(nodes: int | str) -> str:
+    """Write a number of nodes."""
+    return f"{nodes} node{'' if nodes == 1 else 's'}"

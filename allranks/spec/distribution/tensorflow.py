@@ -1,0 +1,38 @@
+"""``tensorflow``: one worker on each node, and parameter servers beside them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from allranks.spec.distribution.kind import DistributionKind, node_words
+from allranks.spec.model import Count, Distribution
+
+
+class _WorkersKind(DistributionKind):
+    def scale_fault(self, nodes: int, processes: int, /) -> str:
+        return "" if processes == 1 else f"a TensorFlow step has one worker on each node, so {nodes}x1 only."
+
+    def scaled(self, said: Distribution, nodes: Count, _processes: Count, /) -> Distribution:
+        return replace(said, worker_count=nodes)
+
+    def launch_words(self, said: Distribution, nodes: int | str, /) -> str:
+        workers = nodes if said.worker_count is None else said.worker_count
+        servers = f" + {said.parameter_server_count} parameter servers" if said.parameter_server_count else ""
+        return f"{self.name}, {node_words(nodes)}, {workers} workers{servers}"
+
+    def worker_fault(self, said: Distribution, nodes: float | str | None, /) -> tuple[str, str] | None:
+        """Azure ML demands that the workers are as many as the nodes, and does not check it."""
+        workers, count = said.worker_count, 1 if nodes is None else nodes
+        if not isinstance(workers, int) or not isinstance(count, int) or workers == count:
+            return None
+        starts = "Azure ML starts one worker a node."
+        message = f"worker_count is {workers}, and resources.instance_count is {count}; {starts}"
+        return message, f"Set both to {max(workers, count)}."
+
+
+TENSORFLOW = _WorkersKind(
+    name="tensorflow",
+    title="TensorFlow: one worker on each node",
+    keys=("worker_count", "parameter_server_count"),
+    other_keys="TensorFlow has worker_count, one process on each node.",
+)
