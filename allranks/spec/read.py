@@ -32,7 +32,7 @@ def read(path: Path | str, resolve: Resolve | None = None, *, to_run: bool = Tru
     Raises:
         SpecError: with all the problems of the file and of the component files that it names.
     """
-    return _read(*read_document(path), resolve, "", to_run=to_run)
+    return _read(*read_document(path), resolve, None, to_run=to_run)
 
 
 def read_component(path: Path | str) -> Component:
@@ -55,7 +55,7 @@ def read_pipeline(path: Path | str, resolve: Resolve | None = None) -> Pipeline:
 
 def component_from(data: Mapping[str, Any], source: Source) -> Component:
     """Make a component from a document in memory, in the form of its YAML; see ``read_component``."""
-    return cast("Component", _read(data, source, None, "command"))
+    return cast("Component", _read(data, source, None, Component))
 
 
 def pipeline_from(data: Mapping[str, Any], source: Source, resolve: Resolve | None = None) -> Pipeline:
@@ -63,11 +63,16 @@ def pipeline_from(data: Mapping[str, Any], source: Source, resolve: Resolve | No
 
     Components may stand inline, also those of nested pipelines; relative paths start at ``source.base``.
     """
-    return cast("Pipeline", _read(data, source, resolve, "pipeline"))
+    return cast("Pipeline", _read(data, source, resolve, Pipeline))
 
 
 def _read(
-    data: Mapping[str, Any], source: Source, resolve: Resolve | None, kind: str, *, to_run: bool = True
+    data: Mapping[str, Any],
+    source: Source,
+    resolve: Resolve | None,
+    kind: type[Component | Pipeline] | None,
+    *,
+    to_run: bool = True,
 ) -> Component | Pipeline:
     reader = Reader(resolve)
     found = reader.document(Section(dict(data), source.prefix, source, list(source.problems)), kind)

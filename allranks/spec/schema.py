@@ -97,7 +97,6 @@ POLICIES = {
 MODES = frozenset(
     {"direct", "download", "eval_download", "eval_mount", "mount", "ro_mount", "rw_mount", "upload", "link"}
 )
-STEP_TYPES = ("command", "pipeline", "sweep")
 ELSEWHERE = frozenset(
     {
         "spark",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from allranks.spec import schema
 from allranks.spec.distribution import DISTRIBUTION_KINDS, ONLY_IN_THE_CLOUD
 from allranks.spec.document import kind_of
-from allranks.spec.model import Distribution, Environment, Resources
+from allranks.spec.model import Count, Distribution, Environment, Resources
 from allranks.spec.section import Section, is_address, noun
 from allranks.spec.suggest import did_you_mean, nearest
 
@@ -121,7 +122,7 @@ def resources(section: Section, *, strict: bool = True) -> Resources:
     )
 
 
-def timeout(section: Section) -> int | str | None:
+def timeout(section: Section) -> Count:
     """Read ``limits.timeout`` in seconds."""
     inner = section.mapping("limits")
     inner.known({"timeout"}, "limits")
@@ -147,7 +148,7 @@ def check_services(section: Section) -> None:
         services.mapping(name).known(schema.SERVICE, "a service")
 
 
-def environment_variables(section: Section) -> dict[str, str]:
+def environment_variables(section: Section) -> Mapping[str, str]:
     """Read ``environment_variables`` as texts."""
     inner = section.mapping("environment_variables")
     found = section.texts("environment_variables")
@@ -155,6 +156,16 @@ def environment_variables(section: Section) -> dict[str, str]:
         if isinstance(inner.data[name], bool):
             message = f"YAML reads this as a boolean, and the variable becomes '{found[name]}'."
             inner.wrong(name, message, "Put it in quotes.", severity="warning")
+    return MappingProxyType(found)
+
+
+def version(section: Section) -> str:
+    """Read ``version`` as text, which it should be."""
+    found = section.text("version")
+    written = section.source.texts.get(section.source.place(section.path("version")), found)
+    if found and written != found:
+        message = f"YAML reads the version {written} as a number, and Azure ML gets '{found}'."
+        section.wrong("version", message, f'Write version: "{written}".', severity="warning")
     return found
 
 

@@ -48,7 +48,7 @@ def sweep_job(top: Section) -> Section:
 def with_variables(pipeline: Pipeline, top: Section) -> Pipeline:
     """The pipeline of a sweep job, with the environment variables that the job's trial sets."""
     trial = top.mapping("trial") if isinstance(top.data.get("trial"), dict) else None
-    variables = EMPTY if trial is None else MappingProxyType(dict(settings.environment_variables(trial)))
+    variables = EMPTY if trial is None else settings.environment_variables(trial)
     steps = {name: replace(step, environment_variables=variables) for name, step in pipeline.steps.items()}
     return replace(pipeline, steps=MappingProxyType(steps))
 

@@ -1,4 +1,4 @@
-"""What a sweep step adds to its trial: what is searched and how, for which goal, and when a trial or the sweep ends.
+"""A step that searches: what it adds to its trial, for which goal, and when a trial or the sweep ends.
 
 The rules are those of Azure ML's YAML reference for sweep jobs and of its guide to tuning: grid sampling takes choices
 only, Bayesian sampling takes choice, uniform and quniform, and there are at most 1,000 trials.
@@ -13,6 +13,7 @@ from types import MappingProxyType
 from allranks.spec import schema
 from allranks.spec.model import Sweep
 from allranks.spec.section import Section, noun, shown
+from allranks.spec.steps.kind import StepKind
 from allranks.spec.suggest import did_you_mean
 
 ALGORITHMS = ("random", "grid", "bayesian")
@@ -22,8 +23,7 @@ SEARCHABLE = {"grid": ("choice",), "bayesian": ("choice", "uniform", "quniform")
 MOST_TRIALS = 1000
 
 
-def sweep(section: Section) -> Sweep:
-    """Read what a sweep step adds to its trial."""
+def _read_search(section: Section) -> Sweep:
     algorithm, seed, log_base = _algorithm(section)
     limits = section.mapping("limits")
     limits.known(schema.SWEEP_LIMITS, "a sweep's limits")
@@ -176,3 +176,23 @@ def _interval(section: Section, key: str) -> int:
     if isinstance(value, int) and value < 0:
         section.wrong(key, f"{value} is below the minimum of 0.")
     return value if isinstance(value, int) else 0
+
+
+class _SweepKind(StepKind):
+    def read_search(self, section: Section, /) -> Sweep:
+        return _read_search(section)
+
+    def read_timeout(self, _section: Section, /) -> None:
+        """The limits are the search's."""
+
+    def other_component(self, _found: str, /) -> str:
+        return ""
+
+
+SWEEP = _SweepKind(
+    name="sweep",
+    keys=schema.SWEEP_STEP,
+    noun="a sweep step",
+    ignored=dict.fromkeys(schema.COMPONENT_STEP, "set it in the trial."),
+    component_key="trial",
+)
