@@ -12,15 +12,17 @@ from types import MappingProxyType
 
 from allranks.spec import schema
 from allranks.spec.model import Sweep
+from allranks.spec.search_space import SEARCH_TYPES
 from allranks.spec.section import Section, noun, shown
 from allranks.spec.steps.kind import StepKind
 from allranks.spec.suggest import did_you_mean
 
-ALGORITHMS = ("random", "grid", "bayesian")
-GOALS = ("minimize", "maximize")
-RULES = ("random", "sobol")
-SEARCHABLE = {"grid": ("choice",), "bayesian": ("choice", "uniform", "quniform")}
-MOST_TRIALS = 1000
+_ALGORITHMS = ("random", "grid", "bayesian")
+_GOALS = ("minimize", "maximize")
+_RULES = ("random", "sobol")
+_SEARCHABLE = {"grid": ("choice",), "bayesian": ("choice", "uniform", "quniform")}
+_MOST_TRIALS = 1000
+_TRIAL_COUNTS = ("max_total_trials", "max_concurrent_trials")
 
 
 def _read_search(section: Section) -> Sweep:
@@ -50,8 +52,8 @@ def _algorithm(section: Section) -> tuple[str, int | None, float]:
         section.wrong("", "states no sampling_algorithm.", "Write sampling_algorithm: random, grid or bayesian.")
         return "random", None, math.e
     name = str(name).lower()
-    if name not in ALGORITHMS:
-        hint = did_you_mean(name, ALGORITHMS, "algorithms")
+    if name not in _ALGORITHMS:
+        hint = did_you_mean(name, _ALGORITHMS, "algorithms")
         section.wrong("sampling_algorithm", f"{shown(name)} is no sampling algorithm.", hint)
         return "random", None, math.e
     if settings is None:
@@ -59,7 +61,7 @@ def _algorithm(section: Section) -> tuple[str, int | None, float]:
     keys = {"type", "seed", "rule", "logbase"} if name == "random" else {"type"}
     settings.known(keys, f"{name} sampling")
     seed = settings.whole("seed")
-    rule = settings.choice("rule", RULES, "rules") or "random"
+    rule = settings.choice("rule", _RULES, "rules") or "random"
     return (rule if name == "random" else name), (seed if isinstance(seed, int) else None), _log_base(settings)
 
 
@@ -79,8 +81,8 @@ def _limit(limits: Section, key: str) -> int | str | None:
         return value
     if value < 1:
         limits.wrong(key, f"{value} is below the minimum of 1.")
-    elif value > MOST_TRIALS and key.endswith("trials"):
-        limits.wrong(key, f"{value} is above the maximum of {MOST_TRIALS}.")
+    elif value > _MOST_TRIALS and key in _TRIAL_COUNTS:
+        limits.wrong(key, f"{value} is above the maximum of {_MOST_TRIALS}.")
     return value
 
 
@@ -90,8 +92,8 @@ def _objective(section: Section) -> tuple[str, str]:
     goal, metric = inner.text("goal").lower(), inner.text("primary_metric")
     if not goal:
         inner.wrong("", "states no goal: minimize or maximize.")
-    elif goal not in GOALS:
-        inner.wrong("goal", f"'{goal}' is neither minimize nor maximize.", did_you_mean(goal, GOALS, "goals"))
+    elif goal not in _GOALS:
+        inner.wrong("goal", f"'{goal}' is neither minimize nor maximize.", did_you_mean(goal, _GOALS, "goals"))
     if not metric:
         inner.wrong("", "states no primary_metric.", "Write the name of a metric that the trial logs.")
     return goal or "minimize", metric
@@ -104,19 +106,19 @@ def _space(section: Section, algorithm: str) -> dict[str, Mapping[str, object]]:
     for name in section:
         inner = section.mapping(name)
         type_ = inner.text("type").lower()
-        if type_ not in schema.SEARCHES:
-            hint = did_you_mean(type_, schema.SEARCHES, "types")
+        if type_ not in SEARCH_TYPES:
+            hint = did_you_mean(type_, SEARCH_TYPES, "types")
             inner.wrong("type" if type_ else "", f"'{type_}' is no type of a search space.", hint)
             continue
-        inner.known({"type", *schema.SEARCHES[type_]}, f"a search of type {type_}")
-        for key in schema.SEARCHES[type_]:
+        inner.known({"type", *SEARCH_TYPES[type_].keys}, f"a search of type {type_}")
+        for key in SEARCH_TYPES[type_].keys:
             if key not in inner:
                 inner.wrong("", f"a search of type {type_} needs '{key}'.")
-        if type_ not in SEARCHABLE.get(algorithm, schema.SEARCHES):
-            kinds = ", ".join(SEARCHABLE[algorithm])
+        if type_ not in _SEARCHABLE.get(algorithm, SEARCH_TYPES):
+            kinds = ", ".join(_SEARCHABLE[algorithm])
             message = f"{algorithm} sampling searches {kinds} only, and this is {noun(type_)}."
             inner.wrong("type", message, "Use random sampling, or another type.")
-        found[name] = MappingProxyType({**_numbers(inner, schema.SEARCHES[type_]), "type": type_})
+        found[name] = MappingProxyType({**_numbers(inner, SEARCH_TYPES[type_].keys), "type": type_})
     return found
 
 
