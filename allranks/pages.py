@@ -167,8 +167,7 @@ def builds_table(table: BuildTable, sizes: Iterable[VMSize]) -> str:
         gpus = ", ".join(gpu for gpu, one in known.items() if runs_on(one, build.machine_code))
         later = ", ".join(gpu for gpu, one in known.items() if runs_on(one, build.ptx))
         gpus += f"; {later} with a driver of series {build.ptx_driver} or newer" if later else ""
-        name = f"{build.name} {build.version}".removesuffix(" compiled")
-        rows.append((name, build.cuda, gpus, f"{build.driver} and newer", build.why))
+        rows.append((build.label, build.cuda, gpus, f"{build.driver} and newer", build.why))
     return _table(("framework", "CUDA", "GPUs", "drivers", "why"), rows)
 
 

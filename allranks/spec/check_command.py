@@ -147,7 +147,7 @@ def _check_text(component: Component) -> Iterator[Problem]:
         yield from _check_reference(component, reference)
         if reference.scope in used:
             used[reference.scope].add(declared_name(reference.name, _declared(component, reference.scope)))
-    if command.startswith("mldesigner execute"):
+    if component.is_generated:
         return
     for name, declared in component.inputs.items():
         if name not in used["inputs"] and not declared.is_data:

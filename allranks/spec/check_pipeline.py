@@ -46,11 +46,9 @@ class PipelineCheck:
                 yield from check_local(source, f"inputs.{name}", value, declared.type)
         for step in pipeline.steps.values():
             yield from self._check_name(step)
-            if step.component.name:
-                yield from StepCheck(pipeline, step, self._known).problems()
+            yield from StepCheck(pipeline, step, self._known).problems()
+            if step.has_component:
                 yield from self._check_component(step)
-            else:
-                yield from StepCheck(pipeline, step, self._known).problems_without_component()
         yield from self._check_outputs()
         cycle = find_cycle(pipeline)
         if cycle is not None:

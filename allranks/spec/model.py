@@ -197,6 +197,11 @@ class Component:
     timeout: Count = None
     tier: str | None = None
 
+    @property
+    def is_generated(self) -> bool:
+        """Whether mldesigner made it from a function of Python, to which it gives the inputs itself."""
+        return self.command.startswith("mldesigner execute")
+
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
@@ -244,6 +249,11 @@ class Step:
     display_name: str = ""
     sweep: Sweep | None = None
     tier: str | None = None
+
+    @property
+    def has_component(self) -> bool:
+        """Whether its component is known here; one that could not be read stands for it without a name."""
+        return bool(self.component.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from allranks.spec.read_command import read_command_document
 from allranks.spec.section import Section, is_address
 from allranks.spec.standalone import sweep_job, with_variables
 from allranks.spec.steps import document_noun, read_step, type_hint
-from allranks.spec.suggest import did_you_mean, nearest
+from allranks.spec.suggest import did_you_mean, nearest_hint
 
 Resolve: TypeAlias = Callable[[str], Path | None]
 """Finds the file of a component that is named otherwise than by its path, or returns None."""
@@ -166,8 +166,8 @@ class Reader:
             return local
         found = None if is_path else self._resolve(reference)
         if found is None and is_path:
-            near = nearest(local.name, (path.name for path in local.parent.glob("*.y*ml")))
-            section.wrong(key, f"there is no file '{reference}'.", f"Did you mean '{near}'?" if near else "")
+            hint = nearest_hint(local.name, (path.name for path in local.parent.glob("*.y*ml")))
+            section.wrong(key, f"there is no file '{reference}'.", hint)
         elif found is None and is_address(reference):
             hint = f"Give its YAML with --map {reference}=PATH."
             message = f"cannot run here: '{reference}' is registered in Azure, and not known here."

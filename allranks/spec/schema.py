@@ -9,36 +9,15 @@ from __future__ import annotations
 
 import re
 
+_ANY = {"$schema", "name", "id", "type", "display_name", "description", "tags", "properties", "creation_context"}
 ASSET = frozenset(
-    {
-        "$schema",
-        "name",
-        "version",
-        "id",
-        "type",
-        "display_name",
-        "description",
-        "tags",
-        "properties",
-        "creation_context",
-    }
-    | {"latest_version", "auto_delete_setting", "is_deterministic", "inputs", "outputs", "intellectual_property"}
+    {"version", "latest_version", "auto_delete_setting", "is_deterministic", "inputs", "outputs"}
+    | {"intellectual_property"}
+    | _ANY
 )
 COMMAND = frozenset({"command", "code", "environment", "resources", "distribution", "queue_settings"})
 JOB = frozenset(
-    {
-        "$schema",
-        "name",
-        "id",
-        "type",
-        "display_name",
-        "description",
-        "tags",
-        "properties",
-        "creation_context",
-        "services",
-    }
-    | {"status", "experiment_name", "log_files", "compute", "identity", "inputs", "outputs"}
+    {"services", "status", "experiment_name", "log_files", "compute", "identity", "inputs", "outputs"} | _ANY
 )
 
 COMMAND_COMPONENT = ASSET | COMMAND | {"additional_includes"}
@@ -86,18 +65,8 @@ MODES = frozenset(
     {"direct", "download", "eval_download", "eval_mount", "mount", "ro_mount", "rw_mount", "upload", "link"}
 )
 ELSEWHERE = frozenset(
-    {
-        "spark",
-        "automl",
-        "parallel",
-        "import",
-        "data_transfer",
-        "finetuning",
-        "distillation",
-        "promptflow_parallel",
-        "flow",
-    }
-    | {"do_while", "if_else", "parallel_for", "ray"}
+    {"spark", "automl", "parallel", "import", "data_transfer", "finetuning", "distillation", "promptflow_parallel"}
+    | {"flow", "do_while", "if_else", "parallel_for", "ray"}
 )
 
 COMPONENT_NAME = re.compile(r"[a-z][a-z\d_]*")

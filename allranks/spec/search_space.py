@@ -86,10 +86,11 @@ def value_at(search: Mapping[str, Any], place: float, log_base: float = math.e) 
     """
     type_ = SEARCH_TYPES[str(search["type"])]
     value = type_.value(search, place)
-    if type_.is_discrete:
+    if type_.is_discrete or isinstance(value, str):
         return value
-    number = _power(log_base, float(value)) if type_.is_log else float(value)
-    return _on_grid(number, search["q"]) if "q" in type_.keys else number
+    if type_.is_log:
+        value = _power(log_base, value)
+    return _on_grid(value, search["q"]) if "q" in type_.keys else float(value)
 
 
 def _on_grid(value: float, step: float) -> float:

@@ -46,12 +46,17 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
     return by_folded[close[0]]
 
 
+def nearest_hint(word: str, choices: Iterable[str]) -> str:
+    """Write the hint for an unknown ``word``: the nearest choice; empty without one that is near."""
+    near = nearest(word, choices)
+    return "" if near is None else f"Did you mean '{near}'?"
+
+
 def did_you_mean(word: str, choices: Iterable[str], plural: str) -> str:
     """Write the hint for an unknown ``word``: the nearest choice, else all the choices (at most twelve)."""
     known = sorted(choices)
-    near = nearest(word, known)
-    if near is not None:
-        return f"Did you mean '{near}'?"
+    if hint := nearest_hint(word, known):
+        return hint
     if not known:
         return f"There are no {plural}."
     shown = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")

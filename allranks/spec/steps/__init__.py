@@ -13,7 +13,7 @@ from allranks.spec.steps.command import COMMAND
 from allranks.spec.steps.kind import FindComponent, StepKind, bare_step, document_noun
 from allranks.spec.steps.pipeline import PIPELINE
 from allranks.spec.steps.sweep import SWEEP
-from allranks.spec.suggest import did_you_mean, nearest
+from allranks.spec.suggest import did_you_mean, nearest_hint
 
 STEP_KINDS: Mapping[str, StepKind] = MappingProxyType({kind.name: kind for kind in (COMMAND, PIPELINE, SWEEP)})
 
@@ -49,5 +49,4 @@ def _step_type(section: Section) -> str:
 
 def type_hint(type_: str, choices: Iterable[str], plural: str) -> str:
     """Write the hint for an unknown type: the nearest of all that Azure ML has, else those that run here."""
-    near = nearest(type_, (*choices, *sorted(schema.ELSEWHERE)))
-    return f"Did you mean '{near}'?" if near else did_you_mean(type_, choices, plural)
+    return nearest_hint(type_, (*choices, *sorted(schema.ELSEWHERE))) or did_you_mean(type_, choices, plural)

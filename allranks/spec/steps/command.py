@@ -21,10 +21,6 @@ class _CommandKind(StepKind):
         is_inline = "component" not in section and "command" in section
         return _read_inline(section, name) if is_inline else super().read(section, name, find)
 
-    def check_keys(self, section: Section) -> None:
-        super().check_keys(section)
-        settings.check_services(section)
-
 
 def _read_inline(section: Section, name: str) -> Step:
     """Read a step with its command in place; ``settle_types`` gives its component the inputs and outputs."""
@@ -46,4 +42,5 @@ COMMAND = _CommandKind(
     noun="a step",
     ignored=_IN_THE_COMPONENT,
     without_component=" and no 'command'",
+    other_component="Write type: pipeline.",
 )

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from allranks.spec import ports, settings
-from allranks.spec.model import Component, Count, Pipeline, Step, Sweep
+from allranks.spec.model import Component, Pipeline, Step
 from allranks.spec.section import Section
 
 FindComponent: TypeAlias = Callable[[Section, str, str], Component | Pipeline | None]
@@ -27,6 +27,7 @@ class StepKind:
         component_key: where its component stands.
         is_nested: whether that is a pipeline.
         without_component: what else it has none of where its component is missing.
+        other_component: what to do about a component of another kind.
     """
 
     name: str
@@ -36,41 +37,28 @@ class StepKind:
     component_key: str = "component"
     is_nested: bool = False
     without_component: str = ""
+    other_component: str = ""
 
     def read(self, section: Section, name: str, find: FindComponent) -> Step:
         """Read a step of this kind; without a component that could be read it gets one without a name."""
         step = bare_step(section, name)
-        self.check_keys(section)
+        section.known(self.keys, self.noun, self.ignored)
+        settings.check_services(section)
         component = self._component(section, name, find)
-        sweep = None if component is None else self.read_search(section)
+        step = replace(step, component=component or step.component)
         return replace(
-            step,
-            component=component or step.component,
+            self.with_limits(step, section),
             distribution=settings.distribution(section),
             resources=settings.resources(section),
             environment_variables=settings.environment_variables(section),
-            timeout=self.read_timeout(section),
             compute=settings.compute(section),
             display_name=section.text("display_name"),
-            sweep=sweep,
             tier=settings.tier(section),
         )
 
-    def check_keys(self, section: Section) -> None:
-        """Note keys that such a step does not have."""
-        section.known(self.keys, self.noun, self.ignored)
-
-    def read_search(self, _section: Section, /) -> Sweep | None:
-        """Read what a sweep adds to its trial; None for all others."""
-        return None
-
-    def read_timeout(self, section: Section, /) -> Count:
-        """Read the seconds after which the step ends."""
-        return settings.timeout(section)
-
-    def other_component(self, found: str, /) -> str:
-        """Say what to do about a component of another kind, which is ``pipeline`` or ``command``."""
-        return f"Write type: {found}."
+    def with_limits(self, step: Step, section: Section) -> Step:
+        """Read when the step ends, and what else only this kind has."""
+        return replace(step, timeout=settings.timeout(section))
 
     def _component(self, section: Section, name: str, find: FindComponent) -> Component | Pipeline | None:
         key = self.component_key
@@ -81,9 +69,8 @@ class StepKind:
         component = find(section, key, name)
         if component is None or self.is_nested == isinstance(component, Pipeline):
             return component
-        found = "pipeline" if isinstance(component, Pipeline) else "command"
         message = f"is a {document_noun(type(component))} on a step of type '{self.name}'."
-        section.wrong(key, message, self.other_component(found))
+        section.wrong(key, message, self.other_component)
         return None
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from allranks.spec import schema
-from allranks.spec.model import Sweep
+from allranks.spec.model import Step, Sweep
 from allranks.spec.search_space import SEARCH_TYPES
 from allranks.spec.section import Section, noun, shown
 from allranks.spec.steps.kind import StepKind
@@ -181,14 +182,8 @@ def _interval(section: Section, key: str) -> int:
 
 
 class _SweepKind(StepKind):
-    def read_search(self, section: Section, /) -> Sweep:
-        return _read_search(section)
-
-    def read_timeout(self, _section: Section, /) -> None:
-        """The limits are the search's."""
-
-    def other_component(self, _found: str, /) -> str:
-        return ""
+    def with_limits(self, step: Step, section: Section) -> Step:
+        return replace(step, sweep=_read_search(section)) if step.has_component else step
 
 
 SWEEP = _SweepKind(
