@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from allranks.errors import Problem
-from allranks.spec.expressions import OF_STEP, Reference, single
-from allranks.spec.model import Data, Input, Literal, Pipeline, Step
+from allranks.spec.expressions import OF_STEP, Reference
+from allranks.spec.model import Input, Pipeline, Step
 from allranks.spec.suggest import did_you_mean
-from allranks.spec.values import check_value
+from allranks.spec.values import Values, check_value, resolved_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class StepBindings:
 
     pipeline: Pipeline
     step: Step
-    known: Mapping[str, Literal | Data]
+    known: Values
 
     @property
     def place(self) -> str:
@@ -35,11 +35,8 @@ class StepBindings:
 
     def count(self, value: float | str | None) -> float | str | None:
         """Return a count, a binding resolved where the pipeline's value is known."""
-        reference = single(value)
-        if reference is None or reference.scope != "parent.inputs":
-            return value
-        known = self.known.get(reference.name)
-        typed = None if known is None else check_value(Input(reference.name, "integer"), known)
+        known = resolved_value(value, self.known)
+        typed = None if known is None or known == value else check_value(Input("", "integer"), known)
         return typed if isinstance(typed, int) else value
 
     def check(self, reference: Reference, where: str, *, in_inputs: bool = False) -> Iterator[Problem]:

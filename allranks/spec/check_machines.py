@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from allranks.errors import Problem
 from allranks.sizes import Use, misfits
 from allranks.sizes.fit import PROCESSES
 from allranks.spec.distribution import distribution_kind
-from allranks.spec.expressions import single
 from allranks.spec.model import Component, Data, Distribution, Literal, Pipeline, Resources, Source, Step
+from allranks.spec.values import Values, default_values, given_values, resolved_value
 
 PROCESSES_INPUT = "processes_per_node"  # a component that starts its own processes on each node takes their number here
-
-Values = Mapping[str, Literal | Data]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +50,8 @@ def check_machines(
     known = {**default_values(document), **(values or {})}
     if isinstance(document, Component):
         return list(StepMachines(document.source, Step("", document), document, known, "").problems())
-    return list(dict.fromkeys(_of_pipeline(document, known, computes or {})))
-
-
-def _of_pipeline(pipeline: Pipeline, known: Values, computes: Mapping[str, Compute]) -> Iterator[Problem]:
-    for _, machines in machines_of_steps(pipeline, known, computes):
-        yield from machines.problems()
+    found = (machines.problems() for _, machines in machines_of_steps(document, known, computes or {}))
+    return list(dict.fromkeys(chain.from_iterable(found)))
 
 
 def machines_of_steps(
@@ -67,7 +62,7 @@ def machines_of_steps(
     for step in pipeline.steps.values():
         name = _compute_name(step.compute, known) or default
         if isinstance(step.component, Pipeline):
-            inner = {**default_values(step.component), **_given_to(step, known)}
+            inner = {**default_values(step.component), **given_values(step, known)}
             yield from machines_of_steps(step.component, inner, computes, name, f"{prefix}{step.name}.")
         else:
             place = f"jobs.{step.name}."
@@ -75,27 +70,9 @@ def machines_of_steps(
             yield prefix + step.name, machines
 
 
-def default_values(document: Component | Pipeline) -> dict[str, Literal | Data]:
-    """Return the inputs of a document that have a value of their own."""
-    return {name: one.default for name, one in document.inputs.items() if one.default is not None}
-
-
 def _compute_name(written: str | None, known: Values) -> str:
-    name = _resolved(written, known)
+    name = resolved_value(written, known)
     return name.removeprefix("azureml:") if isinstance(name, str) else ""
-
-
-def _given_to(step: Step, known: Values) -> dict[str, Literal | Data]:
-    found = {name: _resolved(value, known) for name, value in step.inputs.items()}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _resolved(value: Literal | Data | None, known: Values) -> Literal | Data | None:
-    """The value that a binding to the pipeline's input has, None where it is known only when it runs."""
-    reference = single(value if isinstance(value, str) else None)
-    if reference is None:
-        return value
-    return known.get(reference.name) if reference.scope == "parent.inputs" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +113,7 @@ class StepMachines:
     @property
     def size(self) -> str | None:
         """The VM size: the cluster's where it is known, else the step's ``instance_type``."""
-        size = self.compute.size if self.compute else _resolved(own_resources(self.step).instance_type, self.known)
+        size = self.compute.size if self.compute else resolved_value(own_resources(self.step).instance_type, self.known)
         return size if isinstance(size, str) else None
 
     @property
@@ -149,7 +126,7 @@ class StepMachines:
         """The number of machines; None where it is known only when it runs."""
         nodes = own_resources(self.step).nodes
         nodes = self.component.resources.nodes if nodes is None else nodes
-        return _count(_resolved(1 if nodes is None else nodes, self.known))
+        return _count(resolved_value(1 if nodes is None else nodes, self.known))
 
     @property
     def processes(self) -> int | None:
@@ -169,9 +146,9 @@ class StepMachines:
     def _processes(self, distribution: Distribution) -> Literal | Data | None:
         if self._starts_its_own:
             declared = self.component.inputs[PROCESSES_INPUT]
-            return _resolved(self.step.inputs.get(PROCESSES_INPUT, declared.default), self.known)
+            return resolved_value(self.step.inputs.get(PROCESSES_INPUT, declared.default), self.known)
         processes = distribution.processes_per_node
-        return _resolved(1 if processes is None else processes, self.known)
+        return resolved_value(1 if processes is None else processes, self.known)
 
     def _too_many_nodes(self) -> Iterator[Problem]:
         most = None if self.compute is None else self.compute.max_nodes

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from allranks.errors import Problem
+from allranks.spec import schema
 from allranks.spec.expressions import references
 from allranks.spec.graph import input_references
 from allranks.spec.model import Component, Input, Step, Sweep
-from allranks.spec.search_space import SEARCH_TYPES, has_fractions, value_at
+from allranks.spec.search_space import has_fractions, value_at
 from allranks.spec.section import noun, shown
 from allranks.spec.suggest import did_you_mean
 from allranks.spec.values import check_command_values, check_value
@@ -66,8 +67,7 @@ def _quotes(step: Step, name: str, values: object) -> Iterator[Finding]:
 
 def _range(declared: Input, search: Mapping[str, object], sweep: Sweep) -> Iterator[Finding]:
     """Check the two ends of a search of numbers; one with mistakes of its own is passed over."""
-    type_ = SEARCH_TYPES[str(search["type"])]
-    if any(key not in search for key in type_.keys):
+    if any(key not in search for key in schema.SEARCHES[str(search["type"])]):
         return
     low, high = search.get("min_value"), search.get("max_value")
     if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low > high:
@@ -79,12 +79,13 @@ def _range(declared: Input, search: Mapping[str, object], sweep: Sweep) -> Itera
         message = f"a search of type {search['type']} gives fractions, and the input takes {noun('integer')}."
         yield Finding(declared.name, message, "Use randint, or quniform with q: 1.")
         return
+    bounded = "sigma" not in search
     for place in (0.0, 1.0):
         end = value_at(search, place, sweep.log_base)
         if isinstance(end, float) and math.isinf(end):
-            hint = "The ends of a logarithmic search are exponents." if type_.is_bounded else ""
+            hint = "The ends of a logarithmic search are exponents." if bounded else ""
             yield Finding(declared.name, "its values are too large for a number.", hint)
             return
-        typed = check_value(declared, end) if type_.is_bounded else None
+        typed = check_value(declared, end) if bounded else None
         if isinstance(typed, Problem):
             yield Finding(declared.name, f"the search reaches {typed.message}", typed.hint)

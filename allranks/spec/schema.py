@@ -55,6 +55,19 @@ ENVIRONMENT = frozenset(
 )
 SWEEP_LIMITS = frozenset({"max_concurrent_trials", "max_total_trials", "timeout", "trial_timeout"})
 OBJECTIVE = frozenset({"goal", "primary_metric"})
+SEARCHES = {
+    "choice": ("values",),
+    "randint": ("upper",),
+    "uniform": ("min_value", "max_value"),
+    "loguniform": ("min_value", "max_value"),
+    "quniform": ("min_value", "max_value", "q"),
+    "qloguniform": ("min_value", "max_value", "q"),
+    "normal": ("mu", "sigma"),
+    "lognormal": ("mu", "sigma"),
+    "qnormal": ("mu", "sigma", "q"),
+    "qlognormal": ("mu", "sigma", "q"),
+}
+LOGARITHMIC_SEARCHES = ("loguniform", "qloguniform", "lognormal", "qlognormal")
 POLICIES = {
     "bandit": ("slack_factor", "slack_amount"),
     "median_stopping": (),

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from allranks.errors import Problem
 from allranks.sizes import sizes
-from allranks.spec.check_machines import Compute, StepMachines, default_values, machines_of_steps
+from allranks.spec.check_machines import Compute, StepMachines, machines_of_steps
 from allranks.spec.distribution import distribution_kind
 from allranks.spec.model import Pipeline
+from allranks.spec.values import default_values
 
 SERVERLESS = "serverless"
 _AZURES_CHOICE = "a size that Azure chooses"

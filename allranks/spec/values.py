@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from allranks.errors import Problem
-from allranks.spec.expressions import literal_text, single_quoted_inputs
-from allranks.spec.model import Component, Data, Input, Literal
+from allranks.spec.expressions import literal_text, single, single_quoted_inputs
+from allranks.spec.model import Component, Data, Input, Literal, Pipeline, Step
 from allranks.spec.section import noun, shown
+
+Values: TypeAlias = Mapping[str, Literal | Data]
+"""Values of inputs, by name."""
 
 
 def check_value(declared: Input, value: Literal | Data, where: str = "") -> Literal | Data | Problem:
@@ -87,6 +91,25 @@ def sent_default(type_: str, value: Literal) -> Literal:
     except OverflowError:
         return value
     return value if literal_text(typed) == literal_text(value) else typed
+
+
+def default_values(document: Component | Pipeline) -> dict[str, Literal | Data]:
+    """Return the inputs of a document that have a value of their own."""
+    return {name: one.default for name, one in document.inputs.items() if one.default is not None}
+
+
+def given_values(step: Step, known: Values) -> dict[str, Literal | Data]:
+    """Return what a step gives to its component, as far as it is known before anything runs."""
+    found = {name: resolved_value(value, known) for name, value in step.inputs.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def resolved_value(value: Literal | Data | None, known: Values) -> Literal | Data | None:
+    """Return a value or, for a binding to the pipeline's input, that one's; None where only the run knows it."""
+    reference = single(value.path if isinstance(value, Data) else value)
+    if reference is None:
+        return value
+    return known.get(reference.name) if reference.scope == "parent.inputs" else None
 
 
 def plain_number(value: object) -> object:

@@ -13,7 +13,6 @@ from types import MappingProxyType
 
 from allranks.spec import schema
 from allranks.spec.model import Step, Sweep
-from allranks.spec.search_space import SEARCH_TYPES
 from allranks.spec.section import Section, noun, shown
 from allranks.spec.steps.kind import StepKind
 from allranks.spec.suggest import did_you_mean
@@ -107,19 +106,19 @@ def _space(section: Section, algorithm: str) -> dict[str, Mapping[str, object]]:
     for name in section:
         inner = section.mapping(name)
         type_ = inner.text("type").lower()
-        if type_ not in SEARCH_TYPES:
-            hint = did_you_mean(type_, SEARCH_TYPES, "types")
+        if type_ not in schema.SEARCHES:
+            hint = did_you_mean(type_, schema.SEARCHES, "types")
             inner.wrong("type" if type_ else "", f"'{type_}' is no type of a search space.", hint)
             continue
-        inner.known({"type", *SEARCH_TYPES[type_].keys}, f"a search of type {type_}")
-        for key in SEARCH_TYPES[type_].keys:
+        inner.known({"type", *schema.SEARCHES[type_]}, f"a search of type {type_}")
+        for key in schema.SEARCHES[type_]:
             if key not in inner:
                 inner.wrong("", f"a search of type {type_} needs '{key}'.")
-        if type_ not in _SEARCHABLE.get(algorithm, SEARCH_TYPES):
+        if type_ not in _SEARCHABLE.get(algorithm, schema.SEARCHES):
             kinds = ", ".join(_SEARCHABLE[algorithm])
             message = f"{algorithm} sampling searches {kinds} only, and this is {noun(type_)}."
             inner.wrong("type", message, "Use random sampling, or another type.")
-        found[name] = MappingProxyType({**_numbers(inner, SEARCH_TYPES[type_].keys), "type": type_})
+        found[name] = MappingProxyType({**_numbers(inner, schema.SEARCHES[type_]), "type": type_})
     return found
 
 
