@@ -74,7 +74,7 @@ class BuildTable:
     arm_processors: frozenset[str]
 
 
-class Verdict(NamedTuple):
+class ImageVerdict(NamedTuple):
     """Whether an image suits a size.
 
     Attributes:
@@ -101,7 +101,7 @@ def build_table() -> BuildTable:
     return BuildTable(**{**document, **read, "arm_processors": frozenset(document["arm_processors"])})
 
 
-def judge_image(image: str, size: VMSize) -> Verdict:
+def judge_image(image: str, size: VMSize) -> ImageVerdict:
     """Whether one of our images suits a size; any suits a size without GPUs.
 
     Args:
@@ -110,12 +110,12 @@ def judge_image(image: str, size: VMSize) -> Verdict:
     """
     table = build_table()
     if not size.gpu:
-        return Verdict(suits=True)
+        return ImageVerdict(suits=True)
     if size.gpu in table.arm_processors:
-        return Verdict(suits=False, reason="its processors are ARM's (Grace), and the images are for x86-64")
+        return ImageVerdict(suits=False, reason="its processors are ARM's (Grace), and the images are for x86-64")
     capability = table.capabilities[size.gpu]
     if table.images[image] and capability is None:
-        return Verdict(suits=False, reason="its GPUs are AMD's, for which the images have no builds (ROCm)")
+        return ImageVerdict(suits=False, reason="its GPUs are AMD's, for which the images have no builds (ROCm)")
     notes = []
     for build in table.images[image]:
         assert capability is not None  # noqa: S101
@@ -124,9 +124,9 @@ def judge_image(image: str, size: VMSize) -> Verdict:
         if not runs_on(capability, build.ptx):
             number = ".".join(map(str, capability))
             reason = f"{build.label} for CUDA {build.cuda} has no code for {size.gpu} (capability {number})"
-            return Verdict(suits=False, reason=reason)
+            return ImageVerdict(suits=False, reason=reason)
         notes.append(f"{build.label} needs a driver of series {build.ptx_driver} or newer there")
-    return Verdict(suits=True, reason="; ".join(notes))
+    return ImageVerdict(suits=True, reason="; ".join(notes))
 
 
 def runs_on(gpu: Capability, codes: Iterable[Capability]) -> bool:

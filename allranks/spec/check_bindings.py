@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from allranks.errors import Problem
-from allranks.spec.expressions import OF_STEP, Reference
+from allranks.spec.expressions import STEP_INPUT_SCOPE, Reference
 from allranks.spec.model import Input, Pipeline, Step
 from allranks.spec.suggest import did_you_mean
 from allranks.spec.values import Values, check_value, resolved_value
@@ -46,7 +46,7 @@ class StepBindings:
             if name not in inputs:
                 message = f"{reference}: the pipeline has no input '{name}'."
                 yield self.unknown(where, message, name, inputs, "inputs")
-        elif reference.scope in ("parent.jobs", OF_STEP):
+        elif reference.scope in ("parent.jobs", STEP_INPUT_SCOPE):
             yield from self._check_other_step(reference, where)
         elif reference.scope == "search_space" and sweep is not None and in_inputs:
             if name not in sweep.space:
@@ -67,7 +67,7 @@ class StepBindings:
         if other is None:
             message = f"{reference}: there is no step '{reference.step}'."
             yield self.unknown(where, message, reference.step, steps, "steps")
-        elif reference.scope == OF_STEP:
+        elif reference.scope == STEP_INPUT_SCOPE:
             yield from self._check_not_borrowed(reference, other, where)
         elif other.has_component and name not in other.component.outputs:
             message = f"{reference}: step '{reference.step}' has no output '{name}'."

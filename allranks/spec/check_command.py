@@ -11,9 +11,9 @@ from allranks.errors import Problem
 from allranks.spec import schema
 from allranks.spec.check_script import check_script
 from allranks.spec.distribution import distribution_kind
-from allranks.spec.expressions import Reference, almost, declared_name, faults, references, single
+from allranks.spec.expressions import Reference, bracket_faults, declared_name, near_references, references, single
 from allranks.spec.model import Component, Distribution, Input, Output, Resources, Source
-from allranks.spec.section import noun, shown
+from allranks.spec.section import a_or_an, shown_value
 from allranks.spec.suggest import did_you_mean
 from allranks.spec.values import check_command_values, check_value
 
@@ -74,10 +74,12 @@ def check_inputs(source: Source, inputs: Mapping[str, Input]) -> Iterator[Proble
         ranged = declared.type in ("integer", "number")
         for key, bound in (("min", declared.min), ("max", declared.max)):
             if bound is not None and not ranged:
-                message = f"'{key}' applies to integers and numbers, and this is {noun(declared.type)}."
+                message = f"'{key}' applies to integers and numbers, and this is {a_or_an(declared.type)}."
                 yield source.problem(f"{where}.{key}", message)
         if ranged and declared.min is not None and declared.max is not None and declared.min > declared.max:
-            message = f"min {shown(declared.min)} is above max {shown(declared.max)}, so no value is allowed."
+            message = (
+                f"min {shown_value(declared.min)} is above max {shown_value(declared.max)}, so no value is allowed."
+            )
             yield source.problem(f"{where}.min", message)
         yield from _check_enum(source, declared)
         if declared.default is not None and not _has_fault(source, declared):
@@ -104,7 +106,9 @@ def _check_enum(source: Source, declared: Input) -> Iterator[Problem]:
     for index, choice in enumerate(declared.enum):
         if not isinstance(choice, str):
             written = source.texts.get(source.place(f"{where}.{index}"), str(choice))
-            yield source.problem(f"{where}.{index}", f"{shown(choice)} is not a text.", f"Write '{written}' in quotes.")
+            yield source.problem(
+                f"{where}.{index}", f"{shown_value(choice)} is not a text.", f"Write '{written}' in quotes."
+            )
         elif declared.type != "string":
             plain = Input(declared.name, declared.type, min=declared.min, max=declared.max)
             typed = check_value(plain, choice)
@@ -135,9 +139,9 @@ def _check_text(component: Component) -> Iterator[Problem]:
     if not command.strip():
         yield source.problem("command", "has no command.", "Write command: python my_script.py.")
         return
-    for fault in faults(command):
+    for fault in bracket_faults(command):
         yield source.problem("command", fault)
-    for written, meant in almost(command):
+    for written, meant in near_references(command):
         if meant.name in _declared(component, meant.scope):
             yield source.problem(
                 "command", f"'{written}' is no reference; the shell gets it as it stands.", f"Write {meant}.", "warning"

@@ -11,12 +11,14 @@ from itertools import chain
 
 from allranks.errors import Problem
 from allranks.sizes import Use, misfits
-from allranks.sizes.fit import PROCESSES
+from allranks.sizes.fit import PROCESSES_KEY
 from allranks.spec.distribution import distribution_kind
 from allranks.spec.model import Component, Data, Distribution, Literal, Pipeline, Resources, Source, Step
 from allranks.spec.values import Values, default_values, given_values, resolved_value
 
-PROCESSES_INPUT = "processes_per_node"  # a component that starts its own processes on each node takes their number here
+_PROCESSES_INPUT = (
+    "processes_per_node"  # a component that starts its own processes on each node takes their number here
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +103,14 @@ class StepMachines:
         use = self.use()
         if use is not None:
             for where, message, hint, severity in misfits(use):
-                place = f"inputs.{PROCESSES_INPUT}" if where == PROCESSES and self._starts_its_own else where
+                place = f"inputs.{_PROCESSES_INPUT}" if where == PROCESSES_KEY and self._starts_its_own else where
                 yield self.source.problem(self.prefix + place, message, hint, severity)
         yield from self._too_many_nodes()
         yield from self._spot()
 
     @property
     def _starts_its_own(self) -> bool:
-        return PROCESSES_INPUT in self.component.inputs
+        return _PROCESSES_INPUT in self.component.inputs
 
     @property
     def size(self) -> str | None:
@@ -145,8 +147,8 @@ class StepMachines:
 
     def _processes(self, distribution: Distribution) -> Literal | Data | None:
         if self._starts_its_own:
-            declared = self.component.inputs[PROCESSES_INPUT]
-            return resolved_value(self.step.inputs.get(PROCESSES_INPUT, declared.default), self.known)
+            declared = self.component.inputs[_PROCESSES_INPUT]
+            return resolved_value(self.step.inputs.get(_PROCESSES_INPUT, declared.default), self.known)
         processes = distribution.processes_per_node
         return resolved_value(1 if processes is None else processes, self.known)
 

@@ -10,7 +10,7 @@ from allranks.spec.check_bindings import StepBindings
 from allranks.spec.check_command import check_counts, check_shm_size, check_workers
 from allranks.spec.expressions import references, single
 from allranks.spec.model import Component, Distribution, Input, Source
-from allranks.spec.section import noun
+from allranks.spec.section import a_or_an
 from allranks.spec.values import check_value
 
 
@@ -60,7 +60,7 @@ def _check_count(bindings: StepBindings, where: str, value: float | str | None) 
         if isinstance(typed, Problem):
             yield bindings.wrong(where, f"{typed.message} It is the pipeline's input '{given.name}'.")
     elif given.type == "boolean" or given.is_data:
-        message = f"takes an integer, and the pipeline's input '{given.name}' is {noun(given.type)}."
+        message = f"takes an integer, and the pipeline's input '{given.name}' is {a_or_an(given.type)}."
         yield bindings.wrong(where, message)
 
 

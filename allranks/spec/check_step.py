@@ -11,10 +11,10 @@ from allranks.spec.check_bindings import StepBindings
 from allranks.spec.check_command import check_spelling
 from allranks.spec.check_settings import check_settings
 from allranks.spec.check_space import check_space
-from allranks.spec.expressions import Reference, faults, references, single
+from allranks.spec.expressions import Reference, bracket_faults, references, single
 from allranks.spec.inline import output_type
 from allranks.spec.model import Component, Data, Input, Literal, Output, Pipeline, Source, Step
-from allranks.spec.section import is_address, noun, shown
+from allranks.spec.section import a_or_an, is_address, shown_value
 from allranks.spec.suggest import nearest_hint
 from allranks.spec.values import check_command_values, check_value
 
@@ -31,7 +31,7 @@ def check_local(source: Source, where: str, data: Data, wanted: str) -> Iterator
         return
     kind, given = ("folder", "uri_folder") if Path(data.path).is_dir() else ("file", "uri_file")
     if not _fits(given, wanted):
-        yield source.problem(where, f"'{data.path}' is a {kind}, and the input takes {noun(wanted)}.")
+        yield source.problem(where, f"'{data.path}' is a {kind}, and the input takes {a_or_an(wanted)}.")
 
 
 def _fits(given: str, wanted: str) -> bool:
@@ -88,7 +88,7 @@ class StepCheck:
             yield from self._check_bound(declared, reference, where)
 
     def _check_bindings(self, value: Literal | Data, where: str) -> Iterator[Problem]:
-        for fault in faults(_text(value)):
+        for fault in bracket_faults(_text(value)):
             yield self._wrong(where, fault)
         for reference in references(_text(value)):
             yield from self._bindings.check(reference, where, in_inputs=True)
@@ -106,7 +106,7 @@ class StepCheck:
         if isinstance(typed, Data):
             given = typed.type or declared.type
             if not _fits(given, declared.type):
-                yield self._other_type(where, f"is {noun(given)}, and the input takes {noun(declared.type)}")
+                yield self._other_type(where, f"is {a_or_an(given)}, and the input takes {a_or_an(declared.type)}")
             yield from check_local(self._pipeline.source, place, typed, given)
 
     def _other_type(self, where: str, message: str) -> Problem:
@@ -120,7 +120,7 @@ class StepCheck:
         type_ = output_type(self._pipeline, reference)
         if type_ is None:
             return
-        message = f"takes {noun(declared.type)}, and {reference} is {noun(type_)}"
+        message = f"takes {a_or_an(declared.type)}, and {reference} is {a_or_an(type_)}"
         if Input(reference.name, type_).is_data != declared.is_data:
             yield self._wrong(where, f"{message}.")
         elif declared.is_data and not _fits(type_, declared.type):
@@ -129,7 +129,7 @@ class StepCheck:
     def _check_parent(self, declared: Input, given: Input, where: str) -> Iterator[Problem]:
         """Check a binding to one of the pipeline's inputs: its type, and its value if that is known."""
         origin = f" It is the pipeline's input '{given.name}'."
-        message = f"takes {noun(declared.type)}, and the pipeline's input '{given.name}' is {noun(given.type)}"
+        message = f"takes {a_or_an(declared.type)}, and the pipeline's input '{given.name}' is {a_or_an(given.type)}"
         known = self._bindings.known
         if given.is_data != declared.is_data:
             yield self._wrong(where, f"{message}.")
@@ -175,13 +175,13 @@ class StepCheck:
         where = f"outputs.{name}"
         if isinstance(value, Output):
             if value.type and port and not _fits(value.type, port):
-                message = f"is {noun(port)} of the component, and cannot become {noun(value.type)}."
+                message = f"is {a_or_an(port)} of the component, and cannot become {a_or_an(value.type)}."
                 yield self._wrong(where, message)
             if value.path is None or single(value.path) is None:
                 return
         reference = single(value.path if isinstance(value, Output) else value)
         if reference is None or reference.scope != "parent.outputs":
-            message = f"{shown(value)} is no place for an output."
+            message = f"{shown_value(value)} is no place for an output."
             yield self._wrong(where, message, "Write ${{parent.outputs.NAME}} or a mapping with mode and path.")
         elif reference.name not in self._pipeline.outputs:
             message = f"{reference}: the pipeline has no output '{reference.name}'."
@@ -189,7 +189,7 @@ class StepCheck:
         else:
             wanted = self._pipeline.outputs[reference.name].type
             if port and wanted and not _fits(port, wanted):
-                message = f"is {noun(port)}, and the pipeline's output '{reference.name}' is {noun(wanted)}."
+                message = f"is {a_or_an(port)}, and the pipeline's output '{reference.name}' is {a_or_an(wanted)}."
                 yield self._wrong(where, message)
 
 

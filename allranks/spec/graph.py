@@ -18,7 +18,7 @@ def input_references(step: Step) -> Iterator[tuple[str, Reference]]:
                 yield name, reference
 
 
-def dependencies(step: Step) -> tuple[str, ...]:
+def step_dependencies(step: Step) -> tuple[str, ...]:
     """Return the names of the steps whose outputs this step reads, each once, in the order written."""
     found = (reference.step for _, reference in input_references(step) if reference.scope == "parent.jobs")
     return tuple(dict.fromkeys(found))
@@ -26,7 +26,7 @@ def dependencies(step: Step) -> tuple[str, ...]:
 
 def find_cycle(pipeline: Pipeline) -> list[str] | None:
     """Return the steps of one cycle, the first one again at the end, or None when the steps can be ordered."""
-    needs = {name: [d for d in dependencies(step) if d in pipeline.steps] for name, step in pipeline.steps.items()}
+    needs = {name: [d for d in step_dependencies(step) if d in pipeline.steps] for name, step in pipeline.steps.items()}
     try:
         TopologicalSorter(needs).prepare()
     except CycleError as error:

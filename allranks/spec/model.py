@@ -22,7 +22,7 @@ Literal: TypeAlias = str | int | float | bool
 Count: TypeAlias = int | str | None
 """A number, a binding to one, or None where the YAML is silent."""
 
-EMPTY: Mapping[str, str] = MappingProxyType({})
+NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
 LITERAL_TYPES = ("string", "integer", "number", "boolean")
 DATA_TYPES = ("uri_file", "uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model", "path")
@@ -183,14 +183,14 @@ class Component:
     version: str = ""
     display_name: str = ""
     description: str = ""
-    tags: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    tags: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
     inputs: Mapping[str, Input] = field(default_factory=lambda: MappingProxyType({}))
     outputs: Mapping[str, Output] = field(default_factory=lambda: MappingProxyType({}))
     command: str = ""
     code: Path | None = None
     includes: tuple[Path, ...] = ()
     environment: Environment = field(default_factory=Environment)
-    environment_variables: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    environment_variables: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
     distribution: Distribution | None = None
     resources: Resources = field(default_factory=Resources)
     is_deterministic: bool = True
@@ -243,7 +243,7 @@ class Step:
     outputs: Mapping[str, Output | str] = field(default_factory=lambda: MappingProxyType({}))
     distribution: Distribution | None = None
     resources: Resources = field(default_factory=Resources)
-    environment_variables: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    environment_variables: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
     timeout: Count = None
     compute: str | None = None
     display_name: str = ""
@@ -275,7 +275,7 @@ class Pipeline:
     display_name: str = ""
     description: str = ""
     experiment_name: str = ""
-    tags: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    tags: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
     inputs: Mapping[str, Input] = field(default_factory=lambda: MappingProxyType({}))
     outputs: Mapping[str, Output] = field(default_factory=lambda: MappingProxyType({}))
     steps: Mapping[str, Step] = field(default_factory=lambda: MappingProxyType({}))

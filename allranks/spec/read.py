@@ -15,7 +15,7 @@ from allranks.errors import SpecError
 from allranks.spec.check import check
 from allranks.spec.document import read_document
 from allranks.spec.model import Component, Pipeline, Source
-from allranks.spec.reader import Reader, Resolve
+from allranks.spec.reader import DocumentReader, Resolve
 from allranks.spec.section import Section
 
 
@@ -74,7 +74,7 @@ def _read(
     *,
     to_run: bool = True,
 ) -> Component | Pipeline:
-    reader = Reader(resolve)
+    reader = DocumentReader(resolve)
     found = reader.document(Section(dict(data), source.prefix, source, list(source.problems)), kind)
     wrong = [problem for problem in reader.problems() if problem.severity != "warning"]
     if found is None or (wrong and (to_run or any(problem.severity == "error" for problem in wrong))):

@@ -19,16 +19,16 @@ def read_command_document(top: Section, name: str) -> Component:
     if job:
         top.known(schema.COMMAND_JOB, "a command job")
         name = job_name(top)
-        inputs = ports.valued_inputs(top.mapping("inputs"))
+        inputs = ports.read_valued_inputs(top.mapping("inputs"))
     else:
         top.known(schema.COMMAND_COMPONENT, "a component", _ON_THE_STEP)
-        inputs = ports.declared_inputs(top.mapping("inputs"))
-    outputs = ports.outputs(top.mapping("outputs"), typed=not job)
+        inputs = ports.read_declared_inputs(top.mapping("inputs"))
+    outputs = ports.read_outputs(top.mapping("outputs"), typed=not job)
     component = read_command(top, name)
     component = replace(component, inputs=MappingProxyType(inputs), outputs=MappingProxyType(outputs))
     if job:
-        variables = settings.environment_variables(top)
-        component = replace(component, environment_variables=variables, timeout=settings.timeout(top))
+        variables = settings.read_variables(top)
+        component = replace(component, environment_variables=variables, timeout=settings.read_timeout(top))
     return component
 
 
@@ -37,16 +37,16 @@ def read_command(section: Section, name: str) -> Component:
     return Component(
         name=name,
         source=replace(section.source, prefix=section.where, problems=()),
-        version=settings.version(section),
+        version=settings.read_version(section),
         display_name=section.text("display_name"),
         description=section.text("description"),
         tags=MappingProxyType(section.texts("tags")),
         command=section.text("command"),
-        code=settings.code(section),
-        includes=settings.includes(section),
-        environment=settings.environment(section),
-        distribution=settings.distribution(section),
-        resources=settings.resources(section),
+        code=settings.read_code(section),
+        includes=settings.read_includes(section),
+        environment=settings.read_environment(section),
+        distribution=settings.read_distribution(section),
+        resources=settings.read_resources(section),
         is_deterministic=section.flag("is_deterministic") is not False,
-        tier=settings.tier(section),
+        tier=settings.read_tier(section),
     )

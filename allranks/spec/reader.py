@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from allranks.errors import Problem, SpecError
 from allranks.spec import ports, schema, settings
-from allranks.spec.borrow import borrow
-from allranks.spec.document import kind_of, read_document
-from allranks.spec.inline import settle
+from allranks.spec.borrow import resolve_borrowed_inputs
+from allranks.spec.document import read_document, yaml_kind
+from allranks.spec.inline import infer_port_types
 from allranks.spec.limits import MOST_NESTED, MOST_STEPS
 from allranks.spec.model import Component, Input, Pipeline, Settings, Step
 from allranks.spec.read_command import read_command_document
@@ -25,7 +25,7 @@ Resolve: TypeAlias = Callable[[str], Path | None]
 """Finds the file of a component that is named otherwise than by its path, or returns None."""
 
 
-class Reader:
+class DocumentReader:
     """Reads one document and the component files that it names, each once."""
 
     def __init__(self, resolve: Resolve | None = None) -> None:
@@ -76,8 +76,8 @@ class Reader:
         return None
 
     def _pipeline(self, top: Section, name: str) -> Pipeline | None:
-        top.known(schema.PIPELINE, "a pipeline")
-        inputs = ports.valued_inputs(top.mapping("inputs"))
+        top.known(schema.PIPELINE_KEYS, "a pipeline")
+        inputs = ports.read_valued_inputs(top.mapping("inputs"))
         if "component" in top and "jobs" not in top:
             return self._job_of_component(top, inputs)
         if "component" in top:
@@ -95,18 +95,20 @@ class Reader:
         pipeline = Pipeline(
             name=name,
             source=replace(top.source, prefix=top.where, problems=()),
-            version=settings.version(top),
+            version=settings.read_version(top),
             display_name=top.text("display_name"),
             description=top.text("description"),
             experiment_name=top.text("experiment_name"),
             tags=MappingProxyType(top.texts("tags")),
             inputs=MappingProxyType(inputs),
-            outputs=MappingProxyType(ports.outputs(top.mapping("outputs"), typed=False)),
-            steps=MappingProxyType(borrow(read)),
+            outputs=MappingProxyType(ports.read_outputs(top.mapping("outputs"), typed=False)),
+            steps=MappingProxyType(resolve_borrowed_inputs(read)),
             settings=_settings(top),
         )
         written = top.mapping("inputs").data.items()
-        return settle(pipeline, bare={one for one, value in written if not isinstance(value, (dict, list, type(None)))})
+        return infer_port_types(
+            pipeline, bare={one for one, value in written if not isinstance(value, (dict, list, type(None)))}
+        )
 
     def _count_steps(self, steps: Mapping[str, Step]) -> int:
         """Number of steps with those of nested pipelines; each file's are counted once, however often it is named."""
@@ -151,7 +153,7 @@ class Reader:
                 section.wrong(key, "Azure ML takes a nested pipeline from a file only.", severity="warning")
             return found
         if not isinstance(value, str):
-            section.wrong(key, f"is a {kind_of(value)}, and should be a file, a name or a mapping.")
+            section.wrong(key, f"is a {yaml_kind(value)}, and should be a file, a name or a mapping.")
             return None
         path = self._find(section, key, value)
         found = None if path is None else self._file(section, key, path)
@@ -200,9 +202,9 @@ class Reader:
 
 def _settings(top: Section) -> Settings:
     section = top.mapping("settings")
-    section.known(schema.SETTINGS, "settings")
+    section.known(schema.SETTINGS_KEYS, "settings")
     return Settings(
-        section.text("default_compute") or settings.compute(top),
+        section.text("default_compute") or settings.read_compute(top),
         section.flag("force_rerun"),
         section.flag("continue_on_step_failure"),
     )

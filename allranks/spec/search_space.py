@@ -29,7 +29,7 @@ def value_at(search: Mapping[str, Any], place: float, log_base: float = math.e) 
     Returns:
         A number, or one of the values of a choice as it was written. Too large a power is infinity.
     """
-    keys = schema.SEARCHES[str(search["type"])]
+    keys = schema.SEARCH_KEYS[str(search["type"])]
     if "values" in keys:
         values: list[Literal] = search["values"]
         return values[min(int(place * len(values)), len(values) - 1)]
@@ -57,7 +57,7 @@ def _on_grid(value: float, step: float) -> float:
 
 def has_fractions(search: Mapping[str, Any]) -> bool:
     """Whether a search of numbers gives values that are not whole."""
-    keys = schema.SEARCHES[str(search["type"])]
+    keys = schema.SEARCH_KEYS[str(search["type"])]
     return not {"values", "upper"} & {*keys} and not ("q" in keys and search["q"] == int(search["q"]))
 
 

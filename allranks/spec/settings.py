@@ -9,16 +9,16 @@ from types import MappingProxyType
 
 from allranks.spec import schema
 from allranks.spec.distribution import DISTRIBUTION_KINDS, ONLY_IN_THE_CLOUD
-from allranks.spec.document import kind_of
+from allranks.spec.document import yaml_kind
 from allranks.spec.model import Count, Distribution, Environment, Resources
-from allranks.spec.section import Section, is_address, noun
+from allranks.spec.section import Section, a_or_an, is_address
 from allranks.spec.suggest import did_you_mean, nearest
 
 # As get_asset_arm_id of azure-ai-ml reads it; the short name of a curated environment is left to the service.
 _VERSIONLESS = re.compile(r"azureml:(?!AzureML-)[^:@/]+|azureml://registries/[^/]+/environments/[^/]+")
 
 
-def code(section: Section) -> Path | None:
+def read_code(section: Section) -> Path | None:
     """Read ``code``: an absolute folder or file, or None when the command needs no files."""
     value = section.data.get("code")
     if isinstance(value, dict):
@@ -34,7 +34,7 @@ def code(section: Section) -> Path | None:
     return Path(section.local(text))
 
 
-def includes(section: Section) -> tuple[Path, ...]:
+def read_includes(section: Section) -> tuple[Path, ...]:
     """Read ``additional_includes`` as absolute paths."""
     paths = []
     for index, item in enumerate(section.items("additional_includes")):
@@ -45,16 +45,16 @@ def includes(section: Section) -> tuple[Path, ...]:
             message = "cannot run here: it is an Azure DevOps artifact."
             section.wrong(name, message, "Download it and give its path.", "elsewhere")
         else:
-            section.wrong(f"additional_includes.{index}", f"is a {kind_of(item)}, and should be a path.")
+            section.wrong(f"additional_includes.{index}", f"is a {yaml_kind(item)}, and should be a path.")
     return tuple(paths)
 
 
-def environment(section: Section) -> Environment:
+def read_environment(section: Section) -> Environment:
     """Read ``environment``: a reference, an environment file, or one that is written in place."""
     value = section.data.get("environment")
     if isinstance(value, dict):
         inner = section.mapping("environment")
-        inner.known(schema.ENVIRONMENT, "an environment")
+        inner.known(schema.ENVIRONMENT_KEYS, "an environment")
         build = inner.mapping("build")
         named = inner.text("image") or build.text("path")
         if not named and not isinstance(inner.data.get("conda_file"), dict):
@@ -80,7 +80,7 @@ def environment(section: Section) -> Environment:
     return Environment(reference=text)
 
 
-def distribution(section: Section) -> Distribution | None:
+def read_distribution(section: Section) -> Distribution | None:
     """Read ``distribution``; its type counts in any spelling of upper and lower case."""
     inner = section.mapping("distribution")
     if not inner.data:
@@ -100,7 +100,7 @@ def distribution(section: Section) -> Distribution | None:
         return None
     kind = DISTRIBUTION_KINDS[type_]
     others = {key for other in DISTRIBUTION_KINDS.values() for key in other.keys} - {*kind.keys}
-    inner.known({"type", *kind.keys}, f"{noun(type_)} distribution", dict.fromkeys(others, kind.other_keys))
+    inner.known({"type", *kind.keys}, f"{a_or_an(type_)} distribution", dict.fromkeys(others, kind.other_keys))
     return Distribution(
         type_,
         inner.whole("process_count_per_instance"),
@@ -109,11 +109,11 @@ def distribution(section: Section) -> Distribution | None:
     )
 
 
-def resources(section: Section, *, strict: bool = True) -> Resources:
+def read_resources(section: Section, *, strict: bool = True) -> Resources:
     """Read ``resources``; ``strict`` refuses keys that a command's resources do not have."""
     inner = section.mapping("resources")
     if strict:
-        inner.known(schema.RESOURCES, "resources")
+        inner.known(schema.RESOURCE_KEYS, "resources")
     return Resources(
         inner.whole("instance_count"),
         inner.text("instance_type") or None,
@@ -122,33 +122,33 @@ def resources(section: Section, *, strict: bool = True) -> Resources:
     )
 
 
-def timeout(section: Section) -> Count:
+def read_timeout(section: Section) -> Count:
     """Read ``limits.timeout`` in seconds."""
     inner = section.mapping("limits")
     inner.known({"timeout"}, "limits")
     return inner.whole("timeout")
 
 
-def tier(section: Section) -> str | None:
+def read_tier(section: Section) -> str | None:
     """Read ``queue_settings.job_tier``, in lower case; None for the tier that Azure ML takes by itself."""
     inner = section.mapping("queue_settings")
-    inner.known(schema.QUEUE, "queue settings")
+    inner.known(schema.QUEUE_KEYS, "queue settings")
     written = inner.text("job_tier").lower()
-    if not written or written in schema.TIERS:
+    if not written or written in schema.JOB_TIERS:
         return None if written in ("", "null") else written
-    hint = did_you_mean(written, schema.TIERS, "tiers")
+    hint = did_you_mean(written, schema.JOB_TIERS, "tiers")
     inner.wrong("job_tier", f"'{inner.text('job_tier')}' is no tier of Azure ML.", hint)
-    return nearest(written, schema.TIERS)
+    return nearest(written, schema.JOB_TIERS)
 
 
 def check_services(section: Section) -> None:
     """Check the keys of ``services``, the interactive endpoints of a step; a local run has none of them."""
     services = section.mapping("services")
     for name in services:
-        services.mapping(name).known(schema.SERVICE, "a service")
+        services.mapping(name).known(schema.SERVICE_KEYS, "a service")
 
 
-def environment_variables(section: Section) -> Mapping[str, str]:
+def read_variables(section: Section) -> Mapping[str, str]:
     """Read ``environment_variables`` as texts."""
     inner = section.mapping("environment_variables")
     found = section.texts("environment_variables")
@@ -159,7 +159,7 @@ def environment_variables(section: Section) -> Mapping[str, str]:
     return MappingProxyType(found)
 
 
-def version(section: Section) -> str:
+def read_version(section: Section) -> str:
     """Read ``version`` as text, which it should be."""
     found = section.text("version")
     written = section.source.texts.get(section.source.place(section.path("version")), found)
@@ -169,7 +169,7 @@ def version(section: Section) -> str:
     return found
 
 
-def compute(section: Section) -> str | None:
+def read_compute(section: Section) -> str | None:
     """Read ``compute`` as written, ``azureml:`` included; None for a mapping, which has no meaning here."""
     value = section.data.get("compute")
     return None if isinstance(value, dict) else section.text("compute") or None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 # How people coming from Python, other schemas and older versions of Azure ML call these types and keys.
-ALIASES = {
+_ALIASES = {
     "int": "integer",
     "long": "integer",
     "float": "number",
@@ -37,8 +37,8 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
     folded = word.lower().replace("-", "_")
     if folded in by_folded:
         return by_folded[folded]
-    if ALIASES.get(folded) in by_folded:
-        return by_folded[ALIASES[folded]]
+    if _ALIASES.get(folded) in by_folded:
+        return by_folded[_ALIASES[folded]]
     # A word that is longer or shorter by a part (rerun, force_rerun) is looser than a slip of the keys.
     close = get_close_matches(folded, by_folded, n=1, cutoff=0.6)
     if not close or not (folded in close[0] or close[0] in folded or get_close_matches(folded, close, cutoff=0.7)):

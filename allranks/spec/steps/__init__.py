@@ -34,7 +34,9 @@ def read_step(section: Section, name: str, find: FindComponent) -> Step:
         section.wrong("type", "'component' is a type of the preview of Azure ML v2.", "Write type: command.")
     else:
         section.wrong("type", f"'{type_}' is no type of a step.", type_hint(type_, STEP_KINDS, "types"))
-    return replace(step, resources=settings.resources(section, strict=False), compute=settings.compute(section))
+    return replace(
+        step, resources=settings.read_resources(section, strict=False), compute=settings.read_compute(section)
+    )
 
 
 def _step_type(section: Section) -> str:

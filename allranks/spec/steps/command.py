@@ -23,15 +23,15 @@ class _CommandKind(StepKind):
 
 
 def _read_inline(section: Section, name: str) -> Step:
-    """Read a step with its command in place; ``settle_types`` gives its component the inputs and outputs."""
+    """Read a step with its command in place; ``infer_port_types`` gives its component the inputs and outputs."""
     section.known(schema.INLINE_STEP, "a step with a command")
     settings.check_services(section)
     return replace(
         bare_step(section, name),
         component=read_command(section, name),
-        environment_variables=settings.environment_variables(section),
-        timeout=settings.timeout(section),
-        compute=settings.compute(section),
+        environment_variables=settings.read_variables(section),
+        timeout=settings.read_timeout(section),
+        compute=settings.read_compute(section),
         display_name=section.text("display_name"),
     )
 

@@ -48,17 +48,17 @@ class StepKind:
         step = replace(step, component=component or step.component)
         return replace(
             self.with_limits(step, section),
-            distribution=settings.distribution(section),
-            resources=settings.resources(section),
-            environment_variables=settings.environment_variables(section),
-            compute=settings.compute(section),
+            distribution=settings.read_distribution(section),
+            resources=settings.read_resources(section),
+            environment_variables=settings.read_variables(section),
+            compute=settings.read_compute(section),
             display_name=section.text("display_name"),
-            tier=settings.tier(section),
+            tier=settings.read_tier(section),
         )
 
     def with_limits(self, step: Step, section: Section) -> Step:
         """Read when the step ends, and what else only this kind has."""
-        return replace(step, timeout=settings.timeout(section))
+        return replace(step, timeout=settings.read_timeout(section))
 
     def _component(self, section: Section, name: str, find: FindComponent) -> Component | Pipeline | None:
         key = self.component_key
@@ -77,8 +77,8 @@ class StepKind:
 def bare_step(section: Section, name: str) -> Step:
     """Read what every step has: what it gives to its inputs, and where its outputs go."""
     unread = Component("", replace(section.source, prefix=section.where, problems=()))
-    inputs = ports.step_inputs(section.mapping("inputs"))
-    outputs = ports.step_outputs(section.mapping("outputs"))
+    inputs = ports.read_step_inputs(section.mapping("inputs"))
+    outputs = ports.read_step_outputs(section.mapping("outputs"))
     return Step(name, unread, MappingProxyType(inputs), MappingProxyType(outputs))
 
 
