@@ -23,12 +23,7 @@ class PipelineCheck:
         seen: components that were checked before; they are shared by the steps of all pipelines of a document.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        given: Values,
-        seen: dict[int, Component | Pipeline] | None = None,
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, given: Values, seen: dict[int, Component | Pipeline] | None = None) -> None:
         self._pipeline = pipeline
         self._source = pipeline.source
         self._known = {**default_values(pipeline), **given}

@@ -19,7 +19,7 @@ from allranks.errors import Problem
 Literal: TypeAlias = str | int | float | bool
 """A literal value as YAML gives it."""
 
-Count: TypeAlias = int | str | None
+CountOrBinding: TypeAlias = int | str | None
 """A number, a binding to one, or None where the YAML is silent."""
 
 NO_TEXTS: Mapping[str, str] = MappingProxyType({})
@@ -128,12 +128,12 @@ class Distribution:
     """
 
     type: str
-    processes_per_node: Count = None
-    worker_count: Count = None
-    parameter_server_count: Count = None
+    processes_per_node: CountOrBinding = None
+    worker_count: CountOrBinding = None
+    parameter_server_count: CountOrBinding = None
 
     @property
-    def counts(self) -> dict[str, Count]:
+    def counts(self) -> dict[str, CountOrBinding]:
         """Its numbers by the YAML's keys."""
         return {
             "process_count_per_instance": self.processes_per_node,
@@ -146,7 +146,7 @@ class Distribution:
 class Resources:
     """The machines that a step asks for; None means that the YAML is silent."""
 
-    nodes: Count = None
+    nodes: CountOrBinding = None
     instance_type: str | None = None
     shm_size: str | None = None
     properties: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
@@ -194,7 +194,7 @@ class Component:
     distribution: Distribution | None = None
     resources: Resources = field(default_factory=Resources)
     is_deterministic: bool = True
-    timeout: Count = None
+    timeout: CountOrBinding = None
     tier: str | None = None
 
     @property
@@ -244,7 +244,7 @@ class Step:
     distribution: Distribution | None = None
     resources: Resources = field(default_factory=Resources)
     environment_variables: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
-    timeout: Count = None
+    timeout: CountOrBinding = None
     compute: str | None = None
     display_name: str = ""
     sweep: Sweep | None = None

@@ -15,11 +15,11 @@ from allranks.errors import SpecError
 from allranks.spec.check import check
 from allranks.spec.document import read_document
 from allranks.spec.model import Component, Pipeline, Source
-from allranks.spec.reader import DocumentReader, Resolve
+from allranks.spec.reader import DocumentReader, FileResolver
 from allranks.spec.section import Section
 
 
-def read(path: Path | str, resolve: Resolve | None = None, *, to_run: bool = True) -> Component | Pipeline:
+def read(path: Path | str, resolve: FileResolver | None = None, *, to_run: bool = True) -> Component | Pipeline:
     """Read a component or a pipeline, whichever the file holds.
 
     Args:
@@ -44,7 +44,7 @@ def read_component(path: Path | str) -> Component:
     return component_from(*read_document(path))
 
 
-def read_pipeline(path: Path | str, resolve: Resolve | None = None) -> Pipeline:
+def read_pipeline(path: Path | str, resolve: FileResolver | None = None) -> Pipeline:
     """Read a pipeline job or a pipeline component, with the components of its steps; arguments as for ``read``.
 
     Raises:
@@ -58,7 +58,7 @@ def component_from(data: Mapping[str, Any], source: Source) -> Component:
     return cast("Component", _read(data, source, None, Component))
 
 
-def pipeline_from(data: Mapping[str, Any], source: Source, resolve: Resolve | None = None) -> Pipeline:
+def pipeline_from(data: Mapping[str, Any], source: Source, resolve: FileResolver | None = None) -> Pipeline:
     """Make a pipeline from a document in memory, in the form of its YAML; see ``read_pipeline``.
 
     Components may stand inline, also those of nested pipelines; relative paths start at ``source.base``.
@@ -69,7 +69,7 @@ def pipeline_from(data: Mapping[str, Any], source: Source, resolve: Resolve | No
 def _read(
     data: Mapping[str, Any],
     source: Source,
-    resolve: Resolve | None,
+    resolve: FileResolver | None,
     kind: type[Component | Pipeline] | None,
     *,
     to_run: bool = True,

@@ -21,14 +21,14 @@ from allranks.spec.standalone import sweep_job, with_variables
 from allranks.spec.steps import document_noun, read_step, type_hint
 from allranks.spec.suggest import did_you_mean, nearest_hint
 
-Resolve: TypeAlias = Callable[[str], Path | None]
+FileResolver: TypeAlias = Callable[[str], Path | None]
 """Finds the file of a component that is named otherwise than by its path, or returns None."""
 
 
 class DocumentReader:
     """Reads one document and the component files that it names, each once."""
 
-    def __init__(self, resolve: Resolve | None = None) -> None:
+    def __init__(self, resolve: FileResolver | None = None) -> None:
         self._resolve = resolve or (lambda _reference: None)
         self._problems: list[list[Problem]] = []  # one list for each file
         self._open: list[Path] = []  # the files being read, outermost first

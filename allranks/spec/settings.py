@@ -8,9 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from allranks.spec import schema
-from allranks.spec.distribution import DISTRIBUTION_KINDS, ONLY_IN_THE_CLOUD
+from allranks.spec.distribution import CLOUD_ONLY_DISTRIBUTIONS, DISTRIBUTION_KINDS
 from allranks.spec.document import yaml_kind
-from allranks.spec.model import Count, Distribution, Environment, Resources
+from allranks.spec.model import CountOrBinding, Distribution, Environment, Resources
 from allranks.spec.section import Section, a_or_an, is_address
 from allranks.spec.suggest import did_you_mean, nearest
 
@@ -87,7 +87,7 @@ def read_distribution(section: Section) -> Distribution | None:
         return None
     written = inner.text("type")
     type_ = written.lower().replace("_", "")
-    if type_ in ONLY_IN_THE_CLOUD:
+    if type_ in CLOUD_ONLY_DISTRIBUTIONS:
         *most, last = DISTRIBUTION_KINDS
         hint = f"Use {', '.join(most)} or {last}."
         inner.wrong("type", f"cannot run here: distribution of type '{type_}'.", hint, "elsewhere")
@@ -122,7 +122,7 @@ def read_resources(section: Section, *, strict: bool = True) -> Resources:
     )
 
 
-def read_timeout(section: Section) -> Count:
+def read_timeout(section: Section) -> CountOrBinding:
     """Read ``limits.timeout`` in seconds."""
     inner = section.mapping("limits")
     inner.known({"timeout"}, "limits")

@@ -13,11 +13,11 @@ from allranks.spec.model import Distribution
 DISTRIBUTION_KINDS: Mapping[str, DistributionKind] = MappingProxyType(
     {kind.name: kind for kind in (PYTORCH, MPI, TENSORFLOW)}
 )
-ONLY_IN_THE_CLOUD = ("ray",)
+CLOUD_ONLY_DISTRIBUTIONS = ("ray",)
 
 _NONE = DistributionKind()
 
-__all__ = ["DISTRIBUTION_KINDS", "ONLY_IN_THE_CLOUD", "DistributionKind", "distribution_kind"]
+__all__ = ["CLOUD_ONLY_DISTRIBUTIONS", "DISTRIBUTION_KINDS", "DistributionKind", "distribution_kind"]
 
 
 def distribution_kind(said: Distribution | str | None) -> DistributionKind:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from allranks.spec.model import Count, Distribution
+from allranks.spec.model import CountOrBinding, Distribution
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class DistributionKind:
         """Say why a step cannot have this many nodes and processes on each; empty if it can."""
         return "" if (nodes, processes) == (1, 1) else "the step has no distribution, so it runs 1x1 only."
 
-    def scaled(self, said: Distribution, _nodes: Count, _processes: Count, /) -> Distribution:
+    def scaled(self, said: Distribution, _nodes: CountOrBinding, _processes: CountOrBinding, /) -> Distribution:
         """Return the distribution with the counts that follow from the nodes and the processes on each."""
         return said
 

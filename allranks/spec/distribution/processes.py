@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from allranks.spec.distribution.kind import DistributionKind, node_words
-from allranks.spec.model import Count, Distribution
+from allranks.spec.model import CountOrBinding, Distribution
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class _ProcessesKind(DistributionKind):
     def scale_fault(self, _nodes: int, _processes: int, /) -> str:
         return ""
 
-    def scaled(self, said: Distribution, _nodes: Count, processes: Count, /) -> Distribution:
+    def scaled(self, said: Distribution, _nodes: CountOrBinding, processes: CountOrBinding, /) -> Distribution:
         return replace(said, processes_per_node=processes)
 
     def launch_words(self, said: Distribution, nodes: int | str, /) -> str:

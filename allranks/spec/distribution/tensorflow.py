@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from allranks.spec.distribution.kind import DistributionKind, node_words
-from allranks.spec.model import Count, Distribution
+from allranks.spec.model import CountOrBinding, Distribution
 
 
 class _WorkersKind(DistributionKind):
     def scale_fault(self, nodes: int, processes: int, /) -> str:
         return "" if processes == 1 else f"a TensorFlow step has one worker on each node, so {nodes}x1 only."
 
-    def scaled(self, said: Distribution, nodes: Count, _processes: Count, /) -> Distribution:
+    def scaled(self, said: Distribution, nodes: CountOrBinding, _processes: CountOrBinding, /) -> Distribution:
         return replace(said, worker_count=nodes)
 
     def launch_words(self, said: Distribution, nodes: int | str, /) -> str:
