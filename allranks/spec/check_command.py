@@ -81,8 +81,9 @@ def check_inputs(source: Source, inputs: Mapping[str, Input]) -> Iterator[Proble
                 f"min {shown_value(declared.min)} is above max {shown_value(declared.max)}, so no value is allowed."
             )
             yield source.problem(f"{where}.min", message)
-        yield from _check_enum(source, declared)
-        if declared.default is not None and not _has_fault(source, declared):
+        faults_of_enum = list(_check_enum(source, declared))
+        yield from faults_of_enum
+        if declared.default is not None and not faults_of_enum:
             typed = check_value(declared, declared.default)
             place = f"{where}.default" if source.place(f"{where}.default") in source.lines else where
             if isinstance(typed, Problem):
@@ -90,10 +91,6 @@ def check_inputs(source: Source, inputs: Mapping[str, Input]) -> Iterator[Proble
                 severity = "warning" if declared.enum else "error"
                 yield source.problem(place, f"the default {typed.message}", typed.hint, severity)
             yield from check_spelling(source, place, declared)
-
-
-def _has_fault(source: Source, declared: Input) -> bool:
-    return any(_check_enum(source, declared))
 
 
 def _check_enum(source: Source, declared: Input) -> Iterator[Problem]:

@@ -70,20 +70,11 @@ def _declared(section: Section, name: str, *, valued: bool = False) -> Input:
     if type_ is None:
         return Input(name, optional=True, mode=mode, description=description)
     if type_ in DATA_TYPES:
-        return Input(
-            name, type_, _data_default(section, type_, valued=valued), optional, mode=mode, description=description
-        )
-    return Input(
-        name,
-        type_,
-        _literal(section, "value") if valued and "value" in section else _default(section, type_),
-        optional,
-        tuple(section.items("enum")),
-        section.number("min"),
-        section.number("max"),
-        mode,
-        description,
-    )
+        path = _data_default(section, type_, valued=valued)
+        return Input(name, type_, path, optional, mode=mode, description=description)
+    default = _literal(section, "value") if valued and "value" in section else _default(section, type_)
+    enum, least, most = tuple(section.items("enum")), section.number("min"), section.number("max")
+    return Input(name, type_, default, optional, enum, least, most, mode, description)
 
 
 def _valued(section: Section, name: str) -> Input:

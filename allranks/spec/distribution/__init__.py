@@ -20,7 +20,7 @@ _NONE = DistributionKind()
 __all__ = ["CLOUD_ONLY_DISTRIBUTIONS", "DISTRIBUTION_KINDS", "DistributionKind", "distribution_kind"]
 
 
-def distribution_kind(said: Distribution | str | None) -> DistributionKind:
+def distribution_kind(distribution: Distribution | str | None) -> DistributionKind:
     """Return the kind of a distribution, or of its name; that of none for None and for a name that is not known."""
-    name = said.type if isinstance(said, Distribution) else said or ""
+    name = distribution.type if isinstance(distribution, Distribution) else distribution or ""
     return DISTRIBUTION_KINDS.get(name, _NONE)

@@ -29,15 +29,15 @@ class DistributionKind:
         """Say why a step cannot have this many nodes and processes on each; empty if it can."""
         return "" if (nodes, processes) == (1, 1) else "the step has no distribution, so it runs 1x1 only."
 
-    def scaled(self, said: Distribution, _nodes: CountOrBinding, _processes: CountOrBinding, /) -> Distribution:
+    def scaled(self, distribution: Distribution, _nodes: CountOrBinding, _processes: CountOrBinding, /) -> Distribution:
         """Return the distribution with the counts that follow from the nodes and the processes on each."""
-        return said
+        return distribution
 
-    def launch_words(self, _said: Distribution, nodes: int | str, /) -> str:
+    def launch_words(self, _distribution: Distribution, nodes: int | str, /) -> str:
         """Write how a step is started, such as ``pytorch, 2 nodes x 2 processes``."""
         return f"no distribution, {node_words(nodes)}"
 
-    def worker_fault(self, _said: Distribution, _nodes: float | str | None, /) -> tuple[str, str] | None:
+    def worker_fault(self, _distribution: Distribution, _nodes: float | str | None, /) -> tuple[str, str] | None:
         """Say what is wrong with ``worker_count``, and what to do about it, as far as the counts are known."""
         return None
 

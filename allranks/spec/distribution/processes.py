@@ -17,11 +17,11 @@ class _ProcessesKind(DistributionKind):
     def scale_fault(self, _nodes: int, _processes: int, /) -> str:
         return ""
 
-    def scaled(self, said: Distribution, _nodes: CountOrBinding, processes: CountOrBinding, /) -> Distribution:
-        return replace(said, processes_per_node=processes)
+    def scaled(self, distribution: Distribution, _nodes: CountOrBinding, processes: CountOrBinding, /) -> Distribution:
+        return replace(distribution, processes_per_node=processes)
 
-    def launch_words(self, said: Distribution, nodes: int | str, /) -> str:
-        processes = 1 if said.processes_per_node is None else said.processes_per_node
+    def launch_words(self, distribution: Distribution, nodes: int | str, /) -> str:
+        processes = 1 if distribution.processes_per_node is None else distribution.processes_per_node
         return f"{self.name}, {node_words(nodes)} x {processes} process{'' if processes == 1 else 'es'}"
 
 

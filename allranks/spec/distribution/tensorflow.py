@@ -12,17 +12,19 @@ class _WorkersKind(DistributionKind):
     def scale_fault(self, nodes: int, processes: int, /) -> str:
         return "" if processes == 1 else f"a TensorFlow step has one worker on each node, so {nodes}x1 only."
 
-    def scaled(self, said: Distribution, nodes: CountOrBinding, _processes: CountOrBinding, /) -> Distribution:
-        return replace(said, worker_count=nodes)
+    def scaled(self, distribution: Distribution, nodes: CountOrBinding, _processes: CountOrBinding, /) -> Distribution:
+        return replace(distribution, worker_count=nodes)
 
-    def launch_words(self, said: Distribution, nodes: int | str, /) -> str:
-        workers = nodes if said.worker_count is None else said.worker_count
-        servers = f" + {said.parameter_server_count} parameter servers" if said.parameter_server_count else ""
+    def launch_words(self, distribution: Distribution, nodes: int | str, /) -> str:
+        workers = nodes if distribution.worker_count is None else distribution.worker_count
+        servers = (
+            f" + {distribution.parameter_server_count} parameter servers" if distribution.parameter_server_count else ""
+        )
         return f"{self.name}, {node_words(nodes)}, {workers} workers{servers}"
 
-    def worker_fault(self, said: Distribution, nodes: float | str | None, /) -> tuple[str, str] | None:
+    def worker_fault(self, distribution: Distribution, nodes: float | str | None, /) -> tuple[str, str] | None:
         """Azure ML demands that the workers are as many as the nodes, and does not check it."""
-        workers, count = said.worker_count, 1 if nodes is None else nodes
+        workers, count = distribution.worker_count, 1 if nodes is None else nodes
         if not isinstance(workers, int) or not isinstance(count, int) or workers == count:
             return None
         starts = "Azure ML starts one worker a node."

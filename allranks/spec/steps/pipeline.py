@@ -7,11 +7,6 @@ from allranks.spec.steps.kind import StepKind
 
 _INSIDE = dict.fromkeys(schema.COMPONENT_STEP | schema.SWEEP_STEP, "write it on the steps of the inner pipeline.")
 
-PIPELINE = StepKind(
-    name="pipeline",
-    keys=schema.PIPELINE_STEP,
-    noun="a pipeline step",
-    ignored=_INSIDE,
-    is_nested=True,
-    other_component="Write type: command.",
-)
+_HINT = "Write type: command."
+
+PIPELINE = StepKind("pipeline", schema.PIPELINE_STEP, "a pipeline step", _INSIDE, is_nested=True, other_component=_HINT)
