@@ -10,7 +10,6 @@ from pathlib import Path
 from allranks.errors import Problem
 from allranks.spec import schema
 from allranks.spec.check_script import check_script
-from allranks.spec.distribution import distribution_kind
 from allranks.spec.expressions import Reference, bracket_faults, declared_name, near_references, references, single
 from allranks.spec.model import Component, Distribution, Input, Output, Resources, Source
 from allranks.spec.section import a_or_an, shown_value
@@ -254,9 +253,12 @@ def check_shm_size(source: Source, where: str, size: str | None) -> Iterator[Pro
 
 
 def check_workers(source: Source, distribution: Distribution | None, nodes: float | str | None) -> Iterator[Problem]:
-    """Check that the workers, where a distribution counts them, are as many as the nodes."""
-    if distribution is not None and (fault := distribution_kind(distribution).worker_fault(distribution, nodes)):
-        yield source.problem("distribution.worker_count", *fault)
+    """Check that workers, where there are any, are as many as the nodes, which Azure ML demands and does not check."""
+    workers, count = None if distribution is None else distribution.worker_count, 1 if nodes is None else nodes
+    if isinstance(workers, int) and isinstance(count, int) and workers != count:
+        starts = "Azure ML starts one worker a node."
+        message = f"worker_count is {workers}, and resources.instance_count is {count}; {starts}"
+        yield source.problem("distribution.worker_count", message, f"Set both to {max(workers, count)}.")
 
 
 def _check_bindings(component: Component) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from allranks.errors import Problem
 
@@ -172,12 +172,14 @@ class Component:
     """A command component: what one node runs, and the promise it makes to its users.
 
     Attributes:
+        noun: how a message calls such a document.
         code: the folder (or single file) that becomes the snapshot; None when the command needs no files.
         includes: ``additional_includes``, absolute, in the order written.
         timeout: seconds, from ``limits.timeout``; a binding stays text; None for no limit.
         tier: ``queue_settings.job_tier`` in lower case; ``spot`` machines are cheap and may be taken away.
     """
 
+    noun: ClassVar[str] = "command component"
     name: str
     source: Source
     version: str = ""
@@ -269,6 +271,7 @@ class Settings:
 class Pipeline:
     """A pipeline job or a pipeline component: steps by name, in the order written."""
 
+    noun: ClassVar[str] = "pipeline"
     name: str
     source: Source
     version: str = ""

@@ -18,7 +18,7 @@ from allranks.spec.model import Component, Input, Pipeline, Settings, Step
 from allranks.spec.read_command import read_command_document
 from allranks.spec.section import Section, is_address
 from allranks.spec.standalone import sweep_job, with_variables
-from allranks.spec.steps import document_noun, read_step, type_hint
+from allranks.spec.steps import read_step, type_hint
 from allranks.spec.suggest import did_you_mean, nearest_hint
 
 FileResolver: TypeAlias = Callable[[str], Path | None]
@@ -50,7 +50,7 @@ class DocumentReader:
         if found is None:
             return None
         if kind and not isinstance(found, kind):
-            top.wrong("", f"is a {document_noun(type(found))}; a {document_noun(kind)} is wanted.")
+            top.wrong("", f"is a {found.noun}; a {kind.noun} is wanted.")
             return None
         warnings = tuple(problem for problem in top.problems if problem.severity == "warning")
         return replace(found, source=replace(found.source, problems=warnings))

@@ -37,10 +37,6 @@ class DistributionKind:
         """Write how a step is started, such as ``pytorch, 2 nodes x 2 processes``."""
         return f"no distribution, {node_words(nodes)}"
 
-    def worker_fault(self, _distribution: Distribution, _nodes: float | str | None, /) -> tuple[str, str] | None:
-        """Say what is wrong with ``worker_count``, and what to do about it, as far as the counts are known."""
-        return None
-
 
 def node_words(nodes: int | str) -> str:
     """Write a number of nodes."""

@@ -22,15 +22,6 @@ class _WorkersKind(DistributionKind):
         )
         return f"{self.name}, {node_words(nodes)}, {workers} workers{servers}"
 
-    def worker_fault(self, distribution: Distribution, nodes: float | str | None, /) -> tuple[str, str] | None:
-        """Azure ML demands that the workers are as many as the nodes, and does not check it."""
-        workers, count = distribution.worker_count, 1 if nodes is None else nodes
-        if not isinstance(workers, int) or not isinstance(count, int) or workers == count:
-            return None
-        starts = "Azure ML starts one worker a node."
-        message = f"worker_count is {workers}, and resources.instance_count is {count}; {starts}"
-        return message, f"Set both to {max(workers, count)}."
-
 
 TENSORFLOW = _WorkersKind(
     name="tensorflow",

@@ -10,14 +10,14 @@ from allranks.spec import schema, settings
 from allranks.spec.model import Step
 from allranks.spec.section import Section
 from allranks.spec.steps.command import COMMAND
-from allranks.spec.steps.kind import FindComponent, StepKind, bare_step, document_noun
+from allranks.spec.steps.kind import FindComponent, StepKind, bare_step
 from allranks.spec.steps.pipeline import PIPELINE
 from allranks.spec.steps.sweep import SWEEP
 from allranks.spec.suggest import did_you_mean, nearest_hint
 
 STEP_KINDS: Mapping[str, StepKind] = MappingProxyType({kind.name: kind for kind in (COMMAND, PIPELINE, SWEEP)})
 
-__all__ = ["STEP_KINDS", "document_noun", "read_step", "type_hint"]
+__all__ = ["STEP_KINDS", "read_step", "type_hint"]
 
 
 def read_step(section: Section, name: str, find: FindComponent) -> Step:

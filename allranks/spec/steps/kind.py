@@ -69,7 +69,7 @@ class StepKind:
         component = find(section, key, name)
         if component is None or self.is_nested == isinstance(component, Pipeline):
             return component
-        message = f"is a {document_noun(type(component))} on a step of type '{self.name}'."
+        message = f"is a {component.noun} on a step of type '{self.name}'."
         section.wrong(key, message, self.other_component)
         return None
 
@@ -80,8 +80,3 @@ def bare_step(section: Section, name: str) -> Step:
     inputs = ports.read_step_inputs(section.mapping("inputs"))
     outputs = ports.read_step_outputs(section.mapping("outputs"))
     return Step(name, unread, MappingProxyType(inputs), MappingProxyType(outputs))
-
-
-def document_noun(kind: type[Component | Pipeline]) -> str:
-    """How a message calls such a document."""
-    return "pipeline" if issubclass(kind, Pipeline) else "command component"
