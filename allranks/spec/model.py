@@ -237,6 +237,7 @@ class Step:
         inputs: input name to a literal, to Data, or to a text with bindings.
         outputs: output name to the step's settings for it, or to the ``${{parent.outputs.x}}`` that it feeds.
         timeout: seconds, a binding, or None.
+        is_inline: whether its command stands on the step itself.
     """
 
     name: str
@@ -251,6 +252,7 @@ class Step:
     display_name: str = ""
     sweep: Sweep | None = None
     tier: str | None = None
+    is_inline: bool = False
 
     @property
     def has_component(self) -> bool:

@@ -33,6 +33,7 @@ def _read_inline(section: Section, name: str) -> Step:
         timeout=settings.read_timeout(section),
         compute=settings.read_compute(section),
         display_name=section.text("display_name"),
+        is_inline=True,
     )
 
 
