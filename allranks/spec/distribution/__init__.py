@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from allranks.spec.distribution.kind import DistributionKind
-from allranks.spec.distribution.processes import MPI, PYTORCH
-from allranks.spec.distribution.tensorflow import TENSORFLOW
+from allranks.spec.distribution.processes import MPI_KIND, PYTORCH_KIND
+from allranks.spec.distribution.tensorflow import TENSORFLOW_KIND
 from allranks.spec.model import Distribution
 
 DISTRIBUTION_KINDS: Mapping[str, DistributionKind] = MappingProxyType(
-    {kind.name: kind for kind in (PYTORCH, MPI, TENSORFLOW)}
+    {kind.name: kind for kind in (PYTORCH_KIND, MPI_KIND, TENSORFLOW_KIND)}
 )
 CLOUD_ONLY_DISTRIBUTIONS = ("ray",)
 

@@ -25,5 +25,5 @@ class _ProcessesKind(DistributionKind):
         return f"{self.name}, {node_words(nodes)} x {processes} process{'' if processes == 1 else 'es'}"
 
 
-PYTORCH = _ProcessesKind("pytorch", "PyTorch: Azure ML starts the processes of every node")
-MPI = _ProcessesKind("mpi", "MPI: Azure ML starts the processes of every node with mpirun")
+PYTORCH_KIND = _ProcessesKind("pytorch", "PyTorch: Azure ML starts the processes of every node")
+MPI_KIND = _ProcessesKind("mpi", "MPI: Azure ML starts the processes of every node with mpirun")

@@ -23,7 +23,7 @@ class _WorkersKind(DistributionKind):
         return f"{self.name}, {node_words(nodes)}, {workers} workers{servers}"
 
 
-TENSORFLOW = _WorkersKind(
+TENSORFLOW_KIND = _WorkersKind(
     name="tensorflow",
     title="TensorFlow: one worker on each node",
     keys=("worker_count", "parameter_server_count"),

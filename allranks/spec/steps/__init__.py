@@ -9,13 +9,15 @@ from types import MappingProxyType
 from allranks.spec import schema, settings
 from allranks.spec.model import Step
 from allranks.spec.section import Section
-from allranks.spec.steps.command import COMMAND
-from allranks.spec.steps.kind import FindComponent, StepKind, bare_step
-from allranks.spec.steps.pipeline import PIPELINE
-from allranks.spec.steps.sweep import SWEEP
+from allranks.spec.steps.command import COMMAND_READER
+from allranks.spec.steps.kind import FindComponent, StepReader, bare_step
+from allranks.spec.steps.pipeline import PIPELINE_READER
+from allranks.spec.steps.sweep import SWEEP_READER
 from allranks.spec.suggest import did_you_mean, nearest_hint
 
-STEP_KINDS: Mapping[str, StepKind] = MappingProxyType({kind.name: kind for kind in (COMMAND, PIPELINE, SWEEP)})
+STEP_KINDS: Mapping[str, StepReader] = MappingProxyType(
+    {kind.name: kind for kind in (COMMAND_READER, PIPELINE_READER, SWEEP_READER)}
+)
 
 __all__ = ["STEP_KINDS", "read_step", "type_hint"]
 
@@ -45,8 +47,8 @@ def _step_type(section: Section) -> str:
         return section.text("type")
     inline = section.data.get("component")
     if isinstance(inline, dict):
-        return PIPELINE.name if "jobs" in inline else COMMAND.name
-    return SWEEP.name if SWEEP.component_key in section else COMMAND.name
+        return PIPELINE_READER.name if "jobs" in inline else COMMAND_READER.name
+    return SWEEP_READER.name if SWEEP_READER.component_key in section else COMMAND_READER.name
 
 
 def type_hint(type_: str, choices: Iterable[str], plural: str) -> str:

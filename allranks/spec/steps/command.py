@@ -8,12 +8,12 @@ from allranks.spec import schema, settings
 from allranks.spec.model import Step
 from allranks.spec.read_command import read_command
 from allranks.spec.section import Section
-from allranks.spec.steps.kind import FindComponent, StepKind, bare_step
+from allranks.spec.steps.kind import FindComponent, StepReader, bare_step
 
 _IN_THE_COMPONENT = dict.fromkeys(("environment", "command", "code"), "the component's own counts.")
 
 
-class _CommandKind(StepKind):
+class _CommandReader(StepReader):
     def read(self, section: Section, name: str, find: FindComponent) -> Step:
         """Read either; a misspelt ``component`` or ``command`` is seen first."""
         if not section.data.keys() & {"component", "command"}:
@@ -37,7 +37,7 @@ def _read_inline(section: Section, name: str) -> Step:
     )
 
 
-COMMAND = _CommandKind(
+COMMAND_READER = _CommandReader(
     name="command",
     keys=schema.COMPONENT_STEP - _IN_THE_COMPONENT.keys(),
     noun="a step",

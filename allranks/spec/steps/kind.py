@@ -16,8 +16,8 @@ FindComponent: TypeAlias = Callable[[Section, str, str], Component | Pipeline | 
 
 
 @dataclass(frozen=True)
-class StepKind:
-    """A kind of step that runs here.
+class StepReader:
+    """Reads one kind of step, of those that run here.
 
     Attributes:
         name: the YAML's ``type``.

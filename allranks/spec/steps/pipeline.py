@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from allranks.spec import schema
-from allranks.spec.steps.kind import StepKind
+from allranks.spec.steps.kind import StepReader
 
 _INSIDE = dict.fromkeys(schema.COMPONENT_STEP | schema.SWEEP_STEP, "write it on the steps of the inner pipeline.")
 
-_HINT = "Write type: command."
-
-PIPELINE = StepKind("pipeline", schema.PIPELINE_STEP, "a pipeline step", _INSIDE, is_nested=True, other_component=_HINT)
+PIPELINE_READER = StepReader(
+    "pipeline", schema.PIPELINE_STEP, "a pipeline step", _INSIDE, is_nested=True, other_component="Write type: command."
+)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from allranks.spec import schema
 from allranks.spec.model import Step, Sweep
 from allranks.spec.section import Section, a_or_an, shown_value
-from allranks.spec.steps.kind import StepKind
+from allranks.spec.steps.kind import StepReader
 from allranks.spec.suggest import did_you_mean
 
 _ALGORITHMS = ("random", "grid", "bayesian")
@@ -186,12 +186,12 @@ def _interval(section: Section, key: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-class _SweepKind(StepKind):
+class _SweepReader(StepReader):
     def with_limits(self, step: Step, section: Section) -> Step:
         return replace(step, sweep=_read_search(section)) if step.has_component else step
 
 
-SWEEP = _SweepKind(
+SWEEP_READER = _SweepReader(
     name="sweep",
     keys=schema.SWEEP_STEP,
     noun="a sweep step",
