@@ -76,10 +76,8 @@ def check_inputs(source: Source, inputs: Mapping[str, Input]) -> Iterator[Proble
                 message = f"'{key}' applies to integers and numbers, and this is {a_or_an(declared.type)}."
                 yield source.problem(f"{where}.{key}", message)
         if ranged and declared.min is not None and declared.max is not None and declared.min > declared.max:
-            message = (
-                f"min {shown_value(declared.min)} is above max {shown_value(declared.max)}, so no value is allowed."
-            )
-            yield source.problem(f"{where}.min", message)
+            least, most = shown_value(declared.min), shown_value(declared.max)
+            yield source.problem(f"{where}.min", f"min {least} is above max {most}, so no value is allowed.")
         faults_of_enum = list(_check_enum(source, declared))
         yield from faults_of_enum
         if declared.default is not None and not faults_of_enum:
@@ -95,16 +93,14 @@ def check_inputs(source: Source, inputs: Mapping[str, Input]) -> Iterator[Proble
 def _check_enum(source: Source, declared: Input) -> Iterator[Problem]:
     where = f"inputs.{declared.name}.enum"
     if declared.enum and declared.type == "boolean":
-        yield source.problem(
-            where, "'enum' does not apply to a boolean.", "Make it a string with the choices in quotes."
-        )
+        hint = "Make it a string with the choices in quotes."
+        yield source.problem(where, "'enum' does not apply to a boolean.", hint)
         return
     for index, choice in enumerate(declared.enum):
         if not isinstance(choice, str):
             written = source.texts.get(source.place(f"{where}.{index}"), str(choice))
-            yield source.problem(
-                f"{where}.{index}", f"{shown_value(choice)} is not a text.", f"Write '{written}' in quotes."
-            )
+            message = f"{shown_value(choice)} is not a text."
+            yield source.problem(f"{where}.{index}", message, f"Write '{written}' in quotes.")
         elif declared.type != "string":
             plain = Input(declared.name, declared.type, min=declared.min, max=declared.max)
             typed = check_value(plain, choice)
@@ -139,9 +135,8 @@ def _check_text(component: Component) -> Iterator[Problem]:
         yield source.problem("command", fault)
     for written, meant in near_references(command):
         if meant.name in _declared(component, meant.scope):
-            yield source.problem(
-                "command", f"'{written}' is no reference; the shell gets it as it stands.", f"Write {meant}.", "warning"
-            )
+            message = f"'{written}' is no reference; the shell gets it as it stands."
+            yield source.problem("command", message, f"Write {meant}.", "warning")
     used: dict[str, set[str]] = {"inputs": set(), "outputs": set()}
     for reference in references(command):
         yield from _check_reference(component, reference)

@@ -16,9 +16,7 @@ from allranks.spec.distribution import distribution_kind
 from allranks.spec.model import Component, Data, Distribution, Literal, Pipeline, Resources, Source, Step
 from allranks.spec.values import Values, default_values, given_values, resolved_value
 
-_PROCESSES_INPUT = (
-    "processes_per_node"  # a component that starts its own processes on each node takes their number here
-)
+_PROCESSES_INPUT = "processes_per_node"  # where a component that starts its own processes is told their number
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,10 +47,8 @@ class PipelineCheck:
         yield from self._check_outputs()
         cycle = find_cycle(pipeline)
         if cycle is not None:
-            chain = " -> ".join(cycle)
-            yield source.problem(
-                f"jobs.{cycle[0]}", f"the steps wait for each other: {chain}.", "Cut one of the bindings."
-            )
+            message = f"the steps wait for each other: {' -> '.join(cycle)}."
+            yield source.problem(f"jobs.{cycle[0]}", message, "Cut one of the bindings.")
 
     def _check_name(self, step: Step) -> Iterator[Problem]:
         name = step.name

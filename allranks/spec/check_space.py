@@ -38,9 +38,8 @@ def check_space(step: Step, sweep: Sweep) -> Iterator[SpaceFinding]:
             yield from checked
             yield from _quotes(step, name, values)
         elif name not in used:
-            yield SpaceFinding(
-                name, f"the trial has no input '{name}'.", did_you_mean(name, step.component.inputs, "inputs")
-            )
+            hint = did_you_mean(name, step.component.inputs, "inputs")
+            yield SpaceFinding(name, f"the trial has no input '{name}'.", hint)
 
 
 def _choices(declared: Input, values: list[Any]) -> Iterator[SpaceFinding]:
@@ -48,14 +47,12 @@ def _choices(declared: Input, values: list[Any]) -> Iterator[SpaceFinding]:
         if isinstance(value, dict):  # a choice with choices of its own
             continue
         if value is None or isinstance(value, list):
-            yield SpaceFinding(
-                declared.name, f"{shown_value(value)} cannot be chosen; write texts, numbers or booleans."
-            )
+            message = f"{shown_value(value)} cannot be chosen; write texts, numbers or booleans."
+            yield SpaceFinding(declared.name, message)
             continue
         if isinstance(value, str) and references(value):
-            yield SpaceFinding(
-                declared.name, f"{shown_value(value)} is a binding; Azure ML takes none here.", "Write the value."
-            )
+            message = f"{shown_value(value)} is a binding; Azure ML takes none here."
+            yield SpaceFinding(declared.name, message, "Write the value.")
             continue
         typed = check_value(declared, value)
         if isinstance(typed, Problem):
