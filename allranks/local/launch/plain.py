@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from allranks.local.gang import RankCommand
-from allranks.local.launch.context import LaunchContext, Launcher
+from allranks.local.launch.context import LaunchContext
 
 
 def ranks(context: LaunchContext) -> list[RankCommand]:
     """The one process."""
     return [context.rank(None, 0, {"AZUREML_PROCESS_NAME": "main"})]
-
-
-LAUNCHER = Launcher(ranks)

@@ -7,7 +7,7 @@ Azure ML does not set LOCAL_WORLD_SIZE, so neither do we. With one process on ea
 from __future__ import annotations
 
 from allranks.local.gang import RankCommand
-from allranks.local.launch.context import LaunchContext, Launcher
+from allranks.local.launch.context import LaunchContext
 
 
 def ranks(context: LaunchContext) -> list[RankCommand]:
@@ -29,6 +29,3 @@ def ranks(context: LaunchContext) -> list[RankCommand]:
             }
             commands.append(context.rank(rank, node, {name: str(value) for name, value in variables.items()}))
     return commands
-
-
-LAUNCHER = Launcher(ranks)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from allranks.local.gang import RankCommand
-from allranks.local.launch.context import LaunchContext, Launcher
+from allranks.local.launch.context import LaunchContext
 
 
 def ranks(context: LaunchContext) -> list[RankCommand]:
@@ -39,6 +39,3 @@ def _task(
     text = json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}, "environment": "cloud"})
     variables = {"TF_CONFIG": text, "AZUREML_PROCESS_NAME": f"rank_{rank}"}
     return context.rank(rank, node, variables, essential=kind == "worker")
-
-
-LAUNCHER = Launcher(ranks)
