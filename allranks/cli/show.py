@@ -134,9 +134,7 @@ def example(shown: Component | Pipeline, target: str, mapped: Sequence[str] = ()
 
 def launch(distribution: Distribution | None, resources: Resources) -> str:
     """How it is started, in words: ``pytorch, 2 nodes x 2 processes``; a binding is shown as ``<input>``."""
-    nodes = 1 if resources.nodes is None else resources.nodes
-    words = distribution_kind(distribution).launch_words(distribution or Distribution(""), nodes)
-    return _BINDING.sub(r"<\1>", words)
+    return distribution_kind(distribution).launch_words(distribution or Distribution(""), resources.nodes)
 
 
 def _launch_document(distribution: Distribution | None, resources: Resources) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from allranks.spec.expressions import single
 from allranks.spec.model import CountOrBinding, Distribution
 
 
@@ -33,11 +34,19 @@ class DistributionKind:
         """Return the distribution with the counts that follow from the nodes and the processes on each."""
         return distribution
 
-    def launch_words(self, _distribution: Distribution, nodes: int | str, /) -> str:
-        """Write how a step is started, such as ``pytorch, 2 nodes x 2 processes``."""
+    def launch_words(self, _distribution: Distribution, nodes: CountOrBinding, /) -> str:
+        """Write how a step is started, such as ``pytorch, 2 nodes x 2 processes``, or ``<input> processes``."""
         return f"no distribution, {node_words(nodes)}"
 
 
-def node_words(nodes: int | str) -> str:
-    """Write a number of nodes."""
-    return f"{nodes} node{'' if nodes == 1 else 's'}"
+def node_words(nodes: CountOrBinding) -> str:
+    """Write a number of nodes; one where the YAML is silent."""
+    return f"{(number := count_words(nodes))} node{'' if number == '1' else 's'}"
+
+
+def count_words(count: CountOrBinding) -> str:
+    """Write a number; a binding as ``<input>``, and 1 where the YAML is silent."""
+    reference = single(count)
+    if reference is not None and reference.scope == "parent.inputs":
+        return f"<{reference.name}>"
+    return "1" if count is None else str(count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from allranks.spec.distribution.kind import DistributionKind, node_words
+from allranks.spec.distribution.kind import DistributionKind, count_words, node_words
 from allranks.spec.model import CountOrBinding, Distribution
 
 
@@ -20,9 +20,9 @@ class _ProcessesKind(DistributionKind):
     def scaled(self, distribution: Distribution, _nodes: CountOrBinding, processes: CountOrBinding, /) -> Distribution:
         return replace(distribution, processes_per_node=processes)
 
-    def launch_words(self, distribution: Distribution, nodes: int | str, /) -> str:
-        processes = 1 if distribution.processes_per_node is None else distribution.processes_per_node
-        return f"{self.name}, {node_words(nodes)} x {processes} process{'' if processes == 1 else 'es'}"
+    def launch_words(self, distribution: Distribution, nodes: CountOrBinding, /) -> str:
+        processes = count_words(distribution.processes_per_node)
+        return f"{self.name}, {node_words(nodes)} x {processes} process{'' if processes == '1' else 'es'}"
 
 
 PYTORCH_KIND = _ProcessesKind("pytorch", "PyTorch: Azure ML starts the processes of every node")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from allranks.spec.distribution.kind import DistributionKind, node_words
+from allranks.spec.distribution.kind import DistributionKind, count_words, node_words
 from allranks.spec.model import CountOrBinding, Distribution
 
 
@@ -15,12 +15,11 @@ class _WorkersKind(DistributionKind):
     def scaled(self, distribution: Distribution, nodes: CountOrBinding, _processes: CountOrBinding, /) -> Distribution:
         return replace(distribution, worker_count=nodes)
 
-    def launch_words(self, distribution: Distribution, nodes: int | str, /) -> str:
-        workers = nodes if distribution.worker_count is None else distribution.worker_count
-        servers = (
-            f" + {distribution.parameter_server_count} parameter servers" if distribution.parameter_server_count else ""
-        )
-        return f"{self.name}, {node_words(nodes)}, {workers} workers{servers}"
+    def launch_words(self, distribution: Distribution, nodes: CountOrBinding, /) -> str:
+        workers = count_words(nodes if distribution.worker_count is None else distribution.worker_count)
+        servers = distribution.parameter_server_count
+        more = f" + {count_words(servers)} parameter servers" if servers else ""
+        return f"{self.name}, {node_words(nodes)}, {workers} workers{more}"
 
 
 TENSORFLOW_KIND = _WorkersKind(
