@@ -135,7 +135,7 @@ def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> b
     from shared.training.core.unused import note_unused
     from shared.training.deepspeed.configuration import make_configuration
     from shared.training.deepspeed.engine import start_engine
-    from shared.training.deepspeed.model import make_model
+    from shared.training.deepspeed.model import make_task_model
     from shared.training.deepspeed.schedule import make_schedule
     from shared.training.deepspeed.state import Saver
     from shared.training.deepspeed.tuning import tune_configuration
@@ -156,7 +156,7 @@ def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> b
     if given.zero.autotune:
         config = tune_configuration(config, data, reader, world, add_gradients)
     settings, plan = config.settings, config.plan  # the file has had a say in them
-    module, card = make_model(settings, data, world, config.build_device(world.device))
+    module, card = make_task_model(settings, data, world, config.build_device(world.device))
     engine = start_engine(module, config, world.device)
     saver = Saver(plan_checkpoints(settings, data), world, engine)
     at = saver.restore()

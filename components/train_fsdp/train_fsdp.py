@@ -152,7 +152,7 @@ def train(settings: Settings, layout: RankLayout, plan: BatchPlan, world: World)
     from shared.training.core.unused import note_unused
     from shared.training.fsdp.evaluation import ShardedEvaluation
     from shared.training.fsdp.mesh import make_mesh
-    from shared.training.fsdp.model import make_stage, materialise
+    from shared.training.fsdp.model import make_stage, materialise_stage
     from shared.training.fsdp.optimization import clip_gradients
     from shared.training.fsdp.pipeline_parallel import PipelineStep
     from shared.training.fsdp.state import Saver
@@ -171,7 +171,7 @@ def train(settings: Settings, layout: RankLayout, plan: BatchPlan, world: World)
     limit_waits(settings.timeouts.step)  # in the groups of the mesh too
     module, card = make_stage(settings.decoder, data, mesh, precision.dtype)  # takes no memory before it is divided
     compute = parallel(module, mesh, settings, precision.dtype)
-    materialise(module, settings.parallel, settings.seed, world)
+    materialise_stage(module, settings.parallel, settings.seed, world)
     optimizer = make_optimizer(module, settings.optimizer)
     saver = Saver(plan_checkpoints(settings, data), world, module, optimizer)
     at = saver.restore()

@@ -55,7 +55,7 @@ CURVES = f"""
         from shared.training.torch.feed import Feed, Reader
         from shared.training.deepspeed.configuration import make_configuration
         from shared.training.deepspeed.engine import start_engine, whole_parameters
-        from shared.training.deepspeed.model import make_model
+        from shared.training.deepspeed.model import make_task_model
         from shared.training.torch.objective import objective_of
         from shared.training.torch.progress import Meter
 
@@ -64,7 +64,7 @@ CURVES = f"""
             file = {{}} if threshold is None else {{"zero_optimization": {{"param_persistence_threshold": threshold}}}}
             config = make_configuration(args, file, plan_batches(args.batch, file), world)
             data = Dataset.open(args.data)
-            module, _ = make_model(args, data, world, world.device)
+            module, _ = make_task_model(args, data, world, world.device)
             engine = start_engine(module, config, world.device)
             reader, meter = Reader(data.split("train"), world.device, args.loader), Meter(world)
             feed = Feed(reader, config.plan, world.rank, args.loop, args.loader, args.seed)

@@ -23,7 +23,7 @@ from shared.models.package import from_card
 from shared.settings.command_line import read_settings
 from shared.settings.deepspeed import DeepSpeedSettings
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.deepspeed.model import make_model
+from shared.training.deepspeed.model import make_task_model
 from shared.training.torch import feed as training_data
 from shared.training.torch.feed import Feed, Reader
 from shared.training.torch.objective import LanguageModeling, objective_of
@@ -240,7 +240,7 @@ def test_a_model_has_to_fit_the_text(text: Dataset) -> None:
     with pytest.raises(Refusal, match="sequences of 16 tokens are longer than the model's context of 15"):
         card_of_decoder(parsed("--context-length", "15").decoder, told)
     with pytest.raises(Refusal, match="architecture vit does not take text"):
-        make_model(parsed("--architecture", "vit"), text, cast("World", None), torch.device("cpu"))
+        make_task_model(parsed("--architecture", "vit"), text, cast("World", None), torch.device("cpu"))
     made = card_of_decoder(parsed("--context-length", "64").decoder, told)
     assert (made.settings["context_length"], made.sequence_length, made.outputs) == (64, 16, 257)
     assert tokenizer_of(text) is None

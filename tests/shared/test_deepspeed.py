@@ -225,6 +225,12 @@ def test_auto_is_what_the_inputs_say() -> None:
     assert document["zero_optimization"]["stage3_prefetch_bucket_size"] == 5
 
 
+def test_the_older_name_of_bf16_means_bf16() -> None:
+    config, _ = configured({"bfloat16": {"enabled": True}})
+    assert config.document(1000)["bf16"] == {"enabled": True}
+    assert config.settings.precision.precision == "bf16"
+
+
 def test_deepspeed_itself_takes_what_is_made() -> None:
     from deepspeed.runtime.config import DeepSpeedConfig
 

@@ -19,7 +19,7 @@ CODE = """
     from shared.settings.sharding import ParallelSettings
     from shared.training.fsdp.layout import RankLayout
     from shared.training.fsdp.mesh import DATA, make_mesh
-    from shared.training.fsdp.model import materialise
+    from shared.training.fsdp.model import materialise_stage
     from shared.training.fsdp.optimization import clip_gradients
     from shared.training.fsdp.pieces import pieces_of
     from shared.training.fsdp.tensor_parallel import divide_layers
@@ -43,7 +43,7 @@ CODE = """
             block.compile(backend="aot_eager")
         for part in (*module.blocks.values(), module):
             fully_shard(part, mesh=mesh.devices[DATA])
-        materialise(module, ParallelSettings(), 5, world)
+        materialise_stage(module, ParallelSettings(), 5, world)
 
         places = [[name, piece.owned, [[s.start, s.stop] for s in piece.slices]] for name, _, piece in pieces_of(module)]
         count = {name: torch.zeros_like(parameter) for name, parameter in whole.named_parameters()}

@@ -10,7 +10,7 @@ from pathlib import Path
 from shared.distributed import Refusal
 from shared.settings.command_line import refusing_once
 
-AUTO = "auto"
+AUTO_VALUE = "auto"
 """A value that the component fills in, as with the Hugging Face Trainer."""
 
 ConfigFile = Mapping[str, object]
@@ -56,7 +56,7 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def is_set(value: object) -> bool:
     """Whether the file decides a value: it is there and not "auto"."""
-    return value is not None and value != AUTO
+    return value is not None and value != AUTO_VALUE
 
 
 def read_section(file: ConfigFile, *names: str) -> dict[str, object]:

@@ -17,18 +17,18 @@ from deepspeed.utils.config import DeepSpeedThroughputTimerConfig
 from pydantic import BaseModel, ValidationError
 
 from shared.training.deepspeed.batch_plan import ACCUMULATION_KEY, BATCH_KEY, MICRO_BATCH_KEY
-from shared.training.deepspeed.config_file import AUTO, ConfigFile, read_section, suggest_key
+from shared.training.deepspeed.config_file import AUTO_VALUE, ConfigFile, read_section, suggest_key
 from shared.training.deepspeed.engine_types import StepScheduler
 
 ZERO_KEY: Final = "zero_optimization"
-OPTIMIZERS: Final[Mapping[str, type[torch.optim.Optimizer]]] = {
+TORCH_OPTIMIZERS: Final[Mapping[str, type[torch.optim.Optimizer]]] = {
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
     "sgd": torch.optim.SGD,
 }
 """Those whose state the checkpoints of this component hold; torch's class says which parameters there are."""
-_ADAM_ALONE: Final = ("torch_adam", "adam_w_mode", "fp32_optimizer_states", "bias_correction")
-SCHEDULERS: Final[Mapping[str, Callable[..., StepScheduler]]] = {
+_ADAM: Final = ("torch_adam", "adam_w_mode", "fp32_optimizer_states", "bias_correction")
+FILE_SCHEDULERS: Final[Mapping[str, Callable[..., StepScheduler]]] = {
     "WarmupLR": lr_schedules.WarmupLR,
     "WarmupDecayLR": lr_schedules.WarmupDecayLR,
     "WarmupCosineLR": lr_schedules.WarmupCosineLR,
@@ -52,25 +52,13 @@ _SECTIONS: Final[Mapping[str, Iterable[str]]] = {
     **{name: field.annotation.model_fields for name, field in DeepSpeedMonitorConfig.model_fields.items()},
 }
 _PLAIN: Final = (
-    *(
-        BATCH_KEY,
-        MICRO_BATCH_KEY,
-        ACCUMULATION_KEY,
-        "gradient_clipping",
-        "communication_data_type",
-        "gradient_predivide_factor",
-    ),
+    *(BATCH_KEY, MICRO_BATCH_KEY, ACCUMULATION_KEY),
+    *("gradient_clipping", "communication_data_type", "gradient_predivide_factor"),
     *("prescale_gradients", "gradient_allreduce_op", "disable_allgather", "disable_python_gc", "log_level"),
     *("steps_per_print", "wall_clock_breakdown", "memory_breakdown", "dump_state", "vocabulary_size"),
     *("zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer"),
 )
-KEYS_WITHOUT_EFFECT: Final = (
-    "activation_checkpointing",
-    "aio",
-    "checkpoint",
-    "dataloader_drop_last",
-    "datastates_ckpt",
-)
+UNUSED_KEYS: Final = ("activation_checkpointing", "aio", "checkpoint", "dataloader_drop_last", "datastates_ckpt")
 """Of what this component does in its own way, or not at all."""
 
 _ELSEWHERE: Final = "model parallelism is in train_fsdp"
@@ -86,7 +74,7 @@ _REFUSED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("data_parallel_size", "use_data_before_expert_parallelism"), _ELSEWHERE),
     **dict.fromkeys(("seq_parallel_communication_data_type",), _ELSEWHERE),
 }
-_KNOWN: Final = frozenset({*_PLAIN, *KEYS_WITHOUT_EFFECT, *_REFUSED, *_MODELS, *_SECTIONS})
+_KNOWN: Final = frozenset({*_PLAIN, *UNUSED_KEYS, *_REFUSED, *_MODELS, *_SECTIONS})
 
 
 def find_key_problems(file: ConfigFile) -> Iterator[str]:
@@ -99,7 +87,7 @@ def find_key_problems(file: ConfigFile) -> Iterator[str]:
             yield f"{key} is no key that DeepSpeed knows{suggest_key(key, _KNOWN)}"
         elif key in _REFUSED:
             yield f"{key} is not for this component: {_REFUSED[key]}"
-        elif key in _PLAIN or key in KEYS_WITHOUT_EFFECT:
+        elif key in _PLAIN or key in UNUSED_KEYS:
             continue
         elif not isinstance(value, dict):
             yield f"{key} has to be an object, {{...}}, not {value!r}"
@@ -146,38 +134,33 @@ def _names(model: type[BaseModel], path: Iterable[str]) -> list[str]:
 
 
 def _of_optimizer(found: Mapping[str, object]) -> Iterator[str]:
-    kind, params = found.get("type", AUTO), found.get("params", {})
+    kind, params = found.get("type", AUTO_VALUE), found.get("params", {})
     name = str(kind).lower()
-    known = ", ".join(cls.__name__ for cls in OPTIMIZERS.values())
+    known = ", ".join(cls.__name__ for cls in TORCH_OPTIMIZERS.values())
     if not isinstance(params, dict):
         yield f"optimizer.params has to be an object, {{...}}, not {params!r}"
-    elif kind == AUTO:
-        yield from _unknown(
-            "optimizer.params", params, ("lr", "betas", "eps", "weight_decay", "momentum", *_ADAM_ALONE)
-        )
-    elif name not in OPTIMIZERS:
+    elif kind == AUTO_VALUE:
+        yield from _unknown("optimizer.params", params, ("lr", "betas", "eps", "weight_decay", "momentum", *_ADAM))
+    elif name not in TORCH_OPTIMIZERS:
         yield f"optimizer.type {kind!r} is not one of those that this component can save: {known}"
     else:
-        own = list(inspect.signature(OPTIMIZERS[name]).parameters)[1:]
-        yield from _unknown("optimizer.params", params, own + list(_ADAM_ALONE if "adam" in name else ()))
+        own = list(inspect.signature(TORCH_OPTIMIZERS[name]).parameters)[1:]
+        yield from _unknown("optimizer.params", params, own + list(_ADAM if "adam" in name else ()))
 
 
 def _of_scheduler(found: Mapping[str, object]) -> Iterator[str]:
-    kind, params = found.get("type", AUTO), found.get("params", {})
-    if kind == AUTO:
+    kind, params = found.get("type", AUTO_VALUE), found.get("params", {})
+    if kind == AUTO_VALUE:
         return
-    if str(kind) not in SCHEDULERS:
-        yield f"scheduler.type {kind!r} is not one of {', '.join(SCHEDULERS)}{suggest_key(str(kind), SCHEDULERS)}"
+    if str(kind) not in FILE_SCHEDULERS:
+        hint = suggest_key(str(kind), FILE_SCHEDULERS)
+        yield f"scheduler.type {kind!r} is not one of {', '.join(FILE_SCHEDULERS)}{hint}"
     elif not isinstance(params, dict):
         yield f"scheduler.params has to be an object, {{...}}, not {params!r}"
     else:
-        own = [*inspect.signature(SCHEDULERS[str(kind)]).parameters]
+        own = [*inspect.signature(FILE_SCHEDULERS[str(kind)]).parameters]
         yield from _unknown("scheduler.params", params, [name for name in own if name not in {"optimizer", "self"}])
 
 
 def _without_auto(section: Mapping[str, object]) -> dict[str, object]:
-    return {
-        key: _without_auto(value) if isinstance(value, Mapping) else value
-        for key, value in section.items()
-        if value != AUTO
-    }
+    return {key: _without_auto(v) if isinstance(v, Mapping) else v for key, v in section.items() if v != AUTO_VALUE}

@@ -14,7 +14,7 @@ from shared.training.core.batch_plan import BatchPlan
 from shared.training.deepspeed.batch_plan import ACCUMULATION_KEY, BATCH_KEY, MICRO_BATCH_KEY
 from shared.training.deepspeed.capabilities import adapt_precision, can_pin_memory, choose_adam, missing_offload
 from shared.training.deepspeed.config_file import ConfigFile, is_set, read_section
-from shared.training.deepspeed.config_keys import KEYS_WITHOUT_EFFECT, OPTIMIZERS, ZERO_KEY, find_key_problems
+from shared.training.deepspeed.config_keys import TORCH_OPTIMIZERS, UNUSED_KEYS, ZERO_KEY, find_key_problems
 from shared.training.deepspeed.file_values import (
     OFFLOAD_SECTIONS,
     apply_config_file,
@@ -57,8 +57,8 @@ class DeepSpeedConfiguration:
 
     def document(self, parameters: int) -> dict[str, object]:
         """What `deepspeed.initialize` gets, for a model of so many parameters."""
-        ours = {BATCH_KEY, MICRO_BATCH_KEY, ACCUMULATION_KEY, "optimizer", "scheduler", "bfloat16", ZERO_KEY}
-        ours.update(KEYS_WITHOUT_EFFECT)
+        ours = {BATCH_KEY, MICRO_BATCH_KEY, ACCUMULATION_KEY, ZERO_KEY, *UNUSED_KEYS}
+        ours |= {"optimizer", "scheduler", "bfloat16"}
         document = {name: deepcopy(value) for name, value in self.file.items() if name not in ours and is_set(value)}
         document |= {
             BATCH_KEY: self.plan.batch_size,
@@ -77,7 +77,9 @@ class DeepSpeedConfiguration:
     def _optimizer(self) -> dict[str, object]:
         ours = self.settings.optimizer
         found = read_section(read_section(self.file, "optimizer"), "params")
-        own = inspect.signature(OPTIMIZERS[ours.optimizer]).parameters  # without DeepSpeed's own, such as torch_adam
+        own = inspect.signature(
+            TORCH_OPTIMIZERS[ours.optimizer]
+        ).parameters  # without DeepSpeed's own, such as torch_adam
         params = {name: value for name, value in found.items() if is_set(value) and name in own}
         params |= {"lr": ours.learning_rate, "weight_decay": ours.suited_decay}
         if ours.optimizer == "sgd":

@@ -1,19 +1,19 @@
-"""A model in DeepSpeed's hands."""
+"""A model in DeepSpeed's hands: the engine, what its optimizer keeps, and whole parameters out of it again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from typing import cast
 
 import deepspeed
 import torch
+from deepspeed.runtime.fp16.unfused_optimizer import FP16_UnfusedOptimizer
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from shared.models import Normalised
 from shared.training.deepspeed.configuration import DeepSpeedConfiguration
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
-from shared.training.deepspeed.optimization import master_copies, optimizer_states
 from shared.training.torch.optimization import AUTOCAST, parameter_groups
 from shared.training.torch.start import limit_waits
 
@@ -52,6 +52,20 @@ def _halve(module: nn.Module, dtype: torch.dtype) -> None:
             part.to(dtype)
     if isinstance(module, Normalised):
         module.net.register_forward_pre_hook(lambda _, inputs: tuple(x.to(dtype) for x in inputs))
+
+
+def master_copies(optimizer: object) -> dict[torch.Tensor, torch.Tensor]:
+    """Parameters of 16 bits to their float32 copies, where there is no ZeRO; empty in all other cases."""
+    if not isinstance(optimizer, FP16_UnfusedOptimizer):
+        return {}
+    pairs = zip(optimizer.fp16_groups, optimizer.fp32_groups, strict=True)
+    return {parameter: master for pair in pairs for parameter, master in zip(*pair, strict=True)}
+
+
+def optimizer_states(engine: DeepSpeedEngine) -> MutableMapping[torch.Tensor, dict[str, object]]:
+    """What the optimizer keeps of each tensor that it changes: entries by name."""
+    optimizer: torch.optim.Optimizer = getattr(engine.optimizer, "optimizer", engine.optimizer)
+    return optimizer.state
 
 
 def whole_parameters(engine: DeepSpeedEngine) -> Iterator[tuple[str, torch.Tensor]]:

@@ -26,14 +26,6 @@ class DeepSpeedEngine(Protocol):
     def zero_optimization_stage(self) -> int: ...
 
 
-class HalfOptimizer(Protocol):
-    """``FP16_UnfusedOptimizer``: parameters of 16 bits without ZeRO, and their float32 copies."""
-
-    fp16_groups: Sequence[Sequence[torch.Tensor]]
-    fp32_groups: Sequence[Sequence[torch.Tensor]]
-    optimizer: torch.optim.Optimizer
-
-
 class Stage3Optimizer(Protocol):
     """``DeepSpeedZeroOptimizer_Stage3``; a parameter's position is (flat tensor, offset, length)."""
 
@@ -53,21 +45,6 @@ class Stage3Parameter(Protocol):
 
     def partition(self, parameters: Sequence[Stage3Parameter]) -> None: ...
     def all_gather(self, parameters: Sequence[Stage3Parameter]) -> None: ...
-
-
-class FragmentAddress(Protocol):
-    """A range of elements."""
-
-    start: int
-    numel: int
-
-
-class FragmentMapping(Protocol):
-    """Where stages 1 and 2 have a parameter: in the parameter itself (lp), and in the flat tensor of a group (hp)."""
-
-    lp_fragment_address: FragmentAddress
-    hp_fragment_address: FragmentAddress
-    param_group_index: int
 
 
 class StepScheduler(Protocol):

@@ -9,8 +9,8 @@ from typing import Literal, cast
 from shared.settings.deepspeed import DeepSpeedSettings
 from shared.settings.fields import values_of
 from shared.settings.training import OptimizerSettings
-from shared.training.deepspeed.config_file import AUTO, ConfigFile, is_set, read_section
-from shared.training.deepspeed.config_keys import OPTIMIZERS, ZERO_KEY
+from shared.training.deepspeed.config_file import AUTO_VALUE, ConfigFile, is_set, read_section
+from shared.training.deepspeed.config_keys import TORCH_OPTIMIZERS, ZERO_KEY
 
 OFFLOAD_SECTIONS = {"none": (), "optimizer": ("offload_optimizer",), "all": ("offload_optimizer", "offload_param")}
 """Values of the input `offload`, and the sections of zero_optimization that say the same."""
@@ -60,7 +60,7 @@ def find_contradictions(settled: DeepSpeedSettings, file: ConfigFile) -> Iterato
             yield f"{ZERO_KEY}.{name} is not for this component: its checkpoints do not know it"
     if read_section(zero, "offload_optimizer").get("super_offload"):
         yield f"{ZERO_KEY}.offload_optimizer.super_offload is not for this component: its checkpoints do not know it"
-    if (zero.get("zero_hpz_partition_size") or 1) not in {1, AUTO}:
+    if (zero.get("zero_hpz_partition_size") or 1) not in {1, AUTO_VALUE}:
         yield f"{ZERO_KEY}.zero_hpz_partition_size is not for this component: its checkpoints do not know it"
     yield from _not_numbers(file)
 
@@ -83,7 +83,7 @@ def _decided_optimizer(settings: OptimizerSettings, file: ConfigFile) -> Optimiz
     if "optimizer" not in file:
         return replace(settings, clip_norm=clip_norm)
     found = read_section(file, "optimizer")
-    params, kind = read_section(found, "params"), str(found.get("type", AUTO)).lower()
+    params, kind = read_section(found, "params"), str(found.get("type", AUTO_VALUE)).lower()
     if kind == "adam" and params.get("adam_w_mode", True) is True:
         kind = "adamw"  # as DeepSpeed has it
     decay, betas = settings.weight_decay, params.get("betas")
@@ -93,7 +93,7 @@ def _decided_optimizer(settings: OptimizerSettings, file: ConfigFile) -> Optimiz
         decay = _number(params.get("weight_decay"), 0.0)
     return replace(
         settings,
-        optimizer=cast('Literal["sgd", "adam", "adamw"]', kind) if kind in OPTIMIZERS else settings.optimizer,
+        optimizer=cast('Literal["sgd", "adam", "adamw"]', kind) if kind in TORCH_OPTIMIZERS else settings.optimizer,
         learning_rate=_number(params.get("lr"), settings.learning_rate),
         momentum=_number(betas[0] if isinstance(betas, list) and betas else params.get("momentum"), settings.momentum),
         weight_decay=decay,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, TypeGuard, cast
 
 import torch
 import torch.distributed as dist
+from deepspeed.runtime.zero.stage3 import DeepSpeedZeroOptimizer_Stage3
 from torch import nn
 
-from shared.training.deepspeed.engine_types import DeepSpeedEngine, FragmentMapping, Stage3Optimizer, Stage3Parameter
-from shared.training.deepspeed.optimization import is_stage_3, master_copies
+from shared.training.deepspeed.engine import master_copies
+from shared.training.deepspeed.engine_types import DeepSpeedEngine, Stage3Optimizer, Stage3Parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +47,14 @@ def local_fragments(engine: DeepSpeedEngine) -> Iterator[ParameterFragment]:
         for name, parameter in _trained(engine):
             flat = masters.get(parameter, parameter)
             yield ParameterFragment(name, flat.numel(), 0, flat.numel(), flat, 0)
-    elif is_stage_3(engine.optimizer):
+    elif _is_stage_3(engine.optimizer):
         yield from _stage_3_fragments(engine, engine.optimizer)
     else:
         optimizer = engine.optimizer
         names = ("single_partition_of_fp32_groups", "fp32_groups_flat_partition")  # the second is of BF16_Optimizer
         flats: Sequence[torch.Tensor] = next(getattr(optimizer, name) for name in names if hasattr(optimizer, name))
         for name, parameter in _trained(engine):
-            # What DeepSpeed's universal checkpoints are made from.
-            found: FragmentMapping | None = parameter._hp_mapping  # type: ignore[attr-defined]  # noqa: SLF001
+            found = cast("Any", parameter)._hp_mapping  # noqa: SLF001  # of DeepSpeed's universal checkpoints
             if found is not None:
                 here, there = found.lp_fragment_address, found.hp_fragment_address
                 flat = flats[found.param_group_index]
@@ -76,7 +76,7 @@ def _stage_3_fragments(engine: DeepSpeedEngine, optimizer: Stage3Optimizer) -> I
 def refresh_model_weights(engine: DeepSpeedEngine) -> None:
     """Let the parameters that the model computes with follow those that the optimizer holds; every rank calls this."""
     optimizer = engine.optimizer
-    if is_stage_3(optimizer):
+    if _is_stage_3(optimizer):
         flats = zip(optimizer.fp16_partitioned_groups_flat, optimizer.fp32_partitioned_groups_flat, strict=True)
         for values, master in flats:
             values.data.copy_(master.data)
@@ -89,6 +89,10 @@ def refresh_model_weights(engine: DeepSpeedEngine) -> None:
     else:
         for parameter, master in master_copies(optimizer).items():
             parameter.data.copy_(master.data)
+
+
+def _is_stage_3(optimizer: object) -> TypeGuard[Stage3Optimizer]:
+    return isinstance(optimizer, DeepSpeedZeroOptimizer_Stage3)
 
 
 def _trained(engine: DeepSpeedEngine) -> Iterator[tuple[str, nn.Parameter]]:

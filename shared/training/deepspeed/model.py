@@ -11,7 +11,7 @@ from shared.settings.deepspeed import DeepSpeedSettings
 from shared.training.torch.start import make_decoder, make_rows_model
 
 
-def make_model(
+def make_task_model(
     settings: DeepSpeedSettings, data: Dataset, world: World, device: torch.device
 ) -> tuple[Normalised | Decoder, Card]:
     """Build the model for a dataset on a device, in float32; its weights depend on the seed alone.

@@ -9,7 +9,7 @@ import torch
 from shared.settings.training import ScheduleSettings
 from shared.training.core.schedule import Schedule
 from shared.training.deepspeed.config_file import ConfigFile, is_set, read_section
-from shared.training.deepspeed.config_keys import SCHEDULERS
+from shared.training.deepspeed.config_keys import FILE_SCHEDULERS
 from shared.training.deepspeed.engine_types import StepScheduler
 
 
@@ -28,7 +28,7 @@ class FileSchedule(Schedule):
     @classmethod
     def from_section(cls, kind: str, params: dict[str, object], peak: float, steps: int) -> FileSchedule:
         """Make the scheduler of a class's name for a training of `steps`; `peak` is the optimizer's learning rate."""
-        scheduler = SCHEDULERS[kind](torch.optim.SGD([torch.zeros(1)], peak), **params)
+        scheduler = FILE_SCHEDULERS[kind](torch.optim.SGD([torch.zeros(1)], peak), **params)
         return cls(kind, peak, steps, scheduler.warmup_num_steps, scheduler, float(scheduler.get_last_lr()[0]))
 
     def __call__(self, step: int) -> float:

@@ -16,9 +16,9 @@ from shared import sharded_checkpoint
 from shared.distributed import World
 from shared.sharded_checkpoint import Part
 from shared.training.core.position import CheckpointPlan, Position
+from shared.training.deepspeed.engine import optimizer_states
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
 from shared.training.deepspeed.fragments import local_fragments, refresh_model_weights
-from shared.training.deepspeed.optimization import optimizer_states
 from shared.training.torch.batch_norm import share_statistics
 from shared.training.torch.parts import PartsSaver
 

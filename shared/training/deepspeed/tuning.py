@@ -27,7 +27,7 @@ from shared.training.deepspeed.config_keys import ZERO_KEY
 from shared.training.deepspeed.configuration import DeepSpeedConfiguration
 from shared.training.deepspeed.engine import start_engine
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
-from shared.training.deepspeed.model import make_model
+from shared.training.deepspeed.model import make_task_model
 from shared.training.deepspeed.tuning_report import TuningDocument, write_tuning_report
 from shared.training.torch.feed import Batch, Feed, Reader
 from shared.training.torch.objective import Objective, objective_of
@@ -143,7 +143,7 @@ def _try(config: DeepSpeedConfiguration, data: Dataset, reader: Reader, world: W
     try:
         if world.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(world.device)
-        module, _ = make_model(settings, data, world, config.build_device(world.device))
+        module, _ = make_task_model(settings, data, world, config.build_device(world.device))
         engine = start_engine(module, config, world.device)
         feed = Feed(reader, plan, world.rank, settings.loop, settings.loader, settings.seed)
         meter, objective = Meter(world), objective_of(data.index, settings.optimizer.label_smoothing)

@@ -50,16 +50,16 @@ def plan_layout(
     there = world_size or detect().world_size
     each = parallel.tensor_parallel * parallel.pipeline_parallel
     layout = RankLayout(max(1, there // each), parallel.tensor_parallel, parallel.pipeline_parallel)
-    problems = [*_rank_problems(layout, there), *_model_problems(layout, sizes)]
-    if layout.pipeline_parallel > 1 and parallel.pipeline_schedule == "1f1b":
-        problems += _schedule_problems(layout, accumulation_steps)
+    problems = list(_problems(layout, there, parallel, sizes, accumulation_steps))
     if problems:
         with nullcontext() if world_size else refusing_once():
             raise Refusal("\n".join(problems))
     return layout
 
 
-def _rank_problems(layout: RankLayout, there: int) -> Iterator[str]:
+def _problems(
+    layout: RankLayout, there: int, parallel: ParallelSettings, sizes: DecoderSizes, accumulation_steps: int
+) -> Iterator[str]:
     tensor, pipeline = layout.tensor_parallel, layout.pipeline_parallel
     if layout.world_size != there:
         yield (
@@ -67,10 +67,6 @@ def _rank_problems(layout: RankLayout, there: int) -> Iterator[str]:
             f"{layout.world_size} ranks wanted, {there} are there: start a multiple of {tensor * pipeline} ranks, or "
             "lower a degree."
         )
-
-
-def _model_problems(layout: RankLayout, sizes: DecoderSizes) -> Iterator[str]:
-    tensor, pipeline = layout.tensor_parallel, layout.pipeline_parallel
     yield from _not_divisible(layout, heads=sizes.heads, key_value_heads=sizes.key_value_heads or 0)
     if sizes.layers % pipeline:
         yield f"layers {sizes.layers} does not divide by pipeline_parallel({pipeline})."
@@ -79,14 +75,11 @@ def _model_problems(layout: RankLayout, sizes: DecoderSizes) -> Iterator[str]:
             f"tie_embeddings true needs the embedding and the output layer whole and in one place, not under "
             f"tensor_parallel({tensor}) x pipeline_parallel({pipeline}): set it to false."
         )
-
-
-def _schedule_problems(layout: RankLayout, accumulation_steps: int) -> Iterator[str]:
-    if accumulation_steps < layout.pipeline_parallel:
+    if pipeline > 1 and parallel.pipeline_schedule == "1f1b" and accumulation_steps < pipeline:
         yield (
             f"pipeline_schedule 1f1b needs at least as many accumulation_steps, which are its microbatches, as "
-            f"stages: accumulation_steps({accumulation_steps}) < pipeline_parallel({layout.pipeline_parallel}). Raise "
-            "them, or choose gpipe."
+            f"stages: accumulation_steps({accumulation_steps}) < pipeline_parallel({pipeline}). Raise them, or "
+            "choose gpipe."
         )
 
 

@@ -29,7 +29,7 @@ def make_stage(sizes: DecoderSizes, data: Dataset, mesh: RankMesh, dtype: torch.
     return Decoder(settings, mesh.stage, mesh.layout.pipeline_parallel).to(dtype), card
 
 
-def materialise(module: Decoder, parallel: ParallelSettings, seed: int, world: World) -> None:
+def materialise_stage(module: Decoder, parallel: ParallelSettings, seed: int, world: World) -> None:
     """Give the parts of a divided decoder memory and their first values: the same on any number of ranks.
 
     Each parameter is made whole, and a part of it kept: so the memory of the largest one is enough.
