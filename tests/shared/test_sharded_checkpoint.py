@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,12 @@ from safetensors.torch import save_file
 
 from shared.checkpoint import shards
 from shared.distributed import Refusal
-from shared.training.fsdp import Layout, plan_layout
-from shared.training.fsdp.layout import check_length
+from shared.settings.command_line import read_settings
+from shared.settings.network import DecoderSizes
+from shared.settings.sharding import ParallelSettings
+from shared.settings.trainer import TrainerSettings
+from shared.training.fsdp import RankLayout, plan_layout
+from shared.training.fsdp.layout import check_divisible
 from tests.helpers import run_ranks
 
 COMMON = """
@@ -114,30 +118,30 @@ def test_what_is_missing_in_it_is_said(tmp_path: Path) -> None:
         reader.read("y", torch.empty(1), (0,))
 
 
-def asked(**given: object) -> argparse.Namespace:
-    usual = {
-        "tensor_parallel": 1,
-        "pipeline_parallel": 1,
-        "pipeline_schedule": "1f1b",
-        "accumulation_steps": 4,
-        "layers": 4,
-        "heads": 4,
-        "key_value_heads": None,
-        "tie_embeddings": "false",
-    }
-    return argparse.Namespace(**(usual | given))
+@dataclass(frozen=True, kw_only=True)
+class Settings(TrainerSettings):
+    decoder: DecoderSizes
+    parallel: ParallelSettings
+
+
+def asked(**given: object) -> tuple[ParallelSettings, DecoderSizes, int]:
+    ports = {"data": "d", "model": "m", "checkpoints": "c", "metrics": "x", "accumulation_steps": 4}
+    pairs = (ports | given).items()
+    words = [text for name, value in pairs for text in ("--" + name.replace("_", "-"), str(value))]
+    settings = read_settings(Settings, words=words)
+    return settings.parallel, settings.decoder, settings.batch.accumulation_steps
 
 
 def test_degrees_multiply_to_the_ranks() -> None:
-    assert plan_layout(asked(tensor_parallel=2, pipeline_parallel=2), 8) == Layout(2, 2, 2)
-    assert plan_layout(asked(), 3) == Layout(3)
+    assert plan_layout(*asked(tensor_parallel=2, pipeline_parallel=2), 8) == RankLayout(2, 2, 2)
+    assert plan_layout(*asked(), 3) == RankLayout(3)
     with pytest.raises(Refusal) as refusal:
-        plan_layout(asked(tensor_parallel=2, pipeline_parallel=2), 6)
+        plan_layout(*asked(tensor_parallel=2, pipeline_parallel=2), 6)
     assert "data_parallel(1) x tensor_parallel(2) x pipeline_parallel(2) = 4 ranks wanted, 6 are there" in str(
         refusal.value
     )
     with pytest.raises(Refusal, match=r"data_parallel\(1\) x tensor_parallel\(4\) .* = 4 ranks wanted, 2 are there"):
-        plan_layout(asked(tensor_parallel=4), 2)
+        plan_layout(*asked(tensor_parallel=4), 2)
 
 
 @pytest.mark.parametrize(
@@ -152,10 +156,10 @@ def test_degrees_multiply_to_the_ranks() -> None:
 )
 def test_the_model_divides_by_the_degrees(given: dict[str, object], text: str) -> None:
     with pytest.raises(Refusal, match=text):
-        plan_layout(asked(**given), 2)
+        plan_layout(*asked(**given), 2)
 
 
 def test_the_sequence_divides_too() -> None:
-    check_length(Layout(1, 2), 16, 96)
+    check_divisible(RankLayout(1, 2), 16, 96)
     with pytest.raises(Refusal, match=r"sequence_length 15 does not divide by tensor_parallel\(2\)"):
-        check_length(Layout(1, 2), 15, 96)
+        check_divisible(RankLayout(1, 2), 15, 96)

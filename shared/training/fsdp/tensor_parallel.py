@@ -8,6 +8,7 @@ exchange (Megatron-LM, Shoeybi et al. 2019); between them, in the norms and the 
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (
@@ -20,18 +21,18 @@ from torch.distributed.tensor.parallel import (
 )
 
 from shared.models import Decoder
-from shared.training.fsdp.mesh import TENSOR, Mesh
+from shared.training.fsdp.mesh import TENSOR, RankMesh
 
-SEQUENCE = Shard(1)
+_SEQUENCE = Shard(1)
 """Activations (N, L, width) between the layers: each rank has a part of L."""
 
 
-def divide_layers(module: Decoder, mesh: Mesh) -> None:
+def divide_layers(module: Decoder, mesh: RankMesh) -> None:
     """Divide the layers of a decoder, in place, over the tensor-parallel ranks."""
     ends: dict[str, ParallelStyle] = {
-        "embed": RowwiseParallel(input_layouts=Replicate(), output_layouts=SEQUENCE),
+        "embed": RowwiseParallel(input_layouts=Replicate(), output_layouts=_SEQUENCE),
         "norm": SequenceParallel(),
-        "head": ColwiseParallel(input_layouts=SEQUENCE, output_layouts=Replicate()),
+        "head": ColwiseParallel(input_layouts=_SEQUENCE, output_layouts=Replicate()),
     }
     # What it warns of is right: the logits are a view of what the ranks have put together. Nothing writes into them.
     warnings.filterwarnings("ignore", message=r"FSDP2-wrapped module .* returned a view tensor")
@@ -46,17 +47,17 @@ def divide_layers(module: Decoder, mesh: Mesh) -> None:
 
 
 def _of_block() -> dict[str, ParallelStyle]:
-    gathered = {"input_layouts": (SEQUENCE,), "desired_input_layouts": (Replicate(),)}
+    gathered = partial(PrepareModuleInput, input_layouts=(_SEQUENCE,), desired_input_layouts=(Replicate(),))
     return {
         "attention_norm": SequenceParallel(),
-        "attention": PrepareModuleInput(**gathered),
+        "attention": gathered(),
         "attention.query": ColwiseParallel(),
         "attention.key": ColwiseParallel(),
         "attention.value": ColwiseParallel(),
-        "attention.out": RowwiseParallel(output_layouts=SEQUENCE),
+        "attention.out": RowwiseParallel(output_layouts=_SEQUENCE),
         "feed_norm": SequenceParallel(),
-        "feed": PrepareModuleInput(**gathered),
+        "feed": gathered(),
         "feed.gate": ColwiseParallel(),
         "feed.up": ColwiseParallel(),
-        "feed.down": RowwiseParallel(output_layouts=SEQUENCE),
+        "feed.down": RowwiseParallel(output_layouts=_SEQUENCE),
     }

@@ -13,9 +13,9 @@ from shared.models.package import empty_decoder
 from shared.training.fsdp.pieces import pieces_of
 
 
-def save_whole(folder: str | Path, module: Decoder, card: Card, world: World, tokenizer: Path | None) -> None:
+def save_whole_model(folder: str | Path, module: Decoder, card: Card, world: World, tokenizer: Path | None) -> None:
     """Write the model that lies in parts on all ranks; every rank calls this, rank 0 writes."""
-    whole = gather(module, card, world)
+    whole = gather_decoder(module, card, world)
     world.once(
         lambda: None if whole is None else save_model(folder, whole, card, tokenizer=tokenizer),
         name="save the model",
@@ -23,7 +23,7 @@ def save_whole(folder: str | Path, module: Decoder, card: Card, world: World, to
     )
 
 
-def gather(module: Decoder, card: Card, world: World) -> Decoder | None:
+def gather_decoder(module: Decoder, card: Card, world: World) -> Decoder | None:
     """Put the parts of all ranks together on the CPU of rank 0; None on the others.
 
     Every rank calls this; they send their parts one after the other, each of them once.

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
-from shared.arguments import one_voice
 from shared.distributed import Refusal
+from shared.settings.command_line import refusing_once
 
-AUTO = "auto"
+AUTO_VALUE = "auto"
 """A value that the component fills in, as with the Hugging Face Trainer."""
 
-File = dict[str, Any]
-"""The file's object; empty without a file. Whoever needs to change it makes a copy."""
+ConfigFile = Mapping[str, object]
+"""The file's object; empty without a file."""
 
 
-def read_file(path: str | None) -> File:
+def read_config_file(path: Path | None) -> ConfigFile:
     """Read the configuration file.
 
     Args:
@@ -29,13 +28,13 @@ def read_file(path: str | None) -> File:
     """
     if path is None:
         return {}
-    with one_voice():
-        return _read(Path(path))
+    with refusing_once():
+        return _read(path)
 
 
-def _read(path: Path) -> File:
+def _read(path: Path) -> ConfigFile:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_repeats)
+        found: object = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_repeats)
     except OSError as error:
         raise Refusal(f"The configuration file {path} cannot be read: {error.strerror}.") from error
     except ValueError as error:
@@ -47,7 +46,7 @@ def _read(path: Path) -> File:
     return found
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     keys = [key for key, _ in pairs]
     repeated = sorted({key for key in keys if keys.count(key) > 1})
     if repeated:
@@ -55,20 +54,21 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def given(value: Any) -> bool:
+def is_set(value: object) -> bool:
     """Whether the file decides a value: it is there and not "auto"."""
-    return value is not None and value != AUTO
+    return value is not None and value != AUTO_VALUE
 
 
-def section(file: File, *names: str) -> dict[str, Any]:
+def read_section(file: ConfigFile, *names: str) -> dict[str, object]:
     """A copy of a section, empty if it is not there or no object; the first of several names that is there."""
     for name in names:
-        if isinstance(file.get(name), dict):
-            return dict(file[name])
+        found = file.get(name)
+        if isinstance(found, dict):
+            return dict(found)
     return {}
 
 
-def meant(word: str, choices: Iterable[str]) -> str:
+def suggest_key(word: str, choices: Iterable[str]) -> str:
     """A hint for a word that is none of the choices: the nearest one, or nothing."""
     near = get_close_matches(word.lower(), list(choices), n=1, cutoff=0.6)
     return f" (did you mean {near[0]}?)" if near else ""

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 from types import MappingProxyType
 
 import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
-from shared.models import Card, Decoder
+from shared.models import Decoder
+from shared.settings.sharding import ParallelSettings
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.fsdp.mesh import PIPELINE, Mesh
+from shared.training.fsdp.mesh import PIPELINE, RankMesh
 from shared.training.torch.feed import Batch
 from shared.training.torch.objective import Objective
 from shared.training.torch.progress import Meter
 
-SCHEDULES = MappingProxyType({"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B})
+_SCHEDULES = MappingProxyType({"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B})
 
 
-class Pipeline:
+class PipelineStep:
     """Runs this rank's stage of a training step: its microbatches are the accumulation steps.
 
     Args:
@@ -28,22 +28,21 @@ class Pipeline:
         dtype: of what the stages hand on.
         plan: how a batch is split.
         objective: of the last stage's outputs.
-        card: the model, for the length of a sequence.
-        args: the trainer's.
+        length: tokens of a sequence.
+        parallel: names the order of the microbatches.
     """
 
     def __init__(
         self,
         module: Decoder,
-        mesh: Mesh,
+        mesh: RankMesh,
         dtype: torch.dtype,
         plan: BatchPlan,
         objective: Objective,
-        card: Card,
-        args: argparse.Namespace,
+        length: int,
+        parallel: ParallelSettings,
     ) -> None:
         self._mesh, self._passes = mesh, plan.accumulation_steps
-        length = card.sequence_length
         rows, settings = plan.rows_per_pass, module.settings
         between = torch.empty(rows, length // mesh.layout.tensor_parallel, settings.width, dtype=dtype, device="meta")
         tokens = torch.empty(rows, length, dtype=torch.int64, device="meta")
@@ -58,7 +57,7 @@ class Pipeline:
             output_args=(logits if mesh.is_last_stage else between).requires_grad_(),
             group=mesh.devices[PIPELINE].get_group(),
         )
-        self._schedule = SCHEDULES[args.pipeline_schedule](stage, self._passes, loss_fn=objective.loss)
+        self._schedule = _SCHEDULES[parallel.pipeline_schedule](stage, self._passes, loss_fn=objective.loss)
 
     def add_gradients(self, batch: Batch, meter: Meter) -> None:
         """Add up the gradients of the mean loss over the batch; the last stage tells the loss."""
@@ -74,7 +73,7 @@ class Pipeline:
             meter.add(loss / self._passes * self._mesh.layout.pipeline_parallel)
 
 
-def forward_through(module: Decoder, mesh: Mesh, rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | None:
+def forward_through(module: Decoder, mesh: RankMesh, rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | None:
     """Compute the logits of tokens (N, L), stage after stage, without gradients; None but on the last stage."""
     x = rows
     if not mesh.is_first_stage:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, get_args
 
 import torch
 from deepspeed.comm.config import CommsLoggerConfig
@@ -16,31 +16,32 @@ from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
 from deepspeed.utils.config import DeepSpeedThroughputTimerConfig
 from pydantic import BaseModel, ValidationError
 
-from shared.training.deepspeed.batches import ACCUMULATION, BATCH, MICRO
-from shared.training.deepspeed.file import AUTO, File, meant, section
+from shared.training.deepspeed.batch_plan import ACCUMULATION_KEY, BATCH_KEY, MICRO_BATCH_KEY
+from shared.training.deepspeed.config_file import AUTO_VALUE, ConfigFile, read_section, suggest_key
+from shared.training.deepspeed.engine_types import StepScheduler
 
-ZERO: Final = "zero_optimization"
-OPTIMIZERS: Final = {
+ZERO_KEY: Final = "zero_optimization"
+TORCH_OPTIMIZERS: Final[Mapping[str, type[torch.optim.Optimizer]]] = {
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
     "sgd": torch.optim.SGD,
 }
 """Those whose state the checkpoints of this component hold; torch's class says which parameters there are."""
-ADAM_ALONE: Final = ("torch_adam", "adam_w_mode", "fp32_optimizer_states", "bias_correction")
-SCHEDULERS: Final = {
+_ADAM: Final = ("torch_adam", "adam_w_mode", "fp32_optimizer_states", "bias_correction")
+FILE_SCHEDULERS: Final[Mapping[str, Callable[..., StepScheduler]]] = {
     "WarmupLR": lr_schedules.WarmupLR,
     "WarmupDecayLR": lr_schedules.WarmupDecayLR,
     "WarmupCosineLR": lr_schedules.WarmupCosineLR,
 }
 
-MODELS: Final[Mapping[str, type[BaseModel]]] = {
-    ZERO: DeepSpeedZeroConfig,
+_MODELS: Final[Mapping[str, type[BaseModel]]] = {
+    ZERO_KEY: DeepSpeedZeroConfig,
     "fp16": DeepSpeedFP16Config,
     "bf16": DeepSpeedBF16Config,
     "bfloat16": DeepSpeedBF16Config,
     "comms_logger": CommsLoggerConfig,
 }
-SECTIONS: Final[Mapping[str, Iterable[str]]] = {
+_SECTIONS: Final[Mapping[str, Iterable[str]]] = {
     "optimizer": ("type", "params", "legacy_fusion"),
     "scheduler": ("type", "params"),
     "data_types": ("grad_accum_dtype", "param_dtype", "buffer_dtype", "keep_in_fp32_modules"),
@@ -50,17 +51,18 @@ SECTIONS: Final[Mapping[str, Iterable[str]]] = {
     ),
     **{name: field.annotation.model_fields for name, field in DeepSpeedMonitorConfig.model_fields.items()},
 }
-PLAIN: Final = (
-    *(BATCH, MICRO, ACCUMULATION, "gradient_clipping", "communication_data_type", "gradient_predivide_factor"),
+_PLAIN: Final = (
+    *(BATCH_KEY, MICRO_BATCH_KEY, ACCUMULATION_KEY),
+    *("gradient_clipping", "communication_data_type", "gradient_predivide_factor"),
     *("prescale_gradients", "gradient_allreduce_op", "disable_allgather", "disable_python_gc", "log_level"),
     *("steps_per_print", "wall_clock_breakdown", "memory_breakdown", "dump_state", "vocabulary_size"),
     *("zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer"),
 )
-NO_EFFECT: Final = ("activation_checkpointing", "aio", "checkpoint", "dataloader_drop_last", "datastates_ckpt")
+UNUSED_KEYS: Final = ("activation_checkpointing", "aio", "checkpoint", "dataloader_drop_last", "datastates_ckpt")
 """Of what this component does in its own way, or not at all."""
 
-ELSEWHERE: Final = "model parallelism is in train_fsdp"
-REFUSED: Final[Mapping[str, str]] = {
+_ELSEWHERE: Final = "model parallelism is in train_fsdp"
+_REFUSED: Final[Mapping[str, str]] = {
     "autotuning": "use the input autotune",
     "compile": "use the input compile",
     "torch_autocast": "use fp16 or bf16",
@@ -68,44 +70,46 @@ REFUSED: Final[Mapping[str, str]] = {
     "managed_gradient_accumulation": "use the input accumulation_steps",
     "weight_quantization": "it is for inference",
     "hybrid_engine": "it is for generation while training",
-    **dict.fromkeys(("tensor_parallel", "pipeline", "expert_parallel", "sequence_parallel_size"), ELSEWHERE),
-    **dict.fromkeys(("data_parallel_size", "use_data_before_expert_parallelism"), ELSEWHERE),
-    **dict.fromkeys(("seq_parallel_communication_data_type",), ELSEWHERE),
+    **dict.fromkeys(("tensor_parallel", "pipeline", "expert_parallel", "sequence_parallel_size"), _ELSEWHERE),
+    **dict.fromkeys(("data_parallel_size", "use_data_before_expert_parallelism"), _ELSEWHERE),
+    **dict.fromkeys(("seq_parallel_communication_data_type",), _ELSEWHERE),
 }
-KNOWN: Final = frozenset({*PLAIN, *NO_EFFECT, *REFUSED, *MODELS, *SECTIONS})
+_KNOWN: Final = frozenset({*_PLAIN, *UNUSED_KEYS, *_REFUSED, *_MODELS, *_SECTIONS})
 
 
-def problems(file: File) -> Iterator[str]:
+def find_key_problems(file: ConfigFile) -> Iterator[str]:
     """What is wrong with the file's keys and with the values that DeepSpeed itself checks, a sentence for each."""
-    removed = getattr(deepspeed_config, "_REMOVED_TOP_LEVEL_CONFIG_KEYS", {})
+    removed: Mapping[str, str] = getattr(deepspeed_config, "_REMOVED_TOP_LEVEL_CONFIG_KEYS", {})
     for key, value in file.items():
         if key in removed:
             yield f"{key}: {removed[key].split('. ')[0].rstrip('.')}"
-        elif key not in KNOWN:
-            yield f"{key} is no key that DeepSpeed knows{meant(key, KNOWN)}"
-        elif key in REFUSED:
-            yield f"{key} is not for this component: {REFUSED[key]}"
-        elif (key in MODELS or key in SECTIONS) and not isinstance(value, dict):
+        elif key not in _KNOWN:
+            yield f"{key} is no key that DeepSpeed knows{suggest_key(key, _KNOWN)}"
+        elif key in _REFUSED:
+            yield f"{key} is not for this component: {_REFUSED[key]}"
+        elif key in _PLAIN or key in UNUSED_KEYS:
+            continue
+        elif not isinstance(value, dict):
             yield f"{key} has to be an object, {{...}}, not {value!r}"
-        elif key in MODELS:
-            yield from _of_model(key, value, MODELS[key])
-        elif key in SECTIONS:
-            yield from _unknown(key, value, SECTIONS[key])
-    yield from _of_optimizer(section(file, "optimizer"))
-    yield from _of_scheduler(section(file, "scheduler"))
-    throughput = section(file, "timers").get("throughput")
+        elif key in _MODELS:
+            yield from _of_model(key, value, _MODELS[key])
+        else:
+            yield from _unknown(key, value, _SECTIONS[key])
+    yield from _of_optimizer(read_section(file, "optimizer"))
+    yield from _of_scheduler(read_section(file, "scheduler"))
+    throughput = read_section(file, "timers").get("throughput")
     if isinstance(throughput, dict):
         yield from _of_model("timers.throughput", throughput, DeepSpeedThroughputTimerConfig)
 
 
-def _unknown(where: str, value: Mapping[str, Any], known: Iterable[str]) -> Iterator[str]:
+def _unknown(where: str, value: Mapping[str, object], known: Iterable[str]) -> Iterator[str]:
     names = list(known)
     for key in value:
         if key not in names:
-            yield f"{where}.{key} is no key that DeepSpeed knows{meant(key, names)}"
+            yield f"{where}.{key} is no key that DeepSpeed knows{suggest_key(key, names)}"
 
 
-def _of_model(where: str, value: Mapping[str, Any], model: type[BaseModel]) -> Iterator[str]:
+def _of_model(where: str, value: Mapping[str, object], model: type[BaseModel]) -> Iterator[str]:
     """Let the class that DeepSpeed reads a section with say what is wrong with it."""
     try:
         model(**_without_auto(value))
@@ -114,8 +118,8 @@ def _of_model(where: str, value: Mapping[str, Any], model: type[BaseModel]) -> I
             *path, last = [str(part) for part in detail["loc"]] or [""]
             place = ".".join([where, *path, last]).rstrip(".")
             if detail["type"] == "extra_forbidden":
-                yield f"{place} is no key that DeepSpeed knows{meant(last, _names(model, path))}"
-            elif place == f"{ZERO}.stage":
+                yield f"{place} is no key that DeepSpeed knows{suggest_key(last, _names(model, path))}"
+            elif place == f"{ZERO_KEY}.stage":
                 yield f"{place} {detail['input']!r}: has to be 0, 1, 2 or 3"
             else:
                 yield f"{place} {detail['input']!r}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
@@ -129,34 +133,34 @@ def _names(model: type[BaseModel], path: Iterable[str]) -> list[str]:
     return [name for known, field in model.model_fields.items() for name in (known, field.alias) if name]
 
 
-def _of_optimizer(found: Mapping[str, Any]) -> Iterator[str]:
-    kind, params = found.get("type", AUTO), found.get("params", {})
-    known = ", ".join(cls.__name__ for cls in OPTIMIZERS.values())
+def _of_optimizer(found: Mapping[str, object]) -> Iterator[str]:
+    kind, params = found.get("type", AUTO_VALUE), found.get("params", {})
+    name = str(kind).lower()
+    known = ", ".join(cls.__name__ for cls in TORCH_OPTIMIZERS.values())
     if not isinstance(params, dict):
         yield f"optimizer.params has to be an object, {{...}}, not {params!r}"
-    elif kind == AUTO:
-        yield from _unknown("optimizer.params", params, ("lr", "betas", "eps", "weight_decay", "momentum", *ADAM_ALONE))
-    elif str(kind).lower() not in OPTIMIZERS:
+    elif kind == AUTO_VALUE:
+        yield from _unknown("optimizer.params", params, ("lr", "betas", "eps", "weight_decay", "momentum", *_ADAM))
+    elif name not in TORCH_OPTIMIZERS:
         yield f"optimizer.type {kind!r} is not one of those that this component can save: {known}"
     else:
-        own = list(inspect.signature(OPTIMIZERS[kind.lower()]).parameters)[1:]
-        yield from _unknown("optimizer.params", params, own + list(ADAM_ALONE if "adam" in kind.lower() else ()))
+        own = list(inspect.signature(TORCH_OPTIMIZERS[name]).parameters)[1:]
+        yield from _unknown("optimizer.params", params, own + list(_ADAM if "adam" in name else ()))
 
 
-def _of_scheduler(found: Mapping[str, Any]) -> Iterator[str]:
-    kind, params = found.get("type", AUTO), found.get("params", {})
-    if kind == AUTO:
+def _of_scheduler(found: Mapping[str, object]) -> Iterator[str]:
+    kind, params = found.get("type", AUTO_VALUE), found.get("params", {})
+    if kind == AUTO_VALUE:
         return
-    if kind not in SCHEDULERS:
-        yield f"scheduler.type {kind!r} is not one of {', '.join(SCHEDULERS)}{meant(str(kind), SCHEDULERS)}"
+    if str(kind) not in FILE_SCHEDULERS:
+        hint = suggest_key(str(kind), FILE_SCHEDULERS)
+        yield f"scheduler.type {kind!r} is not one of {', '.join(FILE_SCHEDULERS)}{hint}"
     elif not isinstance(params, dict):
         yield f"scheduler.params has to be an object, {{...}}, not {params!r}"
     else:
-        own = [*inspect.signature(SCHEDULERS[kind]).parameters]
+        own = [*inspect.signature(FILE_SCHEDULERS[str(kind)]).parameters]
         yield from _unknown("scheduler.params", params, [name for name in own if name not in {"optimizer", "self"}])
 
 
-def _without_auto(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _without_auto(below) for key, below in value.items() if below != AUTO}
-    return value
+def _without_auto(section: Mapping[str, object]) -> dict[str, object]:
+    return {key: _without_auto(v) if isinstance(v, Mapping) else v for key, v in section.items() if v != AUTO_VALUE}
