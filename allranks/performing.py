@@ -15,8 +15,8 @@ from allranks.azure.python_target import is_python_target, split
 from allranks.cli import target
 from allranks.cli.text import YAML
 from allranks.errors import UsageError
-from allranks.local import engine
 from allranks.local.assets import Stands, read_mapping
+from allranks.local.engine import run_plan
 from allranks.local.folders import Home, RunFolder, read_json
 from allranks.local.options import Observer, Options
 from allranks.local.plan import Plan
@@ -116,7 +116,7 @@ def perform(prepared: PreparedRun, home: Home, observer: Observer) -> RunResult:
         StorageError: the runs folder cannot be written.
     """
     home.prepare()
-    return engine.run(prepared.plan, prepared.options(home), observer)
+    return run_plan(prepared.plan, prepared.options(home), observer)
 
 
 def chosen_interpreter(text: str) -> tuple[str, str]:

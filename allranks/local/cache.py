@@ -85,6 +85,16 @@ class Workplace:
         """What the step has written so far."""
         return self.path / "outputs"
 
+    @property
+    def journal(self) -> Path:
+        """What a step with parts has noted of them: a sweep of its trials."""
+        return self.path / "trials.json"
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether it holds something to resume from."""
+        return self.outputs.exists() or self.journal.exists()
+
     def acquire(self) -> bool:
         """Take the lock; False while another engine runs the same step. The kernel frees it when the holder dies."""
         try:
@@ -147,15 +157,10 @@ def clear_up(home: Home) -> None:
     """
     for path in (*home.runs.glob(".*.removed"), *(home.path / "work").glob(".*")):
         shutil.rmtree(path, ignore_errors=True)
-    places = {path.name: path for path in (home.path / "work").iterdir()}
+    places = {path.name: Workplace(home, path.name) for path in (home.path / "work").iterdir()}
     if places:
         known = _keys(home.all_runs())
-        _discard(home, {key for key, path in places.items() if key not in known or not _begun(path)})
-
-
-def _begun(workplace: Path) -> bool:
-    """Whether it holds something to go on from: the outputs of a step, or the journal of a sweep."""
-    return (workplace / "outputs").exists() or (workplace / "trials.json").exists()
+        _discard(home, {key for key, place in places.items() if key not in known or not place.is_begun})
 
 
 def _discard(home: Home, keys: Iterable[str]) -> None:

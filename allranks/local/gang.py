@@ -67,6 +67,9 @@ class Gang:
         guard: is told of every session, in case this process is killed.
         marker: ``NAME=value`` in the environment of all of the gang's processes and of no others.
         umask: of all of them.
+
+    Attributes:
+        timed_out: whether its ranks were asked for their stacks, since their time was up.
     """
 
     def __init__(self, commands: Sequence[RankCommand], guard: Guard, marker: str, umask: int) -> None:
@@ -76,6 +79,7 @@ class Gang:
         self.marker = marker.encode()
         self._guard = guard
         self._umask = umask
+        self.timed_out = False
         self._dismissed = False
         self._running: dict[int, tuple[subprocess.Popen[bytes], RankCommand]] = {}
         try:
@@ -113,7 +117,7 @@ class Gang:
         return {process.pid for process, _ in self._running.values()}
 
     @property
-    def over(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether no rank is running any more."""
         return not self._running
 
@@ -154,6 +158,7 @@ class Gang:
 
     def ask_for_stacks(self) -> None:
         """Let Python ranks that registered faulthandler on SIGUSR1 write their stacks; others just end."""
+        self.timed_out = True
         for process, _ in self._running.values():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGUSR1)

@@ -36,7 +36,7 @@ def _step(name: str, step: Mapping[str, Any]) -> StepResult:
         failure=_failure(step["failure"]),
         component=step["component"],
         after=tuple(step["after"]),
-        sweep=_sweep(step) if "trials" in step else None,
+        sweep=past_sweep(step) if "trials" in step else None,
         parameters=step.get("parameters", {}),
     )
 
@@ -48,7 +48,8 @@ def _failure(failure: Mapping[str, Any] | None) -> Failure | None:
     return Failure(failure["message"], failure["rank"], failure["node"], log, tuple(failure["last_lines"]))
 
 
-def _sweep(step: Mapping[str, Any]) -> SweepResult:
+def past_sweep(step: Mapping[str, Any]) -> SweepResult:
+    """The trials of a sweep that a step.json or run.json tells of."""
     trials = tuple(TrialResult(**{**trial, "folder": Path(trial["folder"])}) for trial in step["trials"])
     return SweepResult(step["goal"], step["primary_metric"], step["max_total_trials"], trials, step["best_trial"])
 

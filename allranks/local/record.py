@@ -68,7 +68,7 @@ class RunRecord:
         """What became of the run; see ``write``."""
         results = {name: execution.result() for name, execution in steps.items()}
         outputs = {
-            name: (steps[output.step].folder.outputs / output.port).resolve()
+            name: steps[output.step].output_path(output.port)
             for name, output in self.plan.outputs.items()
             if results[output.step].outputs
         }

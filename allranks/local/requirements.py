@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from allranks import catalogue
 from allranks.errors import CannotRunHereError
 from allranks.local import environments
-from allranks.local.launch.mpi import HOW_TO_GET_IT
+from allranks.local.launch import LAUNCHERS
 from allranks.local.plan import PlannedStep
 from allranks.spec import Component
 
@@ -61,7 +61,7 @@ def choose_interpreters(
     here = [folder for folder in ours if folder not in built]
     lacking = {folder: what for folder in here if (what := _lacking_here(folder, _fed_by(ours[folder], steps), built))}
     served = {name: step for name, step in steps.items() if not any(name in ours[folder] for folder in lacking)}
-    _refuse({folder: (ours[folder], what) for folder, what in lacking.items()}, _without_mpirun(served, pythons))
+    _refuse({folder: (ours[folder], what) for folder, what in lacking.items()}, _without_program(served, pythons))
     return Interpreters(pythons, tuple(notes))
 
 
@@ -89,27 +89,27 @@ def _fed_by(names: list[str], steps: Mapping[str, PlannedStep]) -> set[str]:
     return {folder for folder in found if folder is not None}
 
 
-def _refuse(lacking: Mapping[str, tuple[list[str], str]], without_mpirun: list[str]) -> None:
+def _refuse(lacking: Mapping[str, tuple[list[str], str]], without_program: Mapping[str | None, list[str]]) -> None:
     """Say at once what the steps lack and how to get it; do nothing if they lack nothing."""
     messages = [f"{', '.join(names)}: the environment {folder!r} {what}." for folder, (names, what) in lacking.items()]
     hints = [f"Build what is lacking, once: allranks env build {' '.join(lacking)}"] if lacking else []
-    if without_mpirun:
-        messages.append(
-            f"{', '.join(without_mpirun)}: the distribution mpi needs mpirun, which is not on this machine."
-        )
-        hints.append(HOW_TO_GET_IT)
+    for distribution, names in without_program.items():
+        launcher = LAUNCHERS[distribution]
+        needs = f"the distribution {distribution} needs {launcher.program}, which is not on this machine."
+        messages.append(f"{', '.join(names)}: {needs}")
+        hints.append(launcher.remedy)
     if messages:
         raise CannotRunHereError("\n".join(messages), "\n".join(hints))
 
 
-def _without_mpirun(steps: Mapping[str, PlannedStep], pythons: Mapping[str, Path]) -> list[str]:
-    """The MPI steps that would find no mpirun, neither beside their interpreter nor on PATH."""
-    lacking = []
+def _without_program(steps: Mapping[str, PlannedStep], pythons: Mapping[str, Path]) -> dict[str | None, list[str]]:
+    """The steps whose launcher finds no program, neither beside their interpreter nor on PATH; by distribution."""
+    lacking: dict[str | None, list[str]] = {}
     for name, step in steps.items():
-        if step.distribution == "mpi":
-            folder = pythons.get(name, Path(sys.executable)).parent
-            if shutil.which("mpirun", path=f"{folder}:{os.environ.get('PATH', os.defpath)}") is None:
-                lacking.append(name)
+        program = LAUNCHERS[step.distribution].program
+        folder = pythons.get(name, Path(sys.executable)).parent
+        if program and shutil.which(program, path=f"{folder}:{os.environ.get('PATH', os.defpath)}") is None:
+            lacking.setdefault(step.distribution, []).append(name)
     return lacking
 
 

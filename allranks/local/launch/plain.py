@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from allranks.local.gang import RankCommand
 from allranks.local.launch.context import LaunchContext
+from allranks.local.launch.launcher import Launcher
 
 
-def ranks(context: LaunchContext) -> list[RankCommand]:
-    """The one process."""
-    return [context.rank(None, 0, {"AZUREML_PROCESS_NAME": "main"})]
+class PlainLauncher(Launcher):
+    """See ``Launcher``."""
+
+    def commands(self, context: LaunchContext) -> list[RankCommand]:
+        """The one process."""
+        return [context.rank(None, 0, {"AZUREML_PROCESS_NAME": "main"})]

@@ -1,0 +1,46 @@
+"""A sweep step: trials of its component's command, each with other values of the inputs that are searched."""
+
+from __future__ import annotations
+
+from allranks.local.bindings import PipelineScope
+from allranks.local.execution import Execution, RunContext
+from allranks.local.kinds.command import plan_command
+from allranks.local.plan import PlannedStep
+from allranks.local.sweep.execution import SweepExecution
+from allranks.local.sweep.search import PlannedSweep, Search, plan_search
+from allranks.spec import Component, Step, Sweep
+
+
+class SweepKind:
+    """See ``StepKind``."""
+
+    def fits(self, step: Step) -> bool:
+        """See ``StepKind``."""
+        return step.sweep is not None
+
+    def plan(self, step: Step, component: Component, scope: PipelineScope) -> PlannedStep:
+        """What the trials have in common, and the search."""
+        assert step.sweep is not None  # noqa: S101 fits has looked
+        common = plan_command(step, component, scope, searched=step.sweep.space)
+        return PlannedSweep.from_common(common, _plan_search(step, step.sweep, scope, common.nodes * common.launched))
+
+    def execution(self, step: PlannedStep, context: RunContext) -> Execution:
+        """See ``StepKind``."""
+        assert isinstance(step, PlannedSweep)  # noqa: S101 plan has made it
+        return SweepExecution(step, context)
+
+
+def _plan_search(step: Step, sweep: Sweep, scope: PipelineScope, ranks: int) -> Search:
+    """What a sweep step tries; a choice among mappings or among data is more than its trials can be given here."""
+    for name, one in sweep.space.items():
+        declared = step.component.inputs.get(name)
+        values = one.get("values")
+        mapped = isinstance(values, list) and any(isinstance(value, dict) for value in values)
+        if mapped or (declared is not None and declared.is_data):
+            what = "a choice among mappings" if mapped else f"a search over {declared.type if declared else ''} inputs"
+            scope.refuse(step, f"cannot run here: {name!r} is {what}.")
+
+    def limit(key: str) -> int | None:
+        return scope.count(sweep.limits[key], key, step) if key in sweep.limits else None
+
+    return plan_search(sweep, ranks, limit)
