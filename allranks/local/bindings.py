@@ -77,22 +77,16 @@ class PipelineScope:
 
     def _path(self, text: str, where: str) -> Path | None:
         """A data path as a path on this machine; addresses in the cloud are no such thing."""
-        source = self.pipeline.source
-        line = source.lines.get(where)
         if ("://" in text and not text.startswith("file://")) or text.startswith("azureml:"):
-            stand = self.findings.stands.find(text)
-            if stand is None:
-                problem = Problem(f"{text!r} lies in the cloud.", where, source.file, line, how_to_map(text))
-                self.findings.problems.append(problem)
-            return stand
-        path = Path(text.removeprefix("file://")).expanduser()
-        path = path if path.is_absolute() else source.base / path
-        if not path.exists():
-            hint = "Give a file or folder that does."
-            problem = Problem(f"{str(path)!r} does not exist.", where, source.file, line, hint)
-            self.findings.problems.append(problem)
-            return None
-        return path.resolve()
+            found, message, hint = self.findings.stands.find(text), f"{text!r} lies in the cloud.", how_to_map(text)
+        else:
+            path = self.pipeline.source.base / Path(text.removeprefix("file://")).expanduser()
+            found = path.resolve() if path.exists() else None
+            message, hint = f"{str(path)!r} does not exist.", "Give a file or folder that does."
+        if found is None:
+            source = self.pipeline.source
+            self.findings.problems.append(Problem(message, where, source.file, source.lines.get(where), hint))
+        return found
 
     def _follow(self, reference: Reference) -> ResolvedValue:
         """What a binding comes to; the check has seen that it exists."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Collection, Iterable
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from allranks.local import fingerprint
+from allranks.local.file_locks import try_lock
 from allranks.local.folders import Home, RunFolder, StepFolder, read_json, write_json
 
 
@@ -27,6 +27,10 @@ class Finished:
     run_id: str
     step: str
     execution: str
+
+    def folder(self, home: Home) -> StepFolder:
+        """The folder that holds its outputs."""
+        return home.run(self.run_id).step(self.step)
 
 
 class Cache:
@@ -46,13 +50,9 @@ class Cache:
         if not isinstance(record, dict) or record["run_id"] < self._since:
             return None
         finished = Finished(record["run_id"], record["step"], record["execution"])
-        outputs = self.folder(finished).outputs
-        intact = all(_same(outputs / port, files) for port, files in record["outputs"].items())
+        outputs = finished.folder(self._home).outputs
+        intact = all(fingerprint.tree(outputs / port) == files for port, files in record["outputs"].items())
         return finished if intact else None
-
-    def folder(self, finished: Finished) -> StepFolder:
-        """The folder that holds the outputs of a finished execution."""
-        return self._home.run(finished.run_id).step(finished.step)
 
     def remember(self, key: str, finished: Finished, outputs: Path, ports: Iterable[str]) -> None:
         """Record an execution whose outputs stand in a folder that is about to become the run's.
@@ -64,10 +64,6 @@ class Cache:
             self._home.cache / f"{key}.json",
             {"run_id": finished.run_id, "step": finished.step, "execution": finished.execution, "outputs": files},
         )
-
-
-def _same(path: Path, files: list[list[str | int]]) -> bool:
-    return fingerprint.tree(path) == files
 
 
 class Workplace:
@@ -99,13 +95,10 @@ class Workplace:
         """Take the lock; False while another engine runs the same step. The kernel frees it when the holder dies."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            lock = try_lock(self.path / "lock")
         except (FileNotFoundError, FileExistsError):  # the folder was removed meanwhile by the one that finished
             return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
+        if lock is None:
             return False
         if not _still_there(lock, self.path / "lock"):  # the same, a moment later
             os.close(lock)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from allranks.local.metrics_file import read_metrics
 
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 8, 20  # around the lines, in pixels, for the numbers of the axes
 SIZE, MINOR_SIZE = (340, 170), (240, 110)
@@ -62,19 +63,10 @@ def charts(metrics_file: Path) -> list[Chart]:
 
 def _series(metrics_file: Path) -> dict[str, Points]:
     series: dict[str, Points] = {}
-    try:
-        lines = metrics_file.read_text(errors="replace").splitlines()
-    except OSError:
-        return {}
-    for line in lines:
-        try:
-            entry = json.loads(line)
-            for name, value in entry["metrics"].items():
-                x, y = float(entry["step"]), float(value)
-                if math.isfinite(x) and math.isfinite(y):
-                    series.setdefault(name, []).append((x, y))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue
+    for entry in read_metrics(metrics_file):
+        for name, value in entry.metrics.items():
+            if isinstance(entry.step, int | float) and math.isfinite(entry.step) and math.isfinite(value):
+                series.setdefault(name, []).append((float(entry.step), float(value)))
     return series
 
 

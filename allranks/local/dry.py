@@ -37,7 +37,7 @@ def dry_run(plan: Plan, options: Options) -> dict[str, Any]:
             found = records.find(execution.identify(finished))
         if found is not None:
             finished[name] = found
-        published = {other: records.folder(one).outputs for other, one in finished.items()}
+        published = {other: one.folder(home).outputs for other, one in finished.items()}
         steps[name] = execution.preview(published, found)
     planned = {
         "run_id": None,

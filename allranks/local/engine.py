@@ -58,7 +58,7 @@ class _Engine:
         context = RunContext(options.home, self._folder, plan.name, options.python, environ, began, self._stores, umask)
         self._steps = {name: execution_of(step, context) for name, step in plan.steps.items()}
         self._executions = list(self._steps.values())  # and the parts of steps, as they are begun
-        self._record = RunRecord(self._folder, plan, options.request.to_document())
+        self._record = RunRecord(self._folder, plan, options.request.to_document(), self._steps)
 
     def run(self) -> RunResult:
         """Start what can start, wait, note what happened; again, until every step is finished."""
@@ -66,7 +66,7 @@ class _Engine:
         alive = self._folder.lock()
         try:
             self._record.write_request(self._options.definition)
-            self._record.write(self._steps, running=True)  # before what takes time: a run that is killed is listed
+            self._record.write(running=True)  # before what takes time: a run that is killed is listed
             take_snapshots(self._steps.values(), self._folder)
             self._observer.started(self._folder, self._plan)
             return self._outcome(alive)
@@ -77,7 +77,7 @@ class _Engine:
         """What became of the run; steps that cannot go on, because the disk is full, have failed."""
         try:
             self._loop()
-            result = self._record.write(self._steps, signal=self._signal)
+            result = self._record.write(signal=self._signal)
             write_report(self._folder)
         except BrokenPipeError:  # of what is printed: nobody reads it any more
             raise
@@ -127,7 +127,7 @@ class _Engine:
     def _reuse(self, execution: Execution) -> bool:
         finished = self._cache.find(execution.key) if self._reusable(execution) else None
         if finished is not None:
-            execution.reuse(self._cache, finished)
+            execution.reuse(finished)
             self._changed(execution)
         return finished is not None
 
@@ -170,11 +170,7 @@ class _Engine:
             if part.is_finished:
                 self._changed(part)
         if execution.is_settled:
-            failure = execution.conclude(self._cache)
-            if failure is None:
-                self._changed(execution)
-            else:
-                self._end(execution, FAILED, failure)
+            self._conclude(execution)
 
     # Waiting
 
@@ -182,13 +178,12 @@ class _Engine:
         """Sleep until a rank ends, a time is up or a signal comes, and deal with what happened."""
         for execution in self._watch.wait(self._patience()):
             if execution.gang is not None:  # the end of another step may just have cancelled it
-                execution.end_attempt(self._cache, self._options.request.retries)
-                self._changed(execution)
+                self._conclude(execution)
         if self._signal is not None:
             self._cancel()
         self._watch.enforce_timeouts()
         self._observer.tick(self._steps)
-        self._page.look(lambda: self._record.document(self._steps, running=True))
+        self._page.look(lambda: self._record.document(running=True))
 
     def _patience(self) -> float:
         now = time.monotonic()
@@ -197,6 +192,10 @@ class _Engine:
         return max(0.0, min([*dues, _LOCK_POLL if blocked else _TICK]))
 
     # Ending
+
+    def _conclude(self, execution: Execution) -> None:
+        execution.conclude(self._cache, self._options.request.retries)
+        self._changed(execution)
 
     def _end(self, execution: Execution, status: str, failure: Failure | None = None) -> None:
         execution.end(status, failure)
@@ -224,9 +223,9 @@ class _Engine:
         why = f"the runs folder {self._options.home.path} cannot be written: {error.strerror or error}"
         abandon(self._executions, why)
         with suppress(OSError):
-            self._record.write(self._steps)
+            self._record.write()
             write_report(self._folder)
-        return self._record.result(self._steps)
+        return self._record.result()
 
     def _note_signal(self, number: int) -> None:
         self._signal = number

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from allranks import catalogue, library
 from allranks.errors import CannotRunHereError, UnknownNameError
 from allranks.files import write_text
+from allranks.local.file_locks import try_lock
 from allranks.local.folders import make_private
 from allranks.local.guard import Guard
 
@@ -23,6 +23,8 @@ LOCK = "lock.txt"  # exact versions of all that is installed; its Dockerfile and
 INSTALL = "install.py"  # an environment that pip alone cannot build has one; its Dockerfile runs it as well
 INSTALL_TORCH = "install_torch.py"  # beside the environments: it chooses torch's build for this machine
 STAMP = "built.txt"  # the sha256 of what it was built from, written last
+_MARKER = "ALLRANKS_BUILDING"
+"""In the environment of the commands: a guard ends those that would go on after we were killed."""
 
 
 def place(home: Path, name: str) -> Path:
@@ -70,13 +72,13 @@ def build(home: Path, name: str, tell: Callable[[str], None] = lambda _: None) -
     folder = place(home.absolute(), name)
     make_private(home.absolute())
     make_private(folder.parent)
-    with _alone(folder), _guarded(marker := f"ALLRANKS_BUILDING={folder}"):
+    with _alone(folder), closing(Guard(f"{_MARKER}={folder}")):
         (folder / STAMP).unlink(missing_ok=True)  # first: a half-removed environment does not count as built
         shutil.rmtree(folder, ignore_errors=True)
         with log_file(home, name).open("w", encoding="utf-8") as log:
             for phase, commands in _phases(name, folder / "bin" / "python"):
                 tell(phase)
-                _run(commands, marker, log, f"{name}: {phase}")
+                _run(commands, {_MARKER: str(folder)}, log, f"{name}: {phase}")
         write_text(folder / STAMP, _digest(name, gpu=has_gpu()))
     return folder / "bin" / "python"
 
@@ -120,30 +122,14 @@ def _pinned_torch(lock: Path) -> str:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the lock on an environment's folder; the kernel frees it when we are killed."""
-    lock = os.open(folder.with_name(f".{folder.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    """Hold the lock on an environment's folder."""
+    lock = try_lock(folder.with_name(f".{folder.name}.lock"))
+    if lock is None:
+        raise CannotRunHereError(f"{folder} is being built already.", "Wait for the other `allranks env build`.")
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
-    except BlockingIOError as error:
-        raise CannotRunHereError(
-            f"{folder} is being built already.", "Wait for the other `allranks env build`."
-        ) from error
     finally:
         os.close(lock)
-
-
-@contextmanager
-def _guarded(marker: str) -> Iterator[None]:
-    """Within the block a guard ends the commands that carry the marker when we are killed.
-
-    They would otherwise go on installing into a folder that the next build removes.
-    """
-    guard = Guard(marker)
-    try:
-        yield
-    finally:
-        guard.close()
 
 
 def source_of(name: str) -> Path:
@@ -171,13 +157,12 @@ def _digest(name: str, *, gpu: bool) -> str:
     return total.hexdigest()
 
 
-def _run(commands: list[list[str]], marker: str, log: IO[str], what: str) -> None:
+def _run(commands: list[list[str]], marker: Mapping[str, str], log: IO[str], what: str) -> None:
     """Run commands until one succeeds, with what they print going to the log.
 
     Raises:
         CannotRunHereError: none did.
     """
-    name, _, value = marker.partition("=")
     environ = {key: text for key, text in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
     for command in commands:
         log.write(f"$ {' '.join(command)}\n")
@@ -187,7 +172,7 @@ def _run(commands: list[list[str]], marker: str, log: IO[str], what: str) -> Non
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env={**environ, name: value},
+            env={**environ, **marker},
             check=False,
         )
         if done.returncode == 0:

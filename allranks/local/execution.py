@@ -119,18 +119,14 @@ class Execution(ABC):
         """Whether all of its parts have ended and none will follow; never for a step without parts."""
         return False
 
-    def end_attempt(self, records: Cache, retries: int) -> None:
-        """No rank is running any more: publish what they wrote, put the step off for another attempt, or let it fail.
+    @abstractmethod
+    def conclude(self, records: Cache, retries: int) -> None:
+        """End it, or put it off for another attempt: the last of its ranks or of its parts has ended.
 
         Args:
             records: of finished steps.
             retries: further attempts that the user allows.
         """
-        raise NotImplementedError
-
-    def conclude(self, records: Cache) -> Failure | None:
-        """End a settled step with the outputs of its parts; why it has failed, if so."""
-        raise NotImplementedError
 
     # What all have in common
 
@@ -190,9 +186,9 @@ class Execution(ABC):
             }
         )
 
-    def reuse(self, records: Cache, finished: Finished) -> None:
+    def reuse(self, finished: Finished) -> None:
         """Take the outputs and logs of a finished execution."""
-        folder = records.folder(finished)
+        folder = finished.folder(self.context.home)
         self.folder.path.mkdir(parents=True, exist_ok=True)
         self._take(folder, finished)
         self.register_outputs(folder)  # an engine may have been killed before it could
@@ -235,8 +231,8 @@ class Execution(ABC):
 
     def result(self) -> StepResult:
         """What became of it so far."""
-        home, source = self.context.home, self.source
-        folder = home.run(source.run_id).step(source.step) if source else self.folder
+        source = self.source
+        folder = source.folder(self.context.home) if source else self.folder
         return StepResult(
             name=self.step.name,
             status=self.status,

@@ -30,7 +30,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -41,6 +40,7 @@ from typing import Any
 
 from allranks.errors import StorageError, UnknownNameError
 from allranks.files import write_text
+from allranks.local.file_locks import try_lock
 
 DEFAULT_HOME = ".allranks"
 MARK = "CACHEDIR.TAG"  # what also tells backup programs that a folder can be left out
@@ -143,25 +143,21 @@ class RunFolder:
 
         The file takes ``KEPT_ROOM``; to truncate it gives that room back.
         """
-        descriptor = os.open(self.path / "alive", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        descriptor = try_lock(self.path / "alive")
+        assert descriptor is not None  # noqa: S101 the run is new
         os.posix_fallocate(descriptor, 0, KEPT_ROOM)
         return descriptor
 
     @property
     def alive(self) -> bool:
         """Whether an engine is running it, in whatever process."""
-        try:
-            descriptor = os.open(self.path / "alive", os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
+        path = self.path / "alive"
+        if not os.access(path, os.W_OK):
             return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
+        descriptor = try_lock(path)
+        if descriptor is not None:
             os.close(descriptor)
-        return False
+        return descriptor is None
 
     def step(self, name: str) -> StepFolder:
         """The folder of a step, nested ones by their dotted name, or of trial ``sweep.<number>``."""

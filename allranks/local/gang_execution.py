@@ -143,7 +143,7 @@ class GangExecution(Execution):
 
     # An attempt's end
 
-    def end_attempt(self, records: Cache, retries: int) -> None:
+    def conclude(self, records: Cache, retries: int) -> None:
         """See ``Execution``."""
         gang = self.gang
         assert gang is not None  # noqa: S101 it has just ended

@@ -22,16 +22,8 @@ _VERBS = r"install|uninstall|sync|add|update|upgrade|remove|download|develop"
 INSTALLS = re.compile(rf"(?<![\w-])(?:{_TOOLS})\b.{{0,80}}?\b(?:{_VERBS})\b", re.DOTALL)
 # In Python the words alone are mostly an error's advice; what starts a process has to stand in the same file.
 STARTS = (
-    "subprocess",
-    "os.system",
-    "os.popen",
-    "os.exec",
-    "os.spawn",
-    "pip.main",
-    "pip._internal",
-    "!pip",
-    "%pip",
-    "!uv",
+    *("subprocess", "os.system", "os.popen", "os.exec", "os.spawn"),
+    *("pip.main", "pip._internal", "!pip", "%pip", "!uv"),
 )
 PYTHON = frozenset([".ipynb", ".py"])
 SCRIPTS = frozenset(["", ".bash", ".sh"]) | PYTHON  # suffixes of what a command may start

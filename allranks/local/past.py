@@ -8,6 +8,8 @@ from typing import Any
 
 from allranks.local.result import Failure, RunResult, StepResult, SweepResult, TrialResult
 
+_AS_WRITTEN = ("status", "started", "seconds", "reused_from", "attempts", "nodes", "processes", "metrics", "component")
+
 
 def past_result(state: Mapping[str, Any]) -> RunResult:
     """The result that a run.json says; what an engine that was killed could not write is missing from it."""
@@ -23,21 +25,13 @@ def past_result(state: Mapping[str, Any]) -> RunResult:
 def _step(name: str, step: Mapping[str, Any]) -> StepResult:
     return StepResult(
         name=name,
-        status=step["status"],
-        started=step["started"],
-        seconds=step["seconds"],
-        reused_from=step["reused_from"],
-        attempts=step["attempts"],
-        nodes=step["nodes"],
-        processes=step["processes"],
         folder=Path(step["folder"]),
         outputs=_paths(step["outputs"]),
-        metrics=step["metrics"],
         failure=_failure(step["failure"]),
-        component=step["component"],
         after=tuple(step["after"]),
         sweep=past_sweep(step) if "trials" in step else None,
         parameters=step.get("parameters", {}),
+        **{attribute: step[attribute] for attribute in _AS_WRITTEN},
     )
 
 

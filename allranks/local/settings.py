@@ -44,7 +44,7 @@ def _apply_value(pipeline: Pipeline, name: str, text: str) -> Pipeline:
     if not places:
         raise UnknownNameError(
             f"{name!r} is no input of {_called(pipeline)}{_nearest(name, input_names(pipeline))}.",
-            _inputs_hint(pipeline),
+            f"The pipeline's inputs: {', '.join(pipeline.inputs) or 'none'}. A step's: STEP.INPUT=VALUE.",
         )
     step_name, inner = places[0]
 
@@ -74,10 +74,6 @@ def _absolute(text: str) -> str:
     return text if "://" in text or text.startswith("azureml:") else str(Path(text).expanduser().resolve())
 
 
-def _inputs_hint(pipeline: Pipeline) -> str:
-    return f"The pipeline's inputs: {', '.join(pipeline.inputs) or 'none'}. A step's: STEP.INPUT=VALUE."
-
-
 def _nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, list(known), n=3)
     return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
@@ -88,14 +84,9 @@ def _called(pipeline: Pipeline) -> str:
     return pipeline.name or (pipeline.source.file.name if pipeline.source.file else "the pipeline")
 
 
-def _step_inputs(pipeline: Pipeline, prefix: str = "") -> list[tuple[str, str, Input]]:
+def _step_inputs(pipeline: Pipeline) -> list[tuple[str, str, Input]]:
     """Every input of every step, nested ones with their dotted names."""
-    found = []
-    for name, step in pipeline.steps.items():
-        found += [(prefix + name, inner, declared) for inner, declared in step.component.inputs.items()]
-        if isinstance(step.component, Pipeline):
-            found += _step_inputs(step.component, f"{prefix}{name}.")
-    return found
+    return [(name, inner, one) for name, step in all_steps(pipeline) for inner, one in step.component.inputs.items()]
 
 
 def _typed(name: str, declared: Input, text: str) -> str | int | float | bool | Data:

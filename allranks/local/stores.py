@@ -10,17 +10,16 @@ steps whose MLflow has others log to ``mlflow-<revision>.db`` beside it.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from allranks.local import processes
+from allranks.local.file_locks import held_lock, try_lock
 from allranks.local.fingerprint import site_packages
 from allranks.local.folders import Home
 
@@ -83,7 +82,7 @@ class Stores:
         """Make a template, or go on waiting for it; False when that has failed."""
         if template not in self._makers:
             template.parent.mkdir(parents=True, exist_ok=True)
-            lock = _try_lock(template)
+            lock = try_lock(_lock_file(template))
             if lock is not None:
                 self._makers[template] = _start(python, template), lock
             return True  # otherwise another engine is making it
@@ -147,7 +146,7 @@ def _start(python: Path, template: Path) -> subprocess.Popen[bytes]:
 def _settle(home: Home, template: Path) -> Path:
     """The database of this home with the tables of a template, copied if there is none."""
     revision = _revision(template)
-    with _locked(home.mlflow):
+    with held_lock(_lock_file(home.mlflow)):  # ``shared/tracking.py`` takes it as well; for milliseconds
         for path in (home.mlflow, home.mlflow.with_stem(f"mlflow-{revision}")):
             if not path.is_file() or path.stat().st_size == 0:
                 new = _aside(path)
@@ -191,19 +190,5 @@ def _redirect_files(home: Home, database: Path) -> None:
         connection.close()
 
 
-def _try_lock(path: Path) -> int | None:
-    lock = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    return lock
-
-
-@contextmanager
-def _locked(database: Path) -> Iterator[None]:
-    """Hold the lock that ``shared/tracking.py`` takes as well; for milliseconds."""
-    with database.with_name(f"{database.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def _lock_file(database: Path) -> Path:
+    return database.with_name(f"{database.name}.lock")

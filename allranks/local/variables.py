@@ -13,51 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # What some launcher set for the engine itself must not reach a step: it would be taken for the step's own launch.
-LAUNCHER_VARIABLES = frozenset(
-    [
-        "RANK",
-        "WORLD_SIZE",
-        "LOCAL_RANK",
-        "LOCAL_WORLD_SIZE",
-        "NODE_RANK",
-        "GROUP_RANK",
-        "GROUP_WORLD_SIZE",
-        "ROLE_RANK",
-        "ROLE_WORLD_SIZE",
-        "ROLE_NAME",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "MASTER_ADDRESS",
-        "TF_CONFIG",
-        "MPI_LOCALRANKID",
-        "MPI_LOCALNRANKS",
-        "SM_HOSTS",
-        "SM_CURRENT_HOST",
-        "TRAINING_JOB_NAME",
-        "MLFLOW_RUN_ID",
-        "MLFLOW_TRACKING_URI",
-        "MLFLOW_TRACKING_TOKEN",
-        "MLFLOW_EXPERIMENT_ID",
-        "MLFLOW_EXPERIMENT_NAME",
-        "OMP_NUM_THREADS",
-        "PYTHONPATH",
-        "PYTHONHOME",
-        "TMPDIR",
-    ]
+_LAUNCHER_VARIABLES = (
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE"),
+    *("ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "MASTER_ADDRESS"),
+    *("TF_CONFIG", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "SM_HOSTS", "SM_CURRENT_HOST", "TRAINING_JOB_NAME"),
+    *("MLFLOW_RUN_ID", "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN", "MLFLOW_EXPERIMENT_ID"),
+    *("MLFLOW_EXPERIMENT_NAME", "OMP_NUM_THREADS", "PYTHONPATH", "PYTHONHOME", "TMPDIR"),
 )
-LAUNCHER_PREFIXES = (
-    *(
-        "AZUREML_",
-        "AZURE_ML_",
-        "AZ_BATCH",
-        "ALLRANKS_",
-        "TORCHELASTIC_",
-        "HOROVOD_RANK",
-        "HOROVOD_SIZE",
-        "HOROVOD_LOCAL_",
-    ),
-    *("HOROVOD_CROSS_", "OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "I_MPI_", "MV2_COMM_", "SLURM_"),
-    *("FLUX_TASK_", "FLUX_JOB_"),
+_LAUNCHER_PREFIXES = (
+    *("AZUREML_", "AZURE_ML_", "AZ_BATCH", "ALLRANKS_", "TORCHELASTIC_", "HOROVOD_RANK", "HOROVOD_SIZE"),
+    *("HOROVOD_LOCAL_", "HOROVOD_CROSS_", "OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "I_MPI_", "MV2_COMM_"),
+    *("SLURM_", "FLUX_TASK_", "FLUX_JOB_"),
 )
 
 
@@ -105,7 +71,7 @@ def inherited(environ: Mapping[str, str], python: Path) -> dict[str, str]:
     kept = {
         name: value
         for name, value in environ.items()
-        if name not in LAUNCHER_VARIABLES and not name.startswith(LAUNCHER_PREFIXES)
+        if name not in _LAUNCHER_VARIABLES and not name.startswith(_LAUNCHER_PREFIXES)
     }
     return kept | {"PATH": f"{python.parent}:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"}
 

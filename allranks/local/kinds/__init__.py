@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from allranks.local.execution import Execution, RunContext
-from allranks.local.kinds.command import CommandKind
+from allranks.local.kinds.command import COMMAND
 from allranks.local.kinds.kind import StepKind
-from allranks.local.kinds.sweep import SweepKind
+from allranks.local.kinds.sweep import SWEEP
 from allranks.local.plan import PlannedStep
 from allranks.spec import Step
 
 KINDS: Mapping[str, StepKind] = {
-    "sweep": SweepKind(),
-    "command": CommandKind(),  # last: it fits whatever no other kind does
+    "sweep": SWEEP,
+    "command": COMMAND,  # last: it fits whatever no other kind does
 }
 
 

@@ -7,29 +7,13 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from allranks.local.bindings import PipelineScope, planned_value
-from allranks.local.execution import Execution, RunContext
 from allranks.local.gang_execution import GangExecution
+from allranks.local.kinds.kind import StepKind
 from allranks.local.launch import LAUNCHERS
 from allranks.local.plan import PlannedStep
 from allranks.local.settings import PROCESSES_INPUT
 from allranks.spec import Component, Distribution, Output, Step
 from allranks.spec.limits import MOST_RANKS
-
-
-class CommandKind:
-    """See ``StepKind``."""
-
-    def fits(self, step: Step) -> bool:  # noqa: ARG002
-        """Every step that is of no other kind."""
-        return True
-
-    def plan(self, step: Step, component: Component, scope: PipelineScope) -> PlannedStep:
-        """See ``StepKind``."""
-        return plan_command(step, component, scope)
-
-    def execution(self, step: PlannedStep, context: RunContext) -> Execution:
-        """See ``StepKind``."""
-        return GangExecution(step, context)
 
 
 def plan_command(step: Step, component: Component, scope: PipelineScope, searched: Collection[str] = ()) -> PlannedStep:
@@ -111,3 +95,6 @@ def _plan_output(declared: Output, step: Step) -> Output:
         asset_name=setting.asset_name or declared.asset_name,
         asset_version=setting.asset_version or declared.asset_version,
     )
+
+
+COMMAND = StepKind(fits=lambda _: True, plan=plan_command, execution=GangExecution)

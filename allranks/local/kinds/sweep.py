@@ -5,29 +5,23 @@ from __future__ import annotations
 from allranks.local.bindings import PipelineScope
 from allranks.local.execution import Execution, RunContext
 from allranks.local.kinds.command import plan_command
+from allranks.local.kinds.kind import StepKind
 from allranks.local.plan import PlannedStep
 from allranks.local.sweep.execution import SweepExecution
 from allranks.local.sweep.search import PlannedSweep, Search, plan_search
 from allranks.spec import Component, Step, Sweep
 
 
-class SweepKind:
-    """See ``StepKind``."""
+def _plan_sweep(step: Step, component: Component, scope: PipelineScope) -> PlannedStep:
+    """What the trials have in common, and the search."""
+    assert step.sweep is not None  # noqa: S101 the kind fits
+    common = plan_command(step, component, scope, searched=step.sweep.space)
+    return PlannedSweep.from_common(common, _plan_search(step, step.sweep, scope, common.nodes * common.launched))
 
-    def fits(self, step: Step) -> bool:
-        """See ``StepKind``."""
-        return step.sweep is not None
 
-    def plan(self, step: Step, component: Component, scope: PipelineScope) -> PlannedStep:
-        """What the trials have in common, and the search."""
-        assert step.sweep is not None  # noqa: S101 fits has looked
-        common = plan_command(step, component, scope, searched=step.sweep.space)
-        return PlannedSweep.from_common(common, _plan_search(step, step.sweep, scope, common.nodes * common.launched))
-
-    def execution(self, step: PlannedStep, context: RunContext) -> Execution:
-        """See ``StepKind``."""
-        assert isinstance(step, PlannedSweep)  # noqa: S101 plan has made it
-        return SweepExecution(step, context)
+def _execution(step: PlannedStep, context: RunContext) -> Execution:
+    assert isinstance(step, PlannedSweep)  # noqa: S101 _plan_sweep has made it
+    return SweepExecution(step, context)
 
 
 def _plan_search(step: Step, sweep: Sweep, scope: PipelineScope, ranks: int) -> Search:
@@ -44,3 +38,6 @@ def _plan_search(step: Step, sweep: Sweep, scope: PipelineScope, ranks: int) -> 
         return scope.count(sweep.limits[key], key, step) if key in sweep.limits else None
 
     return plan_search(sweep, ranks, limit)
+
+
+SWEEP = StepKind(fits=lambda step: step.sweep is not None, plan=_plan_sweep, execution=_execution)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from allranks.local.launch.context import LaunchContext
-from allranks.local.launch.launcher import Launcher
-from allranks.local.launch.mpi import MpiLauncher
-from allranks.local.launch.plain import PlainLauncher
-from allranks.local.launch.pytorch import PytorchLauncher
-from allranks.local.launch.tensorflow import TensorflowLauncher
+from allranks.local.launch.launcher import LaunchContext, Launcher
+from allranks.local.launch.mpi import MPI
+from allranks.local.launch.plain import PLAIN
+from allranks.local.launch.pytorch import PYTORCH
+from allranks.local.launch.tensorflow import TENSORFLOW
 
 LAUNCHERS: Mapping[str | None, Launcher] = {
-    None: PlainLauncher(),
-    "pytorch": PytorchLauncher(),
-    "mpi": MpiLauncher(),
-    "tensorflow": TensorflowLauncher(),
+    None: PLAIN,
+    "pytorch": PYTORCH,
+    "mpi": MPI,
+    "tensorflow": TENSORFLOW,
 }
 
 __all__ = ["LAUNCHERS", "LaunchContext", "Launcher"]

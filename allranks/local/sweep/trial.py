@@ -40,6 +40,11 @@ class TrialExecution(GangExecution):
         self._final: list[float] | None = None
 
     @property
+    def reused_from(self) -> str | None:
+        """The run in which it has ended, if not in this one."""
+        return self.recalled or super().reused_from
+
+    @property
     def variables(self) -> Mapping[str, str]:
         """Where the trial's MLflow runs say which trial they belong to."""
         return {"MLFLOW_RUN_CONTEXT": mlflow_context(self.folder)}
@@ -94,7 +99,7 @@ class TrialExecution(GangExecution):
     def _executed(self) -> StepFolder:
         """Its folder in the run that executed it."""
         if self.source is not None:
-            return self.context.home.run(self.source.run_id).step(self.source.step)
+            return self.source.folder(self.context.home)
         return self.context.home.run(self.recalled).step(self.step.name) if self.recalled else self.folder
 
     @property
@@ -112,7 +117,6 @@ class TrialExecution(GangExecution):
             found,
             metrics=found.metrics if best is None else {name: best, **others},
             parameters=self.parameters,
-            reused_from=self.recalled or found.reused_from,
         )
 
     def summary(self) -> TrialResult:
@@ -123,7 +127,7 @@ class TrialExecution(GangExecution):
             status=self.status,
             metric=self.metric,
             seconds=self.seconds,
-            reused_from=self.recalled or self.reused_from,
+            reused_from=self.reused_from,
             folder=self._executed.path,
             message=self.failure.message if self.failure and self.status != SUCCEEDED else self._unranked,
         )
