@@ -19,13 +19,13 @@ from allranks.local.assets import Stands, read_mapping
 from allranks.local.engine import run_plan
 from allranks.local.folders import Home, RunFolder, read_json
 from allranks.local.heavy import heavy_snapshots
-from allranks.local.options import Observer, Options
+from allranks.local.options import RunObserver, RunOptions
 from allranks.local.plan import Plan
-from allranks.local.planning import make_plan
+from allranks.local.planning import plan_pipeline
 from allranks.local.requirements import choose_interpreters
 from allranks.local.result import RunResult
 from allranks.local.settings import absolute_values, all_steps, apply_scale, apply_values, change_step
-from allranks.request import Request, request_from
+from allranks.request import Request, read_request
 from allranks.spec import Component, Pipeline, check, check_machines
 from allranks.spec.keep import kept_pipeline, pipeline_document
 
@@ -44,9 +44,9 @@ class PreparedRun:
     plan: Plan
     definition: Mapping[str, Any]
 
-    def options(self, home: Home) -> Options:
+    def options(self, home: Home) -> RunOptions:
         """How it is run: by this interpreter."""
-        return Options(home, Path(sys.executable), self.request, self.definition)
+        return RunOptions(home, Path(sys.executable), self.request, self.definition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def earlier_run(home: Home, name: str) -> EarlierRun:
     folder = home.find(name)
     kept = read_json(folder.request)
     try:
-        return EarlierRun(folder, request_from(kept["request"]), kept["definition"])
+        return EarlierRun(folder, read_request(kept["request"]), kept["definition"])
     except (KeyError, TypeError, ValueError):
         raise UsageError(
             f"run {folder.id} cannot be resumed: its request.json is not there, or of another version.",
@@ -112,7 +112,7 @@ def _plan(pipeline: Pipeline, home: Home, stands: Stands, request: Request) -> P
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise SpecError(errors)
-    plan = make_plan(pipeline, stands)
+    plan = plan_pipeline(pipeline, stands)
     if request.only:
         plan = plan.only(request.only)
     chosen = {name: Path(path) for name, path in request.python.items()}
@@ -130,7 +130,7 @@ def _shown(problem: Problem) -> str:
     return str(problem).removeprefix(f"{Path.cwd()}/")
 
 
-def perform(prepared: PreparedRun, home: Home, observer: Observer) -> RunResult:
+def perform(prepared: PreparedRun, home: Home, observer: RunObserver) -> RunResult:
     """Run what was prepared to its end.
 
     Raises:

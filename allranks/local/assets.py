@@ -24,7 +24,7 @@ MAP_FILE = "allranks-map.yaml"
 _VERSIONED = re.compile(r"azureml:(?P<name>[^:@/]+)(?::(?P<version>[^:@/]+)|@(?P<label>[^:@/]+))?")
 
 
-def how_to_map(reference: str) -> str:
+def mapping_hint(reference: str) -> str:
     """Say how the user names what stands for a reference, ready to be copied into a shell."""
     option = shlex.quote(f"{reference}=PATH")
     return f"Say what stands for it here: --map {option}, or a line REFERENCE: PATH in {MAP_FILE} beside the pipeline."
@@ -111,7 +111,7 @@ def _read_file(file: Path) -> dict[str, Path]:
     return {str(reference): (file.parent / Path(path).expanduser()).absolute() for reference, path in document.items()}
 
 
-def register(home: Home, name: str, version: str | None, path: Path, kind: str | None) -> str:
+def register_asset(home: Home, name: str, version: str | None, path: Path, kind: str | None) -> str:
     """Keep an output under a name, so that later runs can use ``azureml:NAME:VERSION``; return the version.
 
     Without a version the next whole number is taken, as Azure ML does; an output that has one keeps it.

@@ -9,12 +9,12 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from allranks.errors import Problem
-from allranks.local.assets import Stands, how_to_map
-from allranks.local.plan import StepOutput, Value
+from allranks.local.assets import Stands, mapping_hint
+from allranks.local.plan import InputValue, StepOutput
 from allranks.spec import Data, Input, Pipeline, Reference, Step, literal_text, references, single, substitute
 from allranks.spec.model import Literal
 
-ResolvedValue: TypeAlias = Literal | Path | StepOutput | None
+_Resolved: TypeAlias = Literal | Path | StepOutput | None
 """What a binding comes to; None for an optional input without a value."""
 
 
@@ -39,13 +39,13 @@ class PipelineScope:
     pipeline: Pipeline
     findings: PlanFindings
     prefix: str = ""
-    inputs: Mapping[str, ResolvedValue] = field(default_factory=dict)
+    inputs: Mapping[str, _Resolved] = field(default_factory=dict)
 
     def nested(self, step: Step, pipeline: Pipeline) -> PipelineScope:
         """The scope of the pipeline that is a step of this one."""
         return PipelineScope(pipeline, self.findings, f"{self.prefix}{step.name}.", self.resolve_inputs(step))
 
-    def resolve_inputs(self, step: Step, searched: Collection[str] = ()) -> Mapping[str, ResolvedValue]:
+    def resolve_inputs(self, step: Step, searched: Collection[str] = ()) -> Mapping[str, _Resolved]:
         """A step's inputs, but for those that get their values while it runs."""
         return MappingProxyType(
             {
@@ -55,12 +55,12 @@ class PipelineScope:
             }
         )
 
-    def own_input(self, declared: Input) -> ResolvedValue:
+    def own_input(self, declared: Input) -> _Resolved:
         """The value of an input of the outermost pipeline: what the user or the YAML gave, or the default."""
         value = declared.default
         return self._path(value.path, f"inputs.{declared.name}") if isinstance(value, Data) else value
 
-    def _resolve(self, given: Literal | Data | None, declared: Input, where: str) -> ResolvedValue:
+    def _resolve(self, given: Literal | Data | None, declared: Input, where: str) -> _Resolved:
         value = declared.default if given is None else given
         if isinstance(value, Data):
             reference = single(value.path)
@@ -78,7 +78,7 @@ class PipelineScope:
     def _path(self, text: str, where: str) -> Path | None:
         """A data path as a path on this machine; addresses in the cloud are no such thing."""
         if ("://" in text and not text.startswith("file://")) or text.startswith("azureml:"):
-            found, message, hint = self.findings.stands.find(text), f"{text!r} lies in the cloud.", how_to_map(text)
+            found, message, hint = self.findings.stands.find(text), f"{text!r} lies in the cloud.", mapping_hint(text)
         else:
             path = self.pipeline.source.base / Path(text.removeprefix("file://")).expanduser()
             found = path.resolve() if path.exists() else None
@@ -88,7 +88,7 @@ class PipelineScope:
             self.findings.problems.append(Problem(message, where, source.file, source.lines.get(where), hint))
         return found
 
-    def _follow(self, reference: Reference) -> ResolvedValue:
+    def _follow(self, reference: Reference) -> _Resolved:
         """What a binding comes to; the check has seen that it exists."""
         if reference.scope == "search_space":
             return str(reference)  # each trial has a value of its own
@@ -140,6 +140,6 @@ class PipelineScope:
         self.findings.problems.append(Problem(message, place, source.file, source.lines.get(where)))
 
 
-def planned_value(value: Literal | Path | StepOutput) -> Value:
+def planned_value(value: Literal | Path | StepOutput) -> InputValue:
     """A value as a plan holds it: literals as text."""
     return value if isinstance(value, Path | StepOutput) else literal_text(value)

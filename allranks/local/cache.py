@@ -15,7 +15,7 @@ from allranks.local.folders import Home, RunFolder, StepFolder, read_json, write
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedStep:
     """A finished execution of a step.
 
     Attributes:
@@ -33,7 +33,7 @@ class Finished:
         return home.run(self.run_id).step(self.step)
 
 
-class Cache:
+class StepCache:
     """The records of finished steps of one home.
 
     Args:
@@ -44,22 +44,22 @@ class Cache:
         self._home = home
         self._since = since
 
-    def find(self, key: str) -> Finished | None:
+    def find(self, key: str) -> FinishedStep | None:
         """The finished execution with this key, if its outputs are all there and unchanged."""
         record = read_json(self._home.cache / f"{key}.json")
         if not isinstance(record, dict) or record["run_id"] < self._since:
             return None
-        finished = Finished(record["run_id"], record["step"], record["execution"])
+        finished = FinishedStep(record["run_id"], record["step"], record["execution"])
         outputs = finished.folder(self._home).outputs
-        intact = all(fingerprint.tree(outputs / port) == files for port, files in record["outputs"].items())
+        intact = all(fingerprint.tree_fingerprint(outputs / port) == files for port, files in record["outputs"].items())
         return finished if intact else None
 
-    def remember(self, key: str, finished: Finished, outputs: Path, ports: Iterable[str]) -> None:
+    def remember(self, key: str, finished: FinishedStep, outputs: Path, ports: Iterable[str]) -> None:
         """Record an execution whose outputs stand in a folder that is about to become the run's.
 
         The record may come before the rename: it is believed only when the outputs are where it says.
         """
-        files = {port: fingerprint.tree(outputs / port) for port in ports}
+        files = {port: fingerprint.tree_fingerprint(outputs / port) for port in ports}
         write_json(
             self._home.cache / f"{key}.json",
             {"run_id": finished.run_id, "step": finished.step, "execution": finished.execution, "outputs": files},
@@ -111,12 +111,12 @@ class Workplace:
         self.outputs.mkdir(exist_ok=True)
         for entry in self.outputs.iterdir():
             if entry.name not in kept:
-                remove(entry)
+                remove_path(entry)
 
     def publish(self, folder: StepFolder) -> None:
         """Give the outputs to the run, whole, by one rename; the lock ends with the workplace."""
         if folder.outputs.exists():
-            remove(folder.outputs)
+            remove_path(folder.outputs)
         self.outputs.rename(folder.outputs)
         self.discard()
 
@@ -142,7 +142,7 @@ def forget_unfinished(home: Home, others: Iterable[RunFolder]) -> None:
     _discard(home, {path.name for path in (home.path / "work").glob("*")} - _keys(others))
 
 
-def clear_up(home: Home) -> None:
+def remove_leftovers(home: Home) -> None:
     """Remove what killed processes left behind and nothing can go on from.
 
     That is a workplace without outputs, one that no run knows of, what was about to be removed, and the rest of a run
@@ -176,13 +176,13 @@ def _still_there(descriptor: int, path: Path) -> bool:
         return False
 
 
-def link(path: Path, target: Path) -> None:
+def link_folder(path: Path, target: Path) -> None:
     """Let ``path`` be a link to a folder; relative, so that the runs folder can be moved as a whole."""
-    remove(path)
+    remove_path(path)
     path.symlink_to(os.path.relpath(target, path.parent), target_is_directory=True)
 
 
-def remove(path: Path) -> None:
+def remove_path(path: Path) -> None:
     """Remove a file, a link or a folder with everything below it."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)

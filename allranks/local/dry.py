@@ -6,32 +6,32 @@ import os
 import time
 from typing import Any, cast
 
-from allranks.local.cache import Cache, Finished
+from allranks.local.cache import FinishedStep, StepCache
 from allranks.local.execution import RunContext
-from allranks.local.kinds import execution_of
-from allranks.local.options import Options
+from allranks.local.kinds import new_execution
+from allranks.local.options import RunOptions
 from allranks.local.plan import Plan
-from allranks.local.stores import Stores
+from allranks.local.stores import MlflowStores
 from allranks.redaction import redact_document
 
 _RUN = "RUN"  # stands for the id that a run gets when it starts
 
 
-def dry_run(plan: Plan, options: Options) -> dict[str, Any]:
+def dry_run(plan: Plan, options: RunOptions) -> dict[str, Any]:
     """The document that ``allranks run --dry-run --json`` prints.
 
     Paths that a step will only know when it runs are shown as ``<step.port>``.
     """
     home = options.home
     context = RunContext(
-        home, home.run(_RUN), plan.name, options.python, dict(os.environ), time.monotonic(), Stores(home)
+        home, home.run(_RUN), plan.name, options.python, dict(os.environ), time.monotonic(), MlflowStores(home)
     )
-    records = Cache(home, options.reuse_since)
+    records = StepCache(home, options.reuse_since)
     reusing = options.use_cache and not plan.force_rerun
-    finished: dict[str, Finished] = {}
+    finished: dict[str, FinishedStep] = {}
     steps = {}
     for name, step in plan.steps.items():
-        execution = execution_of(step, context)
+        execution = new_execution(step, context)
         found = None
         if reusing and all(other in finished for other in step.after) and step.component.is_deterministic:
             found = records.find(execution.identify(finished))

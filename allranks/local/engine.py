@@ -12,51 +12,50 @@ import time
 from contextlib import suppress
 
 from allranks.local import machine, processes
-from allranks.local.cache import Cache, Finished, Workplace, clear_up
-from allranks.local.execution import Execution, RunContext, abandon, take_snapshots
-from allranks.local.folders import private_files
-from allranks.local.kinds import execution_of
-from allranks.local.options import Observer, Options, new_run_id
+from allranks.local.cache import FinishedStep, StepCache, Workplace, remove_leftovers
+from allranks.local.execution import Execution, RunContext, abandon_steps, take_snapshots
+from allranks.local.folders import private_umask
+from allranks.local.kinds import new_execution
+from allranks.local.options import RunObserver, RunOptions, new_run_id
 from allranks.local.plan import Plan
 from allranks.local.record import RunRecord
 from allranks.local.report import RunningPage, write_report
-from allranks.local.result import CANCELLED, FAILED, RETRYING, SKIPPED, SUCCEEDED, WAITING, Failure, RunResult
+from allranks.local.result import CANCELLED, FAILED, RETRYING, SKIPPED, SUCCEEDED, WAITING, RunResult, StepFailure
 from allranks.local.signals import caught_signals
-from allranks.local.stores import Stores
+from allranks.local.stores import MlflowStores
 from allranks.local.watch import GangWatch
 
 _TICK = 0.25  # seconds between two looks at the metrics while something runs
 _LOCK_POLL = 0.1  # seconds between two tries for a step that another engine is running
 
 
-def run_plan(plan: Plan, options: Options, observer: Observer) -> RunResult:
+def run_plan(plan: Plan, options: RunOptions, observer: RunObserver) -> RunResult:
     """Run a plan to its end and say what became of it.
 
     Raises:
         StorageError: the runs folder cannot be written.
     """
     options.home.prepare()
-    with options.home.explained(), private_files() as umask:
-        clear_up(options.home)
+    with options.home.explained(), private_umask() as umask:
+        remove_leftovers(options.home)
         return _Engine(plan, options, observer, umask).run()
 
 
 class _Engine:
     """One run. The work is in ``run``; the rest are its steps, in the order in which they are used."""
 
-    def __init__(self, plan: Plan, options: Options, observer: Observer, umask: int) -> None:
+    def __init__(self, plan: Plan, options: RunOptions, observer: RunObserver, umask: int) -> None:
         self._plan = plan
         self._options = options
         self._observer = observer
         self._folder = options.home.run(new_run_id())
         self._page = RunningPage(self._folder)
-        self._cache = Cache(options.home, options.reuse_since)
-        self._ports = machine.Ports()
+        self._cache = StepCache(options.home, options.reuse_since)
         self._signal: int | None = None
-        self._stores, environ = Stores(options.home), dict(os.environ)
+        self._stores, environ = MlflowStores(options.home), dict(os.environ)
         began = time.monotonic()
         context = RunContext(options.home, self._folder, plan.name, options.python, environ, began, self._stores, umask)
-        self._steps = {name: execution_of(step, context) for name, step in plan.steps.items()}
+        self._steps = {name: new_execution(step, context) for name, step in plan.steps.items()}
         self._executions = list(self._steps.values())  # and the parts of steps, as they are begun
         self._record = RunRecord(self._folder, plan, options.request.to_document(), self._steps)
 
@@ -134,7 +133,7 @@ class _Engine:
     def _may_start(self, execution: Execution) -> bool:
         """Whether MLflow's tables are there and the cores suffice; a step larger than the machine runs alone."""
         busy = sum(other.step.ranks for other in self._executions if other.gang is not None)
-        return (busy == 0 or busy + execution.step.ranks <= machine.cores()) and execution.is_store_ready
+        return (busy == 0 or busy + execution.step.ranks <= machine.usable_cores()) and execution.is_store_ready
 
     def _acquire(self, execution: Execution) -> bool:
         """Take the step's workplace; False while an equal step, here or in another engine, has it."""
@@ -151,7 +150,7 @@ class _Engine:
 
     def _launch(self, execution: Execution) -> None:
         data = execution.step.place_data(lambda output: self._steps[output.step].output_path(output.port))
-        failure = execution.begin(data, self._ports, self._watch.guard, fresh=not self._reusable(execution))
+        failure = execution.begin(data, self._watch.guard, fresh=not self._reusable(execution))
         if failure is not None:
             self._end(execution, FAILED, failure)
             return
@@ -164,7 +163,7 @@ class _Engine:
         for part, reason in execution.lagging_parts():
             if part.gang is not None:
                 self._watch.kill(part.gang)
-            self._end(part, CANCELLED, Failure(reason))
+            self._end(part, CANCELLED, StepFailure(reason))
         for part in execution.new_parts():
             self._executions.append(part)
             if part.is_finished:
@@ -197,7 +196,7 @@ class _Engine:
         execution.conclude(self._cache, self._options.request.retries)
         self._changed(execution)
 
-    def _end(self, execution: Execution, status: str, failure: Failure | None = None) -> None:
+    def _end(self, execution: Execution, status: str, failure: StepFailure | None = None) -> None:
         execution.end(status, failure)
         self._changed(execution)
 
@@ -221,7 +220,7 @@ class _Engine:
         """End what is not finished without a further look at the disk, then write what can be written of it."""
         os.ftruncate(alive, 0)  # its room was kept for this
         why = f"the runs folder {self._options.home.path} cannot be written: {error.strerror or error}"
-        abandon(self._executions, why)
+        abandon_steps(self._executions, why)
         with suppress(OSError):
             self._record.write()
             write_report(self._folder)
@@ -231,6 +230,6 @@ class _Engine:
         self._signal = number
 
 
-def _source(execution: Execution) -> Finished:
+def _source(execution: Execution) -> FinishedStep:
     assert execution.source is not None  # noqa: S101 it has succeeded
     return execution.source

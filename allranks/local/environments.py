@@ -16,25 +16,25 @@ from allranks import catalogue, library
 from allranks.errors import CannotRunHereError, UnknownNameError
 from allranks.files import write_text
 from allranks.local.file_locks import try_lock
-from allranks.local.folders import make_private
-from allranks.local.guard import Guard
+from allranks.local.folders import make_private_folder
+from allranks.local.guard import ProcessGuard
 
 LOCK = "lock.txt"  # exact versions of all that is installed; its Dockerfile and the tests take the same
-INSTALL = "install.py"  # an environment that pip alone cannot build has one; its Dockerfile runs it as well
-INSTALL_TORCH = "install_torch.py"  # beside the environments: it chooses torch's build for this machine
-STAMP = "built.txt"  # the sha256 of what it was built from, written last
+_INSTALL = "install.py"  # an environment that pip alone cannot build has one; its Dockerfile runs it as well
+_INSTALL_TORCH = "install_torch.py"  # beside the environments: it chooses torch's build for this machine
+_STAMP = "built.txt"  # the sha256 of what it was built from, written last
 _MARKER = "ALLRANKS_BUILDING"
 """In the environment of the commands: a guard ends those that would go on after we were killed."""
 
 
-def place(home: Path, name: str) -> Path:
+def environment_folder(home: Path, name: str) -> Path:
     """Where an environment is built, below the folder ``.allranks``."""
     return home / "environments" / name
 
 
 def log_file(home: Path, name: str) -> Path:
     """What the commands of the last build of an environment printed."""
-    return place(home.absolute(), name).with_name(f"{name}.log")
+    return environment_folder(home.absolute(), name).with_name(f"{name}.log")
 
 
 def interpreter(home: Path, name: str) -> Path | None:
@@ -42,8 +42,8 @@ def interpreter(home: Path, name: str) -> Path | None:
 
     One with torch that was built where no GPU is, as on the login node of a cluster, is not for a machine with one.
     """
-    folder = place(home.absolute(), name)
-    stamp = folder / STAMP
+    folder = environment_folder(home.absolute(), name)
+    stamp = folder / _STAMP
     fitting = {_digest(name, gpu=True), _digest(name, gpu=has_gpu())}
     if not stamp.is_file() or stamp.read_text(encoding="utf-8") not in fitting:
         return None
@@ -69,17 +69,17 @@ def build(home: Path, name: str, tell: Callable[[str], None] = lambda _: None) -
             building the same one.
     """
     source_of(name)
-    folder = place(home.absolute(), name)
-    make_private(home.absolute())
-    make_private(folder.parent)
-    with _alone(folder), closing(Guard(f"{_MARKER}={folder}")):
-        (folder / STAMP).unlink(missing_ok=True)  # first: a half-removed environment does not count as built
+    folder = environment_folder(home.absolute(), name)
+    make_private_folder(home.absolute())
+    make_private_folder(folder.parent)
+    with _alone(folder), closing(ProcessGuard(f"{_MARKER}={folder}")):
+        (folder / _STAMP).unlink(missing_ok=True)  # first: a half-removed environment does not count as built
         shutil.rmtree(folder, ignore_errors=True)
         with log_file(home, name).open("w", encoding="utf-8") as log:
             for phase, commands in _phases(name, folder / "bin" / "python"):
                 tell(phase)
                 _run(commands, {_MARKER: str(folder)}, log, f"{name}: {phase}")
-        write_text(folder / STAMP, _digest(name, gpu=has_gpu()))
+        write_text(folder / _STAMP, _digest(name, gpu=has_gpu()))
     return folder / "bin" / "python"
 
 
@@ -93,14 +93,14 @@ def _phases(name: str, python: Path) -> Iterator[tuple[str, list[list[str]]]]:
     yield "virtual environment", [[sys.executable, "-m", "venv", str(python.parent.parent)]]
     torch = _pinned_torch(lock)
     if torch:
-        script = str(library.root() / "environments" / INSTALL_TORCH)
+        script = str(library.root() / "environments" / _INSTALL_TORCH)
         build = "" if has_gpu() else ", the build without CUDA"
         yield f"torch {torch}{build}", [[str(python), script, str(lock), *([f"--uv={uv}"] if uv else [])]]
     by_uv = [[uv, "pip", "install", "--python", str(python), "--requirement", str(lock)]] if uv else []
     by_pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--requirement", str(lock)]
     yield "the other packages" if torch else "packages", [*by_uv, by_pip]
-    if (source / INSTALL).is_file():
-        yield f"{INSTALL}, which may compile", [[str(python), str(source / INSTALL)]]
+    if (source / _INSTALL).is_file():
+        yield f"{_INSTALL}, which may compile", [[str(python), str(source / _INSTALL)]]
 
 
 def find_uv() -> str | None:
@@ -152,7 +152,7 @@ def _digest(name: str, *, gpu: bool) -> str:
     total = hashlib.sha256(sys.version.encode())
     if gpu and _pinned_torch(lock):
         total.update(b"gpu")
-    for path in (lock, source_of(name) / INSTALL):
+    for path in (lock, source_of(name) / _INSTALL):
         total.update(path.read_bytes() if path.is_file() else b"")
     return total.hexdigest()
 

@@ -8,17 +8,17 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from allranks.local import cache, fingerprint, snapshot
-from allranks.local.assets import register
-from allranks.local.cache import Cache, Finished, Workplace
+from allranks.local.assets import register_asset
+from allranks.local.cache import FinishedStep, StepCache, Workplace
 from allranks.local.folders import Home, RunFolder, StepFolder, write_json
-from allranks.local.gang import Gang
-from allranks.local.guard import Guard
-from allranks.local.machine import Ports
+from allranks.local.gang import RankGang
+from allranks.local.guard import ProcessGuard
+from allranks.local.machine import FreePorts
 from allranks.local.plan import PlannedStep
 from allranks.local.result import (
     CANCELLED,
@@ -28,11 +28,11 @@ from allranks.local.result import (
     SKIPPED,
     SUCCEEDED,
     WAITING,
-    Failure,
+    StepFailure,
     StepResult,
     read_progress,
 )
-from allranks.local.stores import Stores
+from allranks.local.stores import MlflowStores
 from allranks.redaction import redact_document
 
 _KEY_FORMAT = 1  # raised when a change of the engine makes the outputs of older versions unusable
@@ -48,8 +48,9 @@ class RunContext:
     python: Path
     environ: Mapping[str, str]
     began: float
-    stores: Stores
+    stores: MlflowStores
     umask: int = 0o022
+    ports: FreePorts = field(default_factory=FreePorts)
 
 
 class Execution(ABC):
@@ -72,9 +73,9 @@ class Execution(ABC):
         self.status = WAITING
         self.attempts = 0
         self.aborts_at_exit = 0
-        self.source: Finished | None = None
-        self.failure: Failure | None = None
-        self.gang: Gang | None = None
+        self.source: FinishedStep | None = None
+        self.failure: StepFailure | None = None
+        self.gang: RankGang | None = None
         self.workplace: Workplace | None = None
         self.due: float | None = None
         self.key = ""
@@ -87,18 +88,17 @@ class Execution(ABC):
     # What each kind does in its own way
 
     @abstractmethod
-    def begin(self, data: Mapping[str, Path], ports: Ports, guard: Guard, *, fresh: bool) -> Failure | None:
-        """Start, or go on where an earlier run left off; why it cannot, if so.
+    def begin(self, data: Mapping[str, Path], guard: ProcessGuard, *, fresh: bool) -> StepFailure | None:
+        """Start, or resume where an earlier run left off; why it cannot, if so.
 
         Args:
             data: where the data inputs are.
-            ports: free ones.
             guard: is told of every process.
             fresh: forget what an earlier run left.
         """
 
     @abstractmethod
-    def preview(self, published: Mapping[str, Path], finished: Finished | None) -> dict[str, Any]:
+    def preview(self, published: Mapping[str, Path], finished: FinishedStep | None) -> dict[str, Any]:
         """What a dry run shows of it.
 
         Args:
@@ -120,7 +120,7 @@ class Execution(ABC):
         return False
 
     @abstractmethod
-    def conclude(self, records: Cache, retries: int) -> None:
+    def conclude(self, records: StepCache, retries: int) -> None:
         """End it, or put it off for another attempt: the last of its ranks or of its parts has ended.
 
         Args:
@@ -160,7 +160,7 @@ class Execution(ABC):
         logs = bool(self.files) or re.search("python|mlflow", self.step.component.command) is not None
         return not logs or self.context.stores.ready(self.python)
 
-    def identify(self, upstream: Mapping[str, Finished]) -> str:
+    def identify(self, upstream: Mapping[str, FinishedStep]) -> str:
         """The key: equal for two executions that must give the same outputs.
 
         Args:
@@ -169,10 +169,10 @@ class Execution(ABC):
         step = self.step
         inputs: dict[str, object] = {
             **step.literals,
-            **{name: [str(path), fingerprint.tree(path)] for name, path in step.paths.items()},
+            **{name: [str(path), fingerprint.tree_fingerprint(path)] for name, path in step.paths.items()},
             **{name: [upstream[output.step].execution, output.port] for name, output in step.bound.items()},
         }
-        return fingerprint.digest(
+        return fingerprint.json_digest(
             {
                 "format": _KEY_FORMAT,
                 "snapshot": self.snapshot_hash,
@@ -180,13 +180,13 @@ class Execution(ABC):
                 "inputs": inputs,
                 "outputs": {name: [output.type, output.mode] for name, output in step.outputs.items()},
                 "environment": str(step.component.environment),
-                "interpreter": fingerprint.interpreter(self.python),
+                "interpreter": fingerprint.interpreter_digest(self.python),
                 "environment_variables": dict(step.environment_variables),
                 "distribution": [step.distribution, step.nodes, step.processes, step.parameter_servers],
             }
         )
 
-    def reuse(self, finished: Finished) -> None:
+    def reuse(self, finished: FinishedStep) -> None:
         """Take the outputs and logs of a finished execution."""
         folder = finished.folder(self.context.home)
         self.folder.path.mkdir(parents=True, exist_ok=True)
@@ -194,13 +194,13 @@ class Execution(ABC):
         self.register_outputs(folder)  # an engine may have been killed before it could
         self.end(SUCCEEDED)
 
-    def _take(self, folder: StepFolder, finished: Finished) -> None:
+    def _take(self, folder: StepFolder, finished: FinishedStep) -> None:
         """Let another step's outputs and logs stand for this one's."""
-        cache.link(self.folder.outputs, folder.outputs)
-        cache.link(self.folder.logs, folder.logs)
+        cache.link_folder(self.folder.outputs, folder.outputs)
+        cache.link_folder(self.folder.logs, folder.logs)
         self.source = finished
 
-    def remember(self, records: Cache, outputs: Path) -> None:
+    def remember(self, records: StepCache, outputs: Path) -> None:
         """Let later runs find its outputs, which lie in this folder or are about to."""
         assert self.source is not None  # noqa: S101 it has succeeded
         if self.step.component.is_deterministic:
@@ -211,9 +211,9 @@ class Execution(ABC):
         for name, output in self.step.outputs.items():
             if output.asset_name:
                 place = folder.outputs / name
-                register(self.context.home, output.asset_name, output.asset_version, place, output.type)
+                register_asset(self.context.home, output.asset_name, output.asset_version, place, output.type)
 
-    def end(self, status: str, failure: Failure | None = None) -> None:
+    def end(self, status: str, failure: StepFailure | None = None) -> None:
         """Nothing more will happen to this step."""
         self.status, self.failure, self.gang, self.due = status, failure, None, None
         self._ended = time.monotonic()
@@ -266,11 +266,11 @@ def take_snapshots(executions: Iterable[Execution], run: RunFolder) -> None:
         raise
 
 
-def abandon(executions: Iterable[Execution], why: str) -> None:
+def abandon_steps(executions: Iterable[Execution], why: str) -> None:
     """End what is not finished: what was running has failed for this reason. The disk may refuse to keep it."""
     for execution in executions:
         if execution.status in (RUNNING, RETRYING):
-            execution.end(FAILED, Failure(why))
+            execution.end(FAILED, StepFailure(why))
         elif not execution.is_finished:
             execution.end(CANCELLED)
         with suppress(OSError):

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from allranks.local import processes
-from allranks.local.guard import Guard
+from allranks.local.guard import ProcessGuard
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-class Gang:
+class RankGang:
     """The running ranks of one attempt.
 
     Args:
@@ -72,7 +72,7 @@ class Gang:
         timed_out: whether its ranks were asked for their stacks, since their time was up.
     """
 
-    def __init__(self, commands: Sequence[RankCommand], guard: Guard, marker: str, umask: int) -> None:
+    def __init__(self, commands: Sequence[RankCommand], guard: ProcessGuard, marker: str, umask: int) -> None:
         self.commands = tuple(commands)
         self.started = time.monotonic()
         self.exits: list[RankExit] = []

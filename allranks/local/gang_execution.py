@@ -12,17 +12,17 @@ from typing import Any
 
 from allranks.errors import StorageError
 from allranks.local import cache, fingerprint, machine, snapshot
-from allranks.local.aborts import AGAIN, was_aborted_at_exit
-from allranks.local.cache import Cache, Finished
+from allranks.local.aborts import ABORT_REPEATS, was_aborted_at_exit
+from allranks.local.cache import FinishedStep, StepCache
 from allranks.local.execution import Execution, RunContext
-from allranks.local.gang import Gang, RankCommand
-from allranks.local.guard import Guard
+from allranks.local.gang import RankCommand, RankGang
+from allranks.local.guard import ProcessGuard
 from allranks.local.launch import LAUNCHERS, LaunchContext
 from allranks.local.overlay import add_commands, is_script, make_overlay, seems_to_install
 from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
-from allranks.local.result import FAILED, RETRYING, RUNNING, SUCCEEDED, Failure, last_lines
+from allranks.local.result import FAILED, RETRYING, RUNNING, SUCCEEDED, StepFailure, last_lines
 from allranks.local.traces import point_at_sources
-from allranks.local.variables import Cluster, inherited, of_data, of_job
+from allranks.local.variables import EmulatedCluster, data_variables, inherited_variables, job_variables
 
 _LONGEST_PAUSE = 30.0  # seconds; the pause before a retry doubles from one second up to this
 _SECRETS = ("TOKEN", "KEY", "SECRET", "SAS", "PASSWORD")
@@ -42,19 +42,19 @@ class GangExecution(Execution):
 
     # An attempt's start
 
-    def begin(self, data: Mapping[str, Path], ports: machine.Ports, guard: Guard, *, fresh: bool) -> Failure | None:  # noqa: ARG002
+    def begin(self, data: Mapping[str, Path], guard: ProcessGuard, *, fresh: bool) -> StepFailure | None:  # noqa: ARG002
         """Start an attempt: fresh working folders, the outputs of earlier attempts that survive, all ranks."""
         missing = [f"{name} ({path})" for name, path in data.items() if not path.exists()]
         if missing:
-            return Failure(f"its input is not there: {', '.join(missing)}")
+            return StepFailure(f"its input is not there: {', '.join(missing)}")
         try:
-            self._start(data, ports, guard)
+            self._start(data, guard)
         except (OSError, StorageError) as error:
-            return Failure(f"could not be started: {error}")
+            return StepFailure(f"could not be started: {error}")
         self.status = RUNNING
         return None
 
-    def _start(self, data: Mapping[str, Path], ports: machine.Ports, guard: Guard) -> None:
+    def _start(self, data: Mapping[str, Path], guard: ProcessGuard) -> None:
         assert self.workplace is not None  # noqa: S101 the engine acquires it first
         self.attempts += 1
         if self._started is None:
@@ -64,10 +64,12 @@ class GangExecution(Execution):
         self._lay_out()
         if self.step.distribution:
             processes = self.step.nodes * self.step.launched + self.step.parameter_servers
-            self._cluster = self._emulate(ports.row(1 + processes))
-        self._inputs = {path: fingerprint.tree(path) for path in data.values()}
+            self._cluster = self._emulate(self.context.ports.row(1 + processes))
+        self._inputs = {path: fingerprint.tree_fingerprint(path) for path in data.values()}
         commands = self._rank_commands({name: str(path) for name, path in data.items()}, self._make_places())
-        self.gang = Gang(commands, guard, f"AZUREML_RUN_ID={self.context.run.id}.{self.step.name}", self.context.umask)
+        self.gang = RankGang(
+            commands, guard, f"AZUREML_RUN_ID={self.context.run.id}.{self.step.name}", self.context.umask
+        )
         self.due = None if self.step.timeout is None else time.monotonic() + self.step.timeout
 
     def _lay_out(self) -> None:
@@ -81,7 +83,7 @@ class GangExecution(Execution):
             raise OSError(f"the files in {self.folder.snapshot} are not those that were planned")
         self.folder.logs.mkdir(parents=True, exist_ok=True)
         for node in range(self.step.nodes):
-            cache.remove(self.folder.work(node).parent)
+            cache.remove_path(self.folder.work(node).parent)
             shutil.copytree(self.folder.snapshot, self.folder.work(node))
             self.folder.tmp(node).mkdir()
         for overlay in dict.fromkeys(self._overlays):
@@ -101,12 +103,12 @@ class GangExecution(Execution):
             places[name] = str(place)
         return places
 
-    def _emulate(self, port: int) -> Cluster:
+    def _emulate(self, port: int) -> EmulatedCluster:
         """The emulated nodes, with their share of the machine."""
         step = self.step
-        threads = max(1, machine.cores() // step.ranks)
+        threads = max(1, machine.usable_cores() // step.ranks)
         devices = machine.gpu_shares(step.nodes, step.processes)
-        return Cluster(step.nodes, step.launched, port, threads, devices, step.parameter_servers)
+        return EmulatedCluster(step.nodes, step.launched, port, threads, devices, step.parameter_servers)
 
     def _rank_commands(self, data: Mapping[str, str], outputs: Mapping[str, str]) -> list[RankCommand]:
         """The command and variables of every process."""
@@ -114,9 +116,9 @@ class GangExecution(Execution):
         self.command = step.command(data, outputs)
         store = f"sqlite:///{run.stores.path(self.python)}"
         shared = {
-            **inherited(run.environ, self.python),
-            **of_job(run.run.id, step.name, run.experiment, store, max(1, self.attempts)),
-            **of_data(step.literals, data, outputs),
+            **inherited_variables(run.environ, self.python),
+            **job_variables(run.run.id, step.name, run.experiment, store, max(1, self.attempts)),
+            **data_variables(step.literals, data, outputs),
             **self.variables,
         }
         overrides = step.environment_variables
@@ -133,7 +135,7 @@ class GangExecution(Execution):
     @property
     def _overlays(self) -> list[Path]:
         """For each node where what it installs goes."""
-        shared = self.context.run.installed(fingerprint.digest(str(self.python))[:12])
+        shared = self.context.run.installed(fingerprint.json_digest(str(self.python))[:12])
         return [self.folder.overlay(node) if self._installs else shared for node in range(self.step.nodes)]
 
     @property
@@ -143,7 +145,7 @@ class GangExecution(Execution):
 
     # An attempt's end
 
-    def conclude(self, records: Cache, retries: int) -> None:
+    def conclude(self, records: StepCache, retries: int) -> None:
         """See ``Execution``."""
         gang = self.gang
         assert gang is not None  # noqa: S101 it has just ended
@@ -158,33 +160,33 @@ class GangExecution(Execution):
         else:
             self.end(self.timeout_status if gang.timed_out else FAILED, failure)
 
-    def _publish(self, records: Cache) -> None:
+    def _publish(self, records: StepCache) -> None:
         """Make the outputs the run's: the record first, the rename last, so that a kill in between loses nothing."""
         assert self.workplace is not None  # noqa: S101
         run_id = self.context.run.id
-        self.source = Finished(run_id, self.step.name, f"{run_id}/{self.step.name}")
+        self.source = FinishedStep(run_id, self.step.name, f"{run_id}/{self.step.name}")
         self.remember(records, self.workplace.outputs)
         self.workplace.publish(self.folder)
         self.register_outputs(self.folder)
         self.end(SUCCEEDED)
 
-    def broken_promise(self, gang: Gang) -> Failure | None:
+    def broken_promise(self, gang: RankGang) -> StepFailure | None:
         """What a step that ended well did all the same: a rank or an output is missing, an input is not as it was."""
         assert self.workplace is not None  # noqa: S101
         if lost := self._launcher.lost_ranks(self.folder, self._cluster, gang):
-            return Failure(lost)
+            return StepFailure(lost)
         missing = [name for name in self.step.outputs if not (self.workplace.outputs / name).exists()]
         if missing:
-            return Failure(f"succeeded but did not write its output {', '.join(missing)}")
-        changed = [str(path) for path, before in self._inputs.items() if fingerprint.tree(path) != before]
+            return StepFailure(f"succeeded but did not write its output {', '.join(missing)}")
+        changed = [str(path) for path, before in self._inputs.items() if fingerprint.tree_fingerprint(path) != before]
         if changed:
-            return Failure(f"wrote to its input {', '.join(changed)}, which is read-only on Azure ML")
+            return StepFailure(f"wrote to its input {', '.join(changed)}, which is read-only on Azure ML")
         return None
 
-    def may_retry(self, retries: int, gang: Gang) -> bool:
+    def may_retry(self, retries: int, gang: RankGang) -> bool:
         """Whether another attempt is due: one of ``retries``, or because Python's end has killed a rank."""
         first = self._launcher.first_exit(self.folder, self._cluster, gang)
-        if not gang.timed_out and was_aborted_at_exit(first, gang) and self.aborts_at_exit < AGAIN:
+        if not gang.timed_out and was_aborted_at_exit(first, gang) and self.aborts_at_exit < ABORT_REPEATS:
             self.aborts_at_exit += 1
             return True
         return self.attempts - self.aborts_at_exit <= retries
@@ -195,17 +197,17 @@ class GangExecution(Execution):
         kept.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(self.folder.logs, kept)
 
-    def end(self, status: str, failure: Failure | None = None) -> None:
+    def end(self, status: str, failure: StepFailure | None = None) -> None:
         """Nothing more will happen to this step."""
         super().end(status, failure)
         for overlay in self._overlays if self._installs else ():
             shutil.rmtree(overlay, ignore_errors=True)
 
-    def _explain(self, gang: Gang) -> Failure:
+    def _explain(self, gang: RankGang) -> StepFailure:
         """The first failure of a gang, with the end of the log of the rank that failed first."""
         exit_ = self._launcher.first_exit(self.folder, self._cluster, gang)
         if exit_ is None:
-            return Failure("stopped")
+            return StepFailure("stopped")
         command = exit_.command
         who = "the command" if command.rank is None else f"rank {command.rank} on node {command.node}"
         message = f"{who} {exit_.reason}"
@@ -214,11 +216,11 @@ class GangExecution(Execution):
         if gang.timed_out:
             message = f"not finished after {self.limit} = {self.step.timeout:g} s"
         quoted = point_at_sources(last_lines(command.log), self.folder, self.files)
-        return Failure(message, command.rank, command.node, command.log, quoted)
+        return StepFailure(message, command.rank, command.node, command.log, quoted)
 
     # A dry run
 
-    def preview(self, published: Mapping[str, Path], finished: Finished | None) -> dict[str, Any]:
+    def preview(self, published: Mapping[str, Path], finished: FinishedStep | None) -> dict[str, Any]:
         """See ``Execution``; a path that is only known when it runs is ``<step.port>``."""
         step = self.step
 
@@ -228,7 +230,7 @@ class GangExecution(Execution):
         shown = {name: str(where) for name, where in step.place_data(place).items()}
         outputs = {name: f"<{step.name}.{name}>" for name in step.outputs}
         first = self._rank_commands(shown, outputs)[0]
-        own = inherited(self.context.environ, self.python)
+        own = inherited_variables(self.context.environ, self.python)
         return {
             "status": "planned",
             "component": step.component.name,

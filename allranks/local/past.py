@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from allranks.local.result import Failure, RunResult, StepResult, SweepResult, TrialResult
+from allranks.local.result import RunResult, StepFailure, StepResult, SweepResult, TrialResult
 
 _AS_WRITTEN = ("status", "started", "seconds", "reused_from", "attempts", "nodes", "processes", "metrics", "component")
 
@@ -35,11 +35,11 @@ def _step(name: str, step: Mapping[str, Any]) -> StepResult:
     )
 
 
-def _failure(failure: Mapping[str, Any] | None) -> Failure | None:
+def _failure(failure: Mapping[str, Any] | None) -> StepFailure | None:
     if failure is None:
         return None
     log = None if failure["log"] is None else Path(failure["log"])
-    return Failure(failure["message"], failure["rank"], failure["node"], log, tuple(failure["last_lines"]))
+    return StepFailure(failure["message"], failure["rank"], failure["node"], log, tuple(failure["last_lines"]))
 
 
 def past_sweep(step: Mapping[str, Any]) -> SweepResult:

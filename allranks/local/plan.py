@@ -25,9 +25,9 @@ class StepOutput:
         return f"<{self.step}.{self.port}>"
 
 
-Value: TypeAlias = str | Path | StepOutput
+InputValue: TypeAlias = str | Path | StepOutput
 """An input's value: the text of a literal, a path on this machine, or another step's output."""
-Place = TypeVar("Place")
+_Place = TypeVar("_Place")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class PlannedStep:
 
     name: str
     component: Component
-    inputs: Mapping[str, Value]
+    inputs: Mapping[str, InputValue]
     outputs: Mapping[str, Output]
     distribution: str | None
     nodes: int
@@ -86,9 +86,9 @@ class PlannedStep:
         """The inputs that are outputs of other steps."""
         return {name: value for name, value in self.inputs.items() if isinstance(value, StepOutput)}
 
-    def place_data(self, place: Callable[[StepOutput], Place]) -> dict[str, Path | Place]:
+    def place_data(self, place: Callable[[StepOutput], _Place]) -> dict[str, Path | _Place]:
         """The data inputs in their order, with a place for each that is another step's output."""
-        known: dict[str, Path | Place] = {**self.paths}
+        known: dict[str, Path | _Place] = {**self.paths}
         known |= {name: place(output) for name, output in self.bound.items()}
         return {name: known[name] for name in self.inputs if name in known}
 

@@ -9,14 +9,14 @@ from types import MappingProxyType
 from allranks.errors import SpecError
 from allranks.local.assets import Stands
 from allranks.local.bindings import PipelineScope, PlanFindings
-from allranks.local.kinds import kind_of
+from allranks.local.kinds import step_kind
 from allranks.local.machine import gpu_shortage
 from allranks.local.plan import Plan, PlannedStep
 from allranks.local.settings import all_steps
 from allranks.spec import Component, Pipeline
 
 
-def make_plan(pipeline: Pipeline, stands: Stands | None = None) -> Plan:
+def plan_pipeline(pipeline: Pipeline, stands: Stands | None = None) -> Plan:
     """Resolve a pipeline that ``spec.check`` found no error in.
 
     Args:
@@ -53,7 +53,7 @@ def _flatten(scope: PipelineScope) -> list[PlannedStep]:
         if isinstance(step.component, Pipeline):
             found += _flatten(scope.nested(step, step.component))
         else:
-            found.append(kind_of(step).plan(step, step.component, scope))
+            found.append(step_kind(step).plan(step, step.component, scope))
     return found
 
 

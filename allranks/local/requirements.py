@@ -20,14 +20,14 @@ from allranks.local.plan import PlannedStep
 from allranks.spec import Component
 
 # Two builds of one package: whoever has the one needs not have the other.
-EQUIVALENT = {"tensorflow-cpu": "tensorflow"}
-OPTIONAL = "optional.txt"  # what only some uses of an environment need
-ONE_VERSION = ("torch", "keras", "mlflow-skinny")
+EQUIVALENT_PACKAGES = {"tensorflow-cpu": "tensorflow"}
+_OPTIONAL = "optional.txt"  # what only some uses of an environment need
+_ONE_VERSION = ("torch", "keras", "mlflow-skinny")
 """What a pipeline has in one version only: what one step writes, a model or MLflow's database, another one reads."""
 
 
 @dataclass(frozen=True, slots=True)
-class Interpreters:
+class ChosenInterpreters:
     """What will run the steps.
 
     Attributes:
@@ -41,7 +41,7 @@ class Interpreters:
 
 def choose_interpreters(
     steps: Mapping[str, PlannedStep], home: Path, chosen: Mapping[str, Path] | None = None
-) -> Interpreters:
+) -> ChosenInterpreters:
     """Choose the interpreter of each step.
 
     Args:
@@ -62,7 +62,7 @@ def choose_interpreters(
     lacking = {folder: what for folder in here if (what := _lacking_here(folder, _fed_by(ours[folder], steps), built))}
     served = {name: step for name, step in steps.items() if not any(name in ours[folder] for folder in lacking)}
     _refuse({folder: (ours[folder], what) for folder, what in lacking.items()}, _without_program(served, pythons))
-    return Interpreters(pythons, tuple(notes))
+    return ChosenInterpreters(pythons, tuple(notes))
 
 
 def _group(steps: Mapping[str, PlannedStep], chosen: Mapping[str, Path]) -> tuple[dict[str, list[str]], list[str]]:
@@ -120,13 +120,13 @@ def _lacking_here(folder: str, fed_by: set[str], built: Mapping[str, Path]) -> s
     """
     source = environments.source_of(folder)
     lacking = unmet(source / "requirements.txt")
-    if (source / OPTIONAL).is_file():
+    if (source / _OPTIONAL).is_file():
         lists = (environments.source_of(other) / "requirements.txt" for other in fed_by - {folder})
         wrote = {one.name for file in lists for one in read_requirements(file).values()}
-        lacking += unmet(source / OPTIONAL, among=wrote)
+        lacking += unmet(source / _OPTIONAL, among=wrote)
     if lacking:
         return f"asks for {', '.join(lacking)}"
-    return "; ".join(_mixed(package, folder, built) for package in ONE_VERSION if _mixed(package, folder, built))
+    return "; ".join(_mixed(package, folder, built) for package in _ONE_VERSION if _mixed(package, folder, built))
 
 
 def _mixed(package: str, folder: str, built: Mapping[str, Path]) -> str:
@@ -168,7 +168,7 @@ def unmet(requirements: Path, packages: Path | None = None, among: Collection[st
             continue
         if requirement.marker is not None and not requirement.marker.evaluate():
             continue
-        version = _version(requirement.name, packages) or _version(EQUIVALENT.get(requirement.name), packages)
+        version = _version(requirement.name, packages) or _version(EQUIVALENT_PACKAGES.get(requirement.name), packages)
         if not version:
             lacking.append(f"{text} (not installed)")
         elif not requirement.specifier.contains(version, prereleases=True):

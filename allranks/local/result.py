@@ -18,7 +18,7 @@ WAITING, RUNNING, RETRYING = "waiting", "running", "retrying"
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class StepFailure:
     """The first failure of a step.
 
     Attributes:
@@ -131,7 +131,7 @@ class StepResult:
     folder: Path
     outputs: Mapping[str, Path]
     metrics: Mapping[str, float] = field(default_factory=dict)
-    failure: Failure | None = None
+    failure: StepFailure | None = None
     component: str = ""
     after: tuple[str, ...] = ()
     sweep: SweepResult | None = None
@@ -178,7 +178,7 @@ class RunResult:
     signal: int | None = None
 
     @property
-    def failures(self) -> Mapping[str, Failure]:
+    def failures(self) -> Mapping[str, StepFailure]:
         """Why steps failed, by step; empty if none has."""
         return {name: step.failure for name, step in self.steps.items() if step.status == FAILED and step.failure}
 
@@ -187,7 +187,7 @@ class RunResult:
         """Why steps failed, with the ends of their logs and where all of them are; empty if none has."""
         return "\n".join(line for name, failure in self.failures.items() for line in self._explain(name, failure))
 
-    def _explain(self, step: str, failure: Failure) -> Iterator[str]:
+    def _explain(self, step: str, failure: StepFailure) -> Iterator[str]:
         yield redact(f"error: step {step}: {failure.message}")
         yield from (f"  | {line}" for line in failure.last_lines)
         if "SIGKILL" in failure.message:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
 from allranks.spec import Component, Data, Distribution, Input, Pipeline, Step, check_value
 
-PROCESSES_INPUT = "processes_per_node"  # a component that starts its own processes on each node takes their number here
+PROCESSES_PER_NODE_INPUT = "processes_per_node"  # of a component that starts its own processes on each node
 
 
 def apply_values(pipeline: Pipeline, values: Mapping[str, str]) -> tuple[Pipeline, list[Problem]]:
@@ -150,8 +150,8 @@ def _scaling(name: str, nodes: int, processes: int) -> Callable[[Step], Step]:
             )
         distribution = step.distribution or step.component.distribution
         resources = replace(step.resources, nodes=nodes)
-        if PROCESSES_INPUT in step.component.inputs:
-            inputs = MappingProxyType({**step.inputs, PROCESSES_INPUT: processes})
+        if PROCESSES_PER_NODE_INPUT in step.component.inputs:
+            inputs = MappingProxyType({**step.inputs, PROCESSES_PER_NODE_INPUT: processes})
             return replace(step, resources=resources, inputs=inputs)
         if distribution is None:
             if (nodes, processes) != (1, 1):

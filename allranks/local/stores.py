@@ -24,27 +24,27 @@ from allranks.local.fingerprint import site_packages
 from allranks.local.folders import Home
 
 # Run by a step's interpreter: the path of the database, and where files go unless an experiment says otherwise.
-MAKE = """
+_MAKE = """
 import sys
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 SqlAlchemyStore("sqlite:///" + sys.argv[1], sys.argv[2])
 """
 
 # MLflow would put the files of an experiment into the working folder of whoever logs first, which belongs to one run.
-TRIGGER = """
+_TRIGGER = """
 CREATE TRIGGER allranks_{event} AFTER {when} ON experiments WHEN NEW.artifact_location LIKE '%/nodes/%/work/%' BEGIN
     UPDATE experiments SET artifact_location = '{place}/' || NEW.experiment_id WHERE experiment_id = NEW.experiment_id;
 END
 """
-REDIRECT = """
+_REDIRECT = """
 UPDATE experiments SET artifact_location = '{place}/' || experiment_id
 WHERE experiment_id = 0 OR artifact_location LIKE '%/nodes/%/work/%'
     OR artifact_location LIKE '%/mlflow/' || experiment_id
 """
-EVENTS = {"insert": "INSERT", "update": "UPDATE OF artifact_location"}
+_EVENTS = {"insert": "INSERT", "update": "UPDATE OF artifact_location"}
 
 
-class Stores:
+class MlflowStores:
     """Says which database the steps of an interpreter log to, and makes it when the first of them is about to start."""
 
     def __init__(self, home: Home) -> None:
@@ -105,7 +105,7 @@ def mlflow_version(python: Path) -> str:
     return ""
 
 
-def all_databases(home: Home) -> list[Path]:
+def mlflow_databases(home: Home) -> list[Path]:
     """Every database that steps have logged to."""
     return sorted(home.path.glob("mlflow*.db"))
 
@@ -132,7 +132,7 @@ def _start(python: Path, template: Path) -> subprocess.Popen[bytes]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "PYTHON"))}
     with template.with_suffix(".txt").open("wb") as log:
         return subprocess.Popen(
-            [python, "-c", MAKE, made, template.parent / "mlruns"],
+            [python, "-c", _MAKE, made, template.parent / "mlruns"],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -175,7 +175,7 @@ def _revision(database: Path) -> str:
 def _redirect_files(home: Home, database: Path) -> None:
     """Let the files of every experiment lie in a place of their own, also when the runs folder has been moved."""
     place = home.mlflow_files.absolute().as_uri().replace("'", "''")
-    wanted = {f"allranks_{name}": TRIGGER.format(event=name, when=when, place=place) for name, when in EVENTS.items()}
+    wanted = {f"allranks_{name}": _TRIGGER.format(event=name, when=when, place=place) for name, when in _EVENTS.items()}
     connection = sqlite3.connect(database, timeout=60)
     try:
         known = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"))
@@ -184,7 +184,7 @@ def _redirect_files(home: Home, database: Path) -> None:
         for name, text in wanted.items():
             connection.execute(f"DROP TRIGGER IF EXISTS {name}")
             connection.execute(text)
-        connection.execute(REDIRECT.format(place=place))
+        connection.execute(_REDIRECT.format(place=place))
         connection.commit()
     finally:
         connection.close()

@@ -28,7 +28,7 @@ _LAUNCHER_PREFIXES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class EmulatedCluster:
     """The emulated nodes of one step.
 
     Node ``i`` has the loopback address ``127.0.0.(i + 1)``: its own, as on a cluster, and reached from nowhere else.
@@ -66,7 +66,7 @@ def _address_list(nodes: int, separator: str) -> str:
     return separator.join(_addresses(nodes))
 
 
-def inherited(environ: Mapping[str, str], python: Path) -> dict[str, str]:
+def inherited_variables(environ: Mapping[str, str], python: Path) -> dict[str, str]:
     """The caller's variables that a step keeps; its ``python`` is the chosen interpreter."""
     kept = {
         name: value
@@ -76,7 +76,7 @@ def inherited(environ: Mapping[str, str], python: Path) -> dict[str, str]:
     return kept | {"PATH": f"{python.parent}:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"}
 
 
-def of_job(run_id: str, step: str, experiment: str, tracking_uri: str, attempt: int) -> dict[str, str]:
+def job_variables(run_id: str, step: str, experiment: str, tracking_uri: str, attempt: int) -> dict[str, str]:
     """What says which job this is. ``attempt`` counts from 1."""
     return {
         "AZUREML_RUN_ID": f"{run_id}.{step}",
@@ -93,7 +93,9 @@ def of_job(run_id: str, step: str, experiment: str, tracking_uri: str, attempt: 
     }
 
 
-def of_data(literals: Mapping[str, str], inputs: Mapping[str, str], outputs: Mapping[str, str]) -> dict[str, str]:
+def data_variables(
+    literals: Mapping[str, str], inputs: Mapping[str, str], outputs: Mapping[str, str]
+) -> dict[str, str]:
     """What says where the data is; the names of outputs never replace a variable that the shell needs."""
     variables = {f"AZUREML_PARAMETER_{name}": value for name, value in literals.items()}
     for name, path in inputs.items():
@@ -105,7 +107,7 @@ def of_data(literals: Mapping[str, str], inputs: Mapping[str, str], outputs: Map
     return variables
 
 
-def of_node(cluster: Cluster, node: int, tmp: Path) -> dict[str, str]:
+def node_variables(cluster: EmulatedCluster, node: int, tmp: Path) -> dict[str, str]:
     """What says which node this is, and what share of the machine it has."""
     variables = {
         "AZUREML_NODE_COUNT": str(cluster.nodes),

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from allranks.local import processes
 from allranks.local.execution import Execution
-from allranks.local.gang import Gang
-from allranks.local.guard import Guard
+from allranks.local.gang import RankGang
+from allranks.local.guard import ProcessGuard
 
 _STACK_SECONDS = 0.5  # that hung ranks get to write their stacks
 _SERVER_SECONDS = 2.0  # that parameter servers get to end by themselves after the last worker
@@ -28,7 +28,7 @@ class GangWatch:
     """
 
     def __init__(self, marker: str, executions: Sequence[Execution]) -> None:
-        self.guard = Guard(marker)
+        self.guard = ProcessGuard(marker)
         self._executions = executions
         self._ranks: dict[int, Execution] = {}
         self._selector = selectors.DefaultSelector()
@@ -88,7 +88,7 @@ class GangWatch:
                 gang.ask_for_stacks()
                 execution.due = now + _STACK_SECONDS
 
-    def kill(self, gang: Gang) -> None:
+    def kill(self, gang: RankGang) -> None:
         """End a gang now."""
         gang.kill()
         self._forget(gang.descriptors)
@@ -108,7 +108,7 @@ class GangWatch:
             self._selector.unregister(descriptor)
             del self._ranks[descriptor]
 
-    def _sweep_orphans(self, gang: Gang) -> None:
+    def _sweep_orphans(self, gang: RankGang) -> None:
         running = (one.gang.pids for one in self._executions if one.gang is not None)
         processes.sweep_orphans({self.guard.pid}.union(*running), [gang.marker])
 

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from allranks.local.execution import Execution, RunContext
-from allranks.local.kinds.command import COMMAND
+from allranks.local.kinds.command import COMMAND_KIND
 from allranks.local.kinds.kind import StepKind
-from allranks.local.kinds.sweep import SWEEP
+from allranks.local.kinds.sweep import SWEEP_KIND
 from allranks.local.plan import PlannedStep
 from allranks.spec import Step
 
-KINDS: Mapping[str, StepKind] = {
-    "sweep": SWEEP,
-    "command": COMMAND,  # last: it fits whatever no other kind does
+STEP_KINDS: Mapping[str, StepKind] = {
+    "sweep": SWEEP_KIND,
+    "command": COMMAND_KIND,  # last: it fits whatever no other kind does
 }
 
 
-def kind_of(step: Step) -> StepKind:
+def step_kind(step: Step) -> StepKind:
     """The kind of a step that is no pipeline."""
-    return next(kind for kind in KINDS.values() if kind.fits(step))
+    return next(kind for kind in STEP_KINDS.values() if kind.fits(step))
 
 
-def execution_of(step: PlannedStep, context: RunContext) -> Execution:
+def new_execution(step: PlannedStep, context: RunContext) -> Execution:
     """The execution of a planned step in a run."""
-    return KINDS[step.kind].execution(step, context)
+    return STEP_KINDS[step.kind].execution(step, context)

@@ -11,7 +11,7 @@ from allranks.local.gang_execution import GangExecution
 from allranks.local.kinds.kind import StepKind
 from allranks.local.launch import LAUNCHERS
 from allranks.local.plan import PlannedStep
-from allranks.local.settings import PROCESSES_INPUT
+from allranks.local.settings import PROCESSES_PER_NODE_INPUT
 from allranks.spec import Component, Distribution, Output, Step
 from allranks.spec.limits import MOST_RANKS
 
@@ -35,7 +35,7 @@ def plan_command(step: Step, component: Component, scope: PipelineScope, searche
     timeout = step.timeout if step.timeout is not None else component.timeout
     variables = {**component.environment_variables, **step.environment_variables}
     # A component that starts its own processes says how many in an input; torchrun is the case in point.
-    own = inputs.get(PROCESSES_INPUT)
+    own = inputs.get(PROCESSES_PER_NODE_INPUT)
     return PlannedStep(
         name=scope.prefix + step.name,
         component=component,
@@ -97,4 +97,4 @@ def _plan_output(declared: Output, step: Step) -> Output:
     )
 
 
-COMMAND = StepKind(fits=lambda _: True, plan=plan_command, execution=GangExecution)
+COMMAND_KIND = StepKind(fits=lambda _: True, plan=plan_command, execution=GangExecution)

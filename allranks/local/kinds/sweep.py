@@ -8,7 +8,7 @@ from allranks.local.kinds.command import plan_command
 from allranks.local.kinds.kind import StepKind
 from allranks.local.plan import PlannedStep
 from allranks.local.sweep.execution import SweepExecution
-from allranks.local.sweep.search import PlannedSweep, Search, plan_search
+from allranks.local.sweep.search import PlannedSweep, SweepSearch, plan_search
 from allranks.spec import Component, Step, Sweep
 
 
@@ -24,7 +24,7 @@ def _execution(step: PlannedStep, context: RunContext) -> Execution:
     return SweepExecution(step, context)
 
 
-def _plan_search(step: Step, sweep: Sweep, scope: PipelineScope, ranks: int) -> Search:
+def _plan_search(step: Step, sweep: Sweep, scope: PipelineScope, ranks: int) -> SweepSearch:
     """What a sweep step tries; a choice among mappings or among data is more than its trials can be given here."""
     for name, one in sweep.space.items():
         declared = step.component.inputs.get(name)
@@ -40,4 +40,4 @@ def _plan_search(step: Step, sweep: Sweep, scope: PipelineScope, ranks: int) -> 
     return plan_search(sweep, ranks, limit)
 
 
-SWEEP = StepKind(fits=lambda step: step.sweep is not None, plan=_plan_sweep, execution=_execution)
+SWEEP_KIND = StepKind(fits=lambda step: step.sweep is not None, plan=_plan_sweep, execution=_execution)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from allranks.local.launch.launcher import LaunchContext, Launcher
-from allranks.local.launch.mpi import MPI
-from allranks.local.launch.plain import PLAIN
-from allranks.local.launch.pytorch import PYTORCH
-from allranks.local.launch.tensorflow import TENSORFLOW
+from allranks.local.launch.launcher import LaunchContext, RankLauncher
+from allranks.local.launch.mpi import MPI_LAUNCHER
+from allranks.local.launch.plain import PLAIN_LAUNCHER
+from allranks.local.launch.pytorch import PYTORCH_LAUNCHER
+from allranks.local.launch.tensorflow import TENSORFLOW_LAUNCHER
 
-LAUNCHERS: Mapping[str | None, Launcher] = {
-    None: PLAIN,
-    "pytorch": PYTORCH,
-    "mpi": MPI,
-    "tensorflow": TENSORFLOW,
+LAUNCHERS: Mapping[str | None, RankLauncher] = {
+    None: PLAIN_LAUNCHER,
+    "pytorch": PYTORCH_LAUNCHER,
+    "mpi": MPI_LAUNCHER,
+    "tensorflow": TENSORFLOW_LAUNCHER,
 }
 
 __all__ = ["LAUNCHERS", "LaunchContext", "Launcher"]

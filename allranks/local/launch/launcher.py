@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from allranks.local.folders import StepFolder
-from allranks.local.gang import Gang, RankCommand, RankExit
+from allranks.local.gang import RankCommand, RankExit, RankGang
 from allranks.local.launch import torchrun
 from allranks.local.overlay import overlay_variables
-from allranks.local.variables import Cluster, of_node
+from allranks.local.variables import EmulatedCluster, node_variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class LaunchContext:
     """
 
     folder: StepFolder
-    cluster: Cluster
+    cluster: EmulatedCluster
     command: str
     shared: Mapping[str, str]
     overrides: Mapping[str, str]
@@ -36,7 +36,7 @@ class LaunchContext:
     def of_node(self, node: int) -> dict[str, str]:
         """The variables that differ from node to node."""
         installing = overlay_variables(self.overlays[node], self.shared["PATH"], installs=self.installs)
-        return {**of_node(self.cluster, node, self.folder.tmp(node)), **installing}
+        return {**node_variables(self.cluster, node, self.folder.tmp(node)), **installing}
 
     def rank(self, rank: int | None, node: int, variables: Mapping[str, str], *, essential: bool = True) -> RankCommand:
         """The command of one process: bash in the node's working folder, as on Azure ML."""
@@ -54,7 +54,7 @@ class LaunchContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Launcher:
+class RankLauncher:
     """How the ranks of one distribution are started.
 
     Attributes:
@@ -66,15 +66,15 @@ class Launcher:
     """
 
     commands: Callable[[LaunchContext], list[RankCommand]]
-    failed_exits: Callable[[StepFolder, Cluster, Gang], list[RankExit]] = lambda *_: []
-    lost_ranks: Callable[[StepFolder, Cluster, Gang], str] = lambda *_: ""
+    failed_exits: Callable[[StepFolder, EmulatedCluster, RankGang], list[RankExit]] = lambda *_: []
+    lost_ranks: Callable[[StepFolder, EmulatedCluster, RankGang], str] = lambda *_: ""
     program: str | None = None
     remedy: str = ""
 
-    def first_exit(self, folder: StepFolder, cluster: Cluster, gang: Gang) -> RankExit | None:
+    def first_exit(self, folder: StepFolder, cluster: EmulatedCluster, gang: RankGang) -> RankExit | None:
         """How the rank that failed first ended; of ranks that torchrun started, the engine sees only torchrun."""
         first = gang.first_failure
         if first is None:
             return None
         exits = self.failed_exits(folder, cluster, gang) or [first, *(one for one in gang.exits if one is not first)]
-        return torchrun.first_exit(exits) or exits[0]
+        return torchrun.reported_exit(exits) or exits[0]

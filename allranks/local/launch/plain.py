@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from allranks.local.gang import RankCommand
-from allranks.local.launch.launcher import LaunchContext, Launcher
+from allranks.local.launch.launcher import LaunchContext, RankLauncher
 
 
 def _commands(context: LaunchContext) -> list[RankCommand]:
@@ -11,4 +11,4 @@ def _commands(context: LaunchContext) -> list[RankCommand]:
     return [context.rank(None, 0, {"AZUREML_PROCESS_NAME": "main"})]
 
 
-PLAIN = Launcher(_commands)
+PLAIN_LAUNCHER = RankLauncher(_commands)

@@ -7,7 +7,7 @@ Azure ML does not set LOCAL_WORLD_SIZE, so neither do we. With one process on ea
 from __future__ import annotations
 
 from allranks.local.gang import RankCommand
-from allranks.local.launch.launcher import LaunchContext, Launcher
+from allranks.local.launch.launcher import LaunchContext, RankLauncher
 
 
 def _commands(context: LaunchContext) -> list[RankCommand]:
@@ -31,4 +31,4 @@ def _commands(context: LaunchContext) -> list[RankCommand]:
     return commands
 
 
-PYTORCH = Launcher(_commands)
+PYTORCH_LAUNCHER = RankLauncher(_commands)

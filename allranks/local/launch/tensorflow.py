@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from allranks.local.gang import RankCommand
-from allranks.local.launch.launcher import LaunchContext, Launcher
+from allranks.local.launch.launcher import LaunchContext, RankLauncher
 
 
 def _commands(context: LaunchContext) -> list[RankCommand]:
@@ -41,4 +41,4 @@ def _task(
     return context.rank(rank, node, variables, essential=kind == "worker")
 
 
-TENSORFLOW = Launcher(_commands)
+TENSORFLOW_LAUNCHER = RankLauncher(_commands)

@@ -24,7 +24,7 @@ _CAUSE = re.compile(
 )
 
 
-def first_exit(exits: Sequence[RankExit]) -> RankExit | None:
+def reported_exit(exits: Sequence[RankExit]) -> RankExit | None:
     """How the rank that failed first ended, as those of the exits that are torchruns tell; None if none of them tells.
 
     Args:

@@ -16,15 +16,14 @@ from typing import Any
 
 from allranks.errors import CannotRunHereError
 from allranks.local import fingerprint
-from allranks.local.cache import Cache, Finished
+from allranks.local.cache import FinishedStep, StepCache
 from allranks.local.execution import Execution, RunContext
 from allranks.local.folders import read_json, write_json
-from allranks.local.guard import Guard
-from allranks.local.machine import Ports
+from allranks.local.guard import ProcessGuard
 from allranks.local.past import past_sweep
-from allranks.local.result import CANCELLED, FAILED, RUNNING, SUCCEEDED, Failure, StepResult, SweepResult
-from allranks.local.sweep.sampling import Past, make_sampler
-from allranks.local.sweep.search import Parameters, PlannedSweep
+from allranks.local.result import CANCELLED, FAILED, RUNNING, SUCCEEDED, StepFailure, StepResult, SweepResult
+from allranks.local.sweep.sampling import PastTrial, make_sampler
+from allranks.local.sweep.search import PlannedSweep, TrialParameters
 from allranks.local.sweep.termination import falls_behind
 from allranks.local.sweep.trial import TrialExecution
 
@@ -48,18 +47,18 @@ class SweepExecution(Execution):
         self._deadline: float | None = None
         self._reused: Mapping[str, Any] = {}
 
-    def identify(self, upstream: Mapping[str, Finished]) -> str:
+    def identify(self, upstream: Mapping[str, FinishedStep]) -> str:
         """The key: that of what the trials have in common, and the search."""
-        return fingerprint.digest([super().identify(upstream), self.search.identity()])
+        return fingerprint.json_digest([super().identify(upstream), self.search.identity()])
 
-    def reuse(self, finished: Finished) -> None:
+    def reuse(self, finished: FinishedStep) -> None:
         """Take the outputs of a finished sweep, and its table of trials."""
         self._reused = read_json(finished.folder(self.context.home).state) or {}
         super().reuse(finished)
 
     # Trials
 
-    def begin(self, data: Mapping[str, Path], ports: Ports, guard: Guard, *, fresh: bool) -> Failure | None:  # noqa: ARG002
+    def begin(self, data: Mapping[str, Path], guard: ProcessGuard, *, fresh: bool) -> StepFailure | None:  # noqa: ARG002
         """Start, or resume with the trials that an earlier engine noted."""
         self.attempts = 1
         self._started = time.monotonic()
@@ -90,7 +89,7 @@ class SweepExecution(Execution):
             self._note()
         return found
 
-    def _trial(self, parameters: Parameters) -> TrialExecution:
+    def _trial(self, parameters: TrialParameters) -> TrialExecution:
         """The next trial, which tries these values."""
         return TrialExecution(self, self._sweep, len(self.trials), parameters)
 
@@ -106,7 +105,9 @@ class SweepExecution(Execution):
 
     def _chosen(self) -> TrialExecution | None:
         """The next trial of the sampler."""
-        past = [Past(one.parameters, one.metric if one.is_finished else None, one.is_finished) for one in self.trials]
+        past = [
+            PastTrial(one.parameters, one.metric if one.is_finished else None, one.is_finished) for one in self.trials
+        ]
         try:
             parameters = self._sampler.next(past)
         except CannotRunHereError as error:
@@ -160,7 +161,7 @@ class SweepExecution(Execution):
         value = self.search.best([metric for metric, _ in ranked])
         return next(trial for metric, trial in ranked if metric == value)
 
-    def conclude(self, records: Cache, retries: int) -> None:  # noqa: ARG002 each trial has had its own
+    def conclude(self, records: StepCache, retries: int) -> None:  # noqa: ARG002 each trial has had its own
         """Make the best trial's outputs the step's; the step has failed when there is no such trial."""
         best = None if self._fault else self.best
         if best is None or any(trial.is_silent for trial in self.trials):
@@ -169,7 +170,7 @@ class SweepExecution(Execution):
         assert best.source is not None  # noqa: S101 it has succeeded
         assert self.workplace is not None  # noqa: S101 the engine acquired it
         # The same outputs, so the same execution for the steps that read them.
-        self._take(best.folder, Finished(self.context.run.id, self.step.name, best.source.execution))
+        self._take(best.folder, FinishedStep(self.context.run.id, self.step.name, best.source.execution))
         self.remember(records, self.folder.outputs)
         self.register_outputs(self.folder)
         for trial in self.trials:
@@ -177,13 +178,13 @@ class SweepExecution(Execution):
         self.workplace.discard()
         self.end(SUCCEEDED)
 
-    def _no_best(self) -> Failure:
+    def _no_best(self) -> StepFailure:
         metric = self.search.metric
         if self._fault:
-            return Failure(self._fault)
+            return StepFailure(self._fault)
         lost = [f"{trial.step.name} ({_values(trial)})" for trial in self.trials if trial.is_silent]
         if lost:
-            return Failure(
+            return StepFailure(
                 f"no best trial can be told: {', '.join(lost)} ended well but logged no {metric!r}, neither in "
                 "outputs/metrics.jsonl nor in MLflow. Log it in every trial, NaN where there is none; the next run "
                 "repeats only these"
@@ -192,16 +193,16 @@ class SweepExecution(Execution):
         if silent:
             logged = sorted({name for trial in silent for name in trial.result().metrics})
             message = f"no trial logged the primary metric {metric!r}, neither in outputs/metrics.jsonl nor in MLflow"
-            return Failure(f"{message}; logged were: {', '.join(logged) or 'none'}")
+            return StepFailure(f"{message}; logged were: {', '.join(logged) or 'none'}")
         if not self.trials:
-            return Failure("no trial was begun before the sweep's limits.timeout was up")
+            return StepFailure("no trial was begun before the sweep's limits.timeout was up")
         first = next((trial for trial in self.trials if trial.status == FAILED), self.trials[0])
-        failure = first.failure or Failure("cancelled")
+        failure = first.failure or StepFailure("cancelled")
         which = f"{first.step.name} ({_values(first)})"
         message = f"none of {len(self.trials)} trials succeeded; the first, {which}: {failure.message}"
         return replace(failure, message=message)
 
-    def end(self, status: str, failure: Failure | None = None) -> None:
+    def end(self, status: str, failure: StepFailure | None = None) -> None:
         """Nothing more will happen; a sweep that failed as a whole starts with new trials next time."""
         self._sampler.close()
         if status == FAILED and self.workplace is not None:
@@ -233,7 +234,7 @@ class SweepExecution(Execution):
         sweep = SweepResult(self.search.goal, self.search.metric, self.search.trials, table, best)
         return replace(found, sweep=sweep, metrics=metrics)
 
-    def preview(self, published: Mapping[str, Path], finished: Finished | None) -> dict[str, Any]:
+    def preview(self, published: Mapping[str, Path], finished: FinishedStep | None) -> dict[str, Any]:
         """What its trials have in common, with a name for each value that differs, and the search."""
         trial = self._trial({name: f"<{name}>" for name in self.search.space})
         return {**trial.preview(published, finished), "sweep": self.search.identity()}

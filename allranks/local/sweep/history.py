@@ -14,10 +14,10 @@ from pathlib import Path
 
 from allranks.local.folders import Home, StepFolder
 from allranks.local.metrics_file import read_metrics
-from allranks.local.stores import all_databases
+from allranks.local.stores import mlflow_databases
 
-TRIAL_TAG = "allranks.trial"
-WAIT = 10.0  # seconds that the last look at a trial waits for a database that others write to
+_TRIAL_TAG = "allranks.trial"
+LAST_LOOK_SECONDS = 10.0  # seconds that the last look at a trial waits for a database that others write to
 _OF_TRIAL = """
     SELECT metrics.value FROM metrics JOIN tags ON tags.run_uuid = metrics.run_uuid
     WHERE tags.key = ? AND tags.value = ? AND metrics.key = ?
@@ -30,7 +30,7 @@ _NOT_A_NUMBER = f"{_OF_TRIAL} AND NOT ({_FINITE})"
 
 def mlflow_context(folder: StepFolder) -> str:
     """The value of MLFLOW_RUN_CONTEXT: tags that MLflow gives to every run which a process of the trial starts."""
-    return json.dumps({TRIAL_TAG: _tag(folder)})
+    return json.dumps({_TRIAL_TAG: _tag(folder)})
 
 
 def _tag(folder: StepFolder) -> str:
@@ -39,7 +39,7 @@ def _tag(folder: StepFolder) -> str:
     return f"{run}.{sweep}.{number}"
 
 
-class History:
+class MetricHistory:
     """The values of one metric of one trial; what has not changed is not read again.
 
     Args:
@@ -66,7 +66,7 @@ class History:
         Args:
             patience: seconds to wait for a database that somebody is writing to.
         """
-        databases = all_databases(self._home)
+        databases = mlflow_databases(self._home)
         logs = [path.with_name(f"{path.name}-wal") for path in databases]  # SQLite may keep the newest rows beside it
         stamp = tuple(part for path in (self._file, *databases, *logs) for part in _stamp(path))
         if stamp != self._stamp:
@@ -82,15 +82,15 @@ class History:
         So it is when rank 0 has written other metrics to the file, or when MLflow has a value that is not a number.
         """
         return self._file.is_file() or any(
-            _query(database, _NOT_A_NUMBER, (TRIAL_TAG, _tag(self.folder), self._metric), WAIT)
-            for database in all_databases(self._home)
+            _query(database, _NOT_A_NUMBER, (_TRIAL_TAG, _tag(self.folder), self._metric), LAST_LOOK_SECONDS)
+            for database in mlflow_databases(self._home)
         )
 
     def _from_databases(self, databases: Sequence[Path], patience: float) -> list[float] | None:
         """None when one of them cannot be read now: it is being made, or somebody writes to it."""
         values: list[float] = []
         for database in databases:
-            found = _query(database, _LOGGED, (TRIAL_TAG, _tag(self.folder), self._metric), patience)
+            found = _query(database, _LOGGED, (_TRIAL_TAG, _tag(self.folder), self._metric), patience)
             if found is None:
                 return None
             values += found

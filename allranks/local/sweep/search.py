@@ -15,14 +15,14 @@ from allranks.spec import Sweep, literal_text, references, substitute
 from allranks.spec.model import Literal
 from allranks.spec.sweep import MOST_TRIALS
 
-Parameters: TypeAlias = Mapping[str, Literal]
+TrialParameters: TypeAlias = Mapping[str, Literal]
 """The values that one trial has for the names of the search space."""
 
 _PACKAGES = {"sobol": "scipy", "bayesian": "optuna"}
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class SweepSearch:
     """What a sweep tries, and when it ends.
 
     Attributes:
@@ -68,7 +68,7 @@ class Search:
         return max(values) if self.goal == "maximize" else min(values)
 
 
-def plan_search(sweep: Sweep, ranks: int, limit: Callable[[str], int | None]) -> Search:
+def plan_search(sweep: Sweep, ranks: int, limit: Callable[[str], int | None]) -> SweepSearch:
     """Settle a sweep's counts.
 
     Args:
@@ -85,7 +85,7 @@ def plan_search(sweep: Sweep, ranks: int, limit: Callable[[str], int | None]) ->
             f"{sweep.algorithm} sampling needs {needed}, which is not installed.", 'pip install "allranks[sweep]"'
         )
     trials = limit("max_total_trials") or MOST_TRIALS  # what Azure ML takes where the YAML is silent
-    return Search(
+    return SweepSearch(
         algorithm=sweep.algorithm,
         seed=sweep.seed or 0,
         log_base=sweep.log_base,
@@ -93,7 +93,7 @@ def plan_search(sweep: Sweep, ranks: int, limit: Callable[[str], int | None]) ->
         goal=sweep.objective[0],
         metric=sweep.objective[1],
         trials=trials,
-        at_once=min(limit("max_concurrent_trials") or trials, max(1, machine.cores() // ranks)),
+        at_once=min(limit("max_concurrent_trials") or trials, max(1, machine.usable_cores() // ranks)),
         timeout=limit("timeout"),
         trial_timeout=limit("trial_timeout"),
         policy=sweep.early_termination,
@@ -106,14 +106,14 @@ class PlannedSweep(PlannedStep):
 
     kind: ClassVar[str] = "sweep"
 
-    search: Search
+    search: SweepSearch
 
     @classmethod
-    def from_common(cls, common: PlannedStep, search: Search) -> PlannedSweep:
+    def from_common(cls, common: PlannedStep, search: SweepSearch) -> PlannedSweep:
         """The sweep of a search whose trials have this in common."""
         return cls(**_attributes(common), search=search)
 
-    def trial(self, number: int, parameters: Parameters) -> PlannedStep:
+    def trial(self, number: int, parameters: TrialParameters) -> PlannedStep:
         """The step that one trial runs: the sweep's, with the trial's values in place of the search space.
 
         Its name is the sweep's, a dot and the number: no step's name begins with a digit, so it cannot be another's.

@@ -9,11 +9,11 @@ from typing import Any
 from allranks.local.cache import Workplace
 from allranks.local.execution import Execution
 from allranks.local.folders import StepFolder
-from allranks.local.gang import Gang
+from allranks.local.gang import RankGang
 from allranks.local.gang_execution import GangExecution
-from allranks.local.result import CANCELLED, SUCCEEDED, Failure, StepResult, TrialResult
-from allranks.local.sweep.history import WAIT, History, mlflow_context
-from allranks.local.sweep.search import Parameters, PlannedSweep
+from allranks.local.result import CANCELLED, SUCCEEDED, StepFailure, StepResult, TrialResult
+from allranks.local.sweep.history import LAST_LOOK_SECONDS, MetricHistory, mlflow_context
+from allranks.local.sweep.search import PlannedSweep, TrialParameters
 
 
 class TrialExecution(GangExecution):
@@ -28,15 +28,15 @@ class TrialExecution(GangExecution):
     limit = "limits.trial_timeout"
     timeout_status = CANCELLED  # as on Azure ML: a limit of the sweep, and not a fault
 
-    def __init__(self, parent: Execution, sweep: PlannedSweep, number: int, parameters: Parameters) -> None:
+    def __init__(self, parent: Execution, sweep: PlannedSweep, number: int, parameters: TrialParameters) -> None:
         super().__init__(sweep.trial(number, parameters), parent.context, parent)
         self.number = number
         self.parameters = parameters
         self.judged = 0
         self.recalled: str | None = None
         self._search = sweep.search
-        self._silence: Failure | None = None
-        self._history: History | None = None
+        self._silence: StepFailure | None = None
+        self._history: MetricHistory | None = None
         self._final: list[float] | None = None
 
     @property
@@ -52,7 +52,7 @@ class TrialExecution(GangExecution):
     def recall(self, noted: Mapping[str, Any]) -> None:
         """This trial has ended before, without outputs, as the sweep's journal tells."""
         self.key, self.recalled = noted["key"], noted["run"]
-        failure = Failure(noted["message"])
+        failure = StepFailure(noted["message"])
         self._silence = failure if noted.get("silent") else None
         self.end(noted["status"], failure)
 
@@ -66,24 +66,24 @@ class TrialExecution(GangExecution):
         """What it has logged of the primary metric, one value for each interval."""
         if self._final is not None:
             return self._final
-        values = self._logged().values(WAIT if self.is_finished else 0.0)
+        values = self._logged().values(LAST_LOOK_SECONDS if self.is_finished else 0.0)
         if self.is_finished and self._logged().current:
             self._final = values  # a sweep may have a thousand trials, and all are looked at whenever one changes
         return values
 
-    def _logged(self) -> History:
+    def _logged(self) -> MetricHistory:
         if self._history is None or self._history.folder != self._executed:
-            self._history = History(self._executed, self.context.home, self._search.metric)
+            self._history = MetricHistory(self._executed, self.context.home, self._search.metric)
         return self._history
 
-    def broken_promise(self, gang: Gang) -> Failure | None:
+    def broken_promise(self, gang: RankGang) -> StepFailure | None:
         """As for any step; and a trial without a trace of the primary metric may have lost it on the way."""
         found = super().broken_promise(gang)
         logged = self._logged()
-        if found or logged.values(WAIT) or (logged.current and logged.accounted()):
+        if found or logged.values(LAST_LOOK_SECONDS) or (logged.current and logged.accounted()):
             return found
         lost = f"ended well but logged no {self._search.metric!r}, neither in outputs/metrics.jsonl nor in MLflow"
-        self._silence = Failure(lost)
+        self._silence = StepFailure(lost)
         return self._silence
 
     @property
@@ -91,7 +91,7 @@ class TrialExecution(GangExecution):
         """Whether it ended well and nobody knows its metric."""
         return self._silence is not None and self.failure is self._silence
 
-    def may_retry(self, retries: int, gang: Gang) -> bool:
+    def may_retry(self, retries: int, gang: RankGang) -> bool:
         """As for any step; but its time is a limit of the sweep, and is not given again."""
         return not gang.timed_out and super().may_retry(retries, gang)
 
