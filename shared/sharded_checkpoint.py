@@ -71,7 +71,7 @@ def save(
     )
 
 
-def choose(world: World, folder: str | Path, resume_from: str | None) -> Path | None:
+def choose(world: World, folder: str | Path, resume_from: Path | None) -> Path | None:
     """Choose the newest whole checkpoint of our folder, else of `resume_from`; None to start from the start.
 
     Rank 0 says which there are; all ranks read them, each its share, and agree. One that is damaged is passed over with

@@ -6,14 +6,18 @@ started again with the same checkpoints folder ends with the same bits.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, cast
 
-from shared.arguments import Parser, waits
 from shared.distributed import World, init
-from shared.training.core.batch_plan import STOPPED, BatchPlan, add_arguments, plan_batches
+from shared.settings.command_line import read_settings
+from shared.settings.fields import without
+from shared.settings.network import NetworkSettings
+from shared.settings.trainer import TrainerSettings
+from shared.settings.training import LoopSettings, OptimizerSettings
+from shared.training.core.batch_plan import STOPPED, BatchPlan, plan_batches
 
 if TYPE_CHECKING:
     from torch import nn
@@ -25,26 +29,29 @@ if TYPE_CHECKING:
     from shared.training.torch.progress import Meter
 
 
-def parser() -> argparse.ArgumentParser:
-    """Arguments of this script; component.yaml says what they mean."""
-    made = Parser(description=__doc__)
-    add_arguments(made)
-    return made
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(TrainerSettings):
+    """The inputs and outputs of this component; component.yaml is written from them."""
+
+    network: NetworkSettings
+    loop: Annotated[LoopSettings, without("max_steps")]
+    optimizer: Annotated[OptimizerSettings, without("beta2")]
 
 
 def main() -> None:
     """Train, or go on training; exit with 143 if SIGTERM came before the end."""
-    args = parser().parse_args()
-    plan = plan_batches(args)  # refuses a batch that does not divide over the ranks, before torch is imported
-    with init("torch", **waits(args)) as world:
-        finished = train(args, plan, world)
+    settings = read_settings(Settings, __doc__)
+    plan = plan_batches(settings.batch)  # refuses a batch that does not divide over the ranks, before torch is imported
+    with init("torch", timeout=settings.timeouts.start, step_timeout=settings.timeouts.step) as world:
+        finished = train(settings, plan, world)
     sys.exit(0 if finished else STOPPED)
 
 
-def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
+def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     from shared.models import save_model
     from shared.training.core.open_data import open_data
+    from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import Run
     from shared.training.core.schedule import Schedule
     from shared.training.core.unused import note_unused
@@ -54,37 +61,42 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     from shared.training.torch.objective import objective_of
     from shared.training.torch.optimization import Precision, make_optimizer, set_learning_rate
     from shared.training.torch.progress import Meter
-    from shared.training.torch.start import make_model, set_up
+    from shared.training.torch.start import make_rows_model, set_up
     from shared.training.torch.state import Saver
 
-    set_up(world, args.step_timeout)
-    data = open_data(args, plan, tasks=("classification", "regression"))
-    note_unused(args, data, world)
-    precision = Precision(args.precision, world.device)
-    module, card = make_model(args, data, world, precision.dtype)
-    optimizer = make_optimizer(module, args)
-    saver = Saver(args, data, world, module, optimizer, precision.scaler)
-    at = saver.restore(args.resume_from)
+    set_up(world, settings.timeouts.step)
+    data = open_data(settings.data, plan, tasks=("classification", "regression"))
+    note_unused(settings, data, world)
+    precision = Precision(settings.precision.precision, world.device)
+    module, card = make_rows_model(settings.network, settings.precision, settings.seed, data, world, precision.dtype)
+    optimizer = make_optimizer(module, settings.optimizer)
+    saver = Saver(plan_checkpoints(settings, data), world, module, optimizer, precision.scaler)
+    at = saver.restore()
 
-    feed = Feed(Reader(data.split("train"), world.device, args), plan, world.rank, args)
-    validation = Evaluation(data, "validation", world, precision, plan, args)
-    schedule = Schedule.over(args.epochs * feed.steps_per_epoch, args)
-    model = parallel(module, world, compiled=args.compile == "true")
-    objective = objective_of(data.index, args.label_smoothing)
+    loader, reader = settings.loader, Reader(data.split("train"), world.device, settings.loader)
+    feed = Feed(reader, plan, world.rank, settings.loop, loader, settings.seed)
+    validation = Evaluation(data, "validation", world, precision, plan, loader, settings.timeouts)
+    schedule = Schedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
+    model = parallel(module, world, compiled=settings.precision.compile)
+    objective = objective_of(data.index, settings.optimizer.label_smoothing)
     settle_buckets(model, module, feed.one_pass(), precision)
 
     meter = Meter(world)
-    with Run(args, world, saver, at, schedule, meter) as run:
+    with Run(settings, world, saver, at, schedule, meter) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
                 set_learning_rate(optimizer, schedule(at.step))
                 add_gradients(model, batch, plan, objective, precision, meter)
-                precision.step(optimizer, args.clip_norm)
+                precision.step(optimizer, settings.optimizer.clip_norm)
                 if run.end_step():  # reports and saves where it is due; true after SIGTERM
                     return False
-            run.end_epoch(validation.of(module))
+            run.end_epoch(validation.measure(module))
         run.finish()
-        world.once(lambda: save_model(args.model, module, card, args.model_code), name="save the model", scope="job")
+        world.once(
+            lambda: save_model(settings.model, module, card, settings.network.model_code),
+            name="save the model",
+            scope="job",
+        )
     return True
 
 
@@ -102,7 +114,7 @@ def parallel(module: Normalised, world: World, *, compiled: bool) -> nn.Module:
             device_ids=[world.device] if world.device.type == "cuda" else None,
             gradient_as_bucket_view=True,
         )
-    return torch.compile(model) if compiled else model
+    return cast("nn.Module", torch.compile(model)) if compiled else model
 
 
 def add_gradients(
@@ -112,7 +124,7 @@ def add_gradients(
     passes = zip(*(tensor.split(plan.rows_per_pass) for tensor in batch), strict=True)
     for number, (rows, y) in enumerate(passes, start=1):
         alone = number < plan.accumulation_steps and plan.world_size > 1
-        with model.no_sync() if alone else nullcontext():
+        with model.no_sync() if alone else nullcontext():  # type: ignore[operator]  # a method of DDP
             with precision.autocast():
                 loss = objective.loss(model(rows), y)
             if plan.accumulation_steps > 1:  # passes and ranks are of one size, and DDP takes the mean over the ranks

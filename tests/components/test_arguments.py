@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from shared.settings.command_line import make_parser
 from tests.components.support import run_component
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +59,8 @@ def component(request: pytest.FixtureRequest) -> Compared:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
-    actions = module.parser()._actions
+    parser = make_parser(module.Settings) if hasattr(module, "Settings") else module.parser()
+    actions = parser._actions
     by_flag = {option[2:]: action for action in actions for option in action.option_strings if option[:2] == "--"}
     del by_flag["help"]
     document = yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,11 @@ from torch import nn
 from shared.data import Dataset
 from shared.distributed import Refusal
 from shared.models import ZOO, build
-from shared.training.core.batch_plan import BatchPlan, add_arguments, weight_decay
+from shared.settings.command_line import read_settings
+from shared.settings.network import NetworkSettings
+from shared.settings.trainer import TrainerSettings
+from shared.settings.training import ScheduleSettings
+from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.schedule import Schedule
 from shared.training.torch import feed as training_data
 from shared.training.torch.feed import Feed, Reader
@@ -28,10 +32,14 @@ from tests.helpers import clean_environment
 CPU = torch.device("cpu")
 
 
-def parsed(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    return parser.parse_args(["--data", "d", "--model", "m", "--checkpoints", "c", "--metrics", "x", *words])
+@dataclass(frozen=True, kw_only=True)
+class Settings(TrainerSettings):
+    network: NetworkSettings
+
+
+def parsed(*words: str) -> Settings:
+    ports = ["--data", "d", "--model", "m", "--checkpoints", "c", "--metrics", "x"]
+    return read_settings(Settings, words=[*ports, *words])
 
 
 @given(st.integers(1, 500), st.integers(1, 12), st.integers(1, 6))
@@ -60,10 +68,10 @@ def test_values_out_of_range_are_refused(words: tuple[str, str], capsys: pytest.
 def test_the_arguments_and_the_refusal_need_no_torch(tmp_path: Path) -> None:
     code = """
 import sys
-from shared.training.core.batch_plan import add_arguments, plan_batches
-import argparse
+from shared.training.core.batch_plan import plan_batches
+from shared.settings.training import BatchSettings
 try:
-    plan_batches(argparse.Namespace(batch_size=3, accumulation_steps=2))
+    plan_batches(BatchSettings(batch_size=3, accumulation_steps=2))
 finally:
     print("torch" in sys.modules)
 """
@@ -75,7 +83,7 @@ finally:
 
 
 def test_the_schedule_rises_peaks_and_falls() -> None:
-    cosine = Schedule.over(100, parsed("--learning-rate", "0.5", "--warmup-fraction", "0.1"))
+    cosine = Schedule.for_steps(100, 0.5, ScheduleSettings(warmup_fraction=0.1))
     rates = [cosine(step) for step in range(100)]
     assert rates[10] == max(rates) == 0.5
     assert rates[:11] == sorted(rates[:11])
@@ -88,10 +96,10 @@ def test_the_schedule_rises_peaks_and_falls() -> None:
 
 
 def test_weight_decay_suits_the_optimizer_and_spares_vectors() -> None:
-    assert weight_decay(parsed()) == 0.3
-    assert weight_decay(parsed("--optimizer", "sgd")) == 0.0005
-    assert weight_decay(parsed("--weight-decay", "0")) == 0.0
-    optimizer = make_optimizer(build("mlp", (8, 8, 1), 3), parsed("--weight-decay", "0.7"))
+    assert parsed().optimizer.suited_decay == 0.3
+    assert parsed("--optimizer", "sgd").optimizer.suited_decay == 0.0005
+    assert parsed("--weight-decay", "0").optimizer.suited_decay == 0.0
+    optimizer = make_optimizer(build("mlp", (8, 8, 1), 3), parsed("--weight-decay", "0.7").optimizer)
     decays = {p.ndim: group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
     assert decays == {1: 0.0, 2: 0.7}
     set_learning_rate(optimizer, 0.25)
@@ -103,7 +111,7 @@ def test_weight_decay_suits_the_optimizer_and_spares_vectors() -> None:
 def test_each_optimizer_makes_the_loss_smaller(name: str, momentum: str) -> None:
     torch.manual_seed(0)
     net, args = nn.Linear(4, 1), parsed("--optimizer", name, "--learning-rate", "0.05", "--momentum", momentum)
-    optimizer, precision = make_optimizer(net, args), Precision("fp32", CPU)
+    optimizer, precision = make_optimizer(net, args.optimizer), Precision("fp32", CPU)
     x = torch.randn(32, 4)
     losses = []
     for _ in range(30):
@@ -116,7 +124,7 @@ def test_each_optimizer_makes_the_loss_smaller(name: str, momentum: str) -> None
 
 def test_nothing_to_train_is_refused() -> None:
     with pytest.raises(Refusal, match="no parameter that trains"):
-        make_optimizer(nn.Identity(), parsed())
+        make_optimizer(nn.Identity(), parsed().optimizer)
 
 
 def test_clipping_bounds_the_step() -> None:
@@ -158,12 +166,15 @@ def test_ranks_together_see_each_global_batch_from_any_start(
 ) -> None:
     monkeypatch.setattr(training_data, "HELD_BYTES", 2**20 if held else 0)
     args = parsed("--loader-workers", workers, "--prefetch", "2")
-    reader = Reader(dataset.split("train"), CPU, args)
+    reader = Reader(dataset.split("train"), CPU, args.loader)
     assert (reader.held is not None) == held
-    alone = list(Feed(reader, BatchPlan(24, 1, 1), 0, args).epoch(3))
+    alone = list(Feed(reader, BatchPlan(24, 1, 1), 0, args.loop, args.loader, args.seed).epoch(3))
     assert len(alone) == 140 // 24
     for start in (0, 2, 5):
-        feeds = [Feed(reader, BatchPlan(24, 4, 2), rank, args).epoch(3, start) for rank in range(4)]
+        feeds = [
+            Feed(reader, BatchPlan(24, 4, 2), rank, args.loop, args.loader, args.seed).epoch(3, start)
+            for rank in range(4)
+        ]
         parts = list(zip(*feeds, strict=True))
         assert len(parts) == len(alone) - start
         for whole, split in zip(alone[start:], parts, strict=True):
@@ -174,11 +185,11 @@ def test_ranks_together_see_each_global_batch_from_any_start(
 def test_reading_ahead_passes_on_what_went_wrong(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_data, "HELD_BYTES", 0)
     args = parsed()
-    reader = Reader(dataset.split("train"), CPU, args)
+    reader = Reader(dataset.split("train"), CPU, args.loader)
 
     def fail(rows: np.ndarray) -> None:
         raise OSError(f"no disk for {len(rows)} rows")
 
     monkeypatch.setattr(reader, "read", fail)
     with pytest.raises(OSError, match="no disk for 20 rows"):
-        list(Feed(reader, BatchPlan(20, 1, 1), 0, args).epoch(0))
+        list(Feed(reader, BatchPlan(20, 1, 1), 0, args.loop, args.loader, args.seed).epoch(0))

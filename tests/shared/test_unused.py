@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 
 from shared.data import Dataset
 from shared.distributed import init
+from shared.settings.command_line import read_settings
+from shared.settings.fields import Input
+from shared.settings.network import DecoderSizes, NetworkSettings
+from shared.settings.sharding import ParallelSettings, ShardingSettings
+from shared.settings.trainer import TrainerSettings
 from shared.training.core.unused import note_unused
 from tests.components.training import write_digits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(TrainerSettings):
+    """Every input that may be without effect."""
+
+    network: NetworkSettings
+    decoder: DecoderSizes
+    module: Annotated[str | None, Input("A module.")] = None
+    sharding: ShardingSettings
+    parallel: ParallelSettings
+
+
+def settings(given: dict[str, str | None]) -> Settings:
+    """The Settings with what is given besides the ports that are needed."""
+    needed = {"data": "d", "model": "m", "checkpoints": "c", "metrics": "x"}
+    words = [(f"--{name.replace('_', '-')}", value) for name, value in (needed | given).items() if value is not None]
+    return read_settings(Settings, words=[part for pair in words for part in pair])
 
 
 def test_what_has_no_effect_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -18,17 +42,17 @@ def test_what_has_no_effect_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
     with init("torch") as world:
         for given in (
             {"architecture": "mlp", "model_code": "code"},
-            {"architecture": "mine.py:build", "model_code": "code", "tie_embeddings": "true", "context_length": 8},
+            {"architecture": "mine.py:build", "model_code": "code", "tie_embeddings": "true", "context_length": "8"},
             {"architecture": "resnet", "module": "mine.py:Net", "model_code": "code"},
             {"architecture": "vit", "tie_embeddings": "false", "context_length": None, "module": None},
             {"sharding": "fsdp", "cpu_offload": "true"},
             {"sync_batch_norm": "true"},
         ):
-            note_unused(argparse.Namespace(**given), data, world)
+            note_unused(settings(given), data, world)
     assert capsys.readouterr().out.splitlines() == [
         "note: model_code has no effect here: the model is one of this library",
-        "note: tie_embeddings has no effect here: the data is no text",
         "note: context_length has no effect here: the data is no text",
+        "note: tie_embeddings has no effect here: the data is no text",
         "note: architecture has no effect here: the module mine.py:Net is trained in its place",
         "note: cpu_offload has no effect here: there is no GPU to offload from",
         "note: sharding has no effect here: one rank has nothing to divide",

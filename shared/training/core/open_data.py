@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from pathlib import Path
 
 from shared.data import Dataset
 from shared.distributed import Refusal
@@ -17,21 +17,21 @@ TRAINERS = {
 """What to use for a dataset that this trainer does not take."""
 
 
-def open_data(args: argparse.Namespace, plan: BatchPlan, tasks: tuple[str, ...] = ("classification",)) -> Dataset:
+def open_data(folder: Path, plan: BatchPlan, tasks: tuple[str, ...] = ("classification",)) -> Dataset:
     """Open the dataset and see that it can be trained on.
 
     Args:
-        args: the trainer's; its `data` is the folder.
+        folder: of a prepared dataset.
         plan: how many rows a batch needs.
         tasks: what the trainer is made for.
 
     Raises:
         Refusal: if it is of another task, or too small for one batch.
     """
-    data = Dataset.open(args.data)
+    data = Dataset.open(folder)
     if data.index.task not in tasks:
         raise Refusal(
-            f"{args.data} was prepared for {data.index.task}; this component is for {' and '.join(tasks)}. "
+            f"{folder} was prepared for {data.index.task}; this component is for {' and '.join(tasks)}. "
             f"Use {TRAINERS[data.index.task]}."
         )
     rows = data.split("train").rows

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from shared import checkpoint
 from shared.data import Dataset
 from shared.distributed import Refusal, World
-
-SETTINGS = ("architecture", "batch_size", "optimizer", "precision", "seed")
-DECODER = ("layers", "width", "heads", "key_value_heads", "feed_forward_width", "tie_embeddings")
-"""Arguments that must be the same when a training goes on. The number of ranks may change."""
+from shared.settings.fields import Input, ports_of, values_of
+from shared.settings.trainer import TrainerSettings
 
 
 @dataclass
@@ -54,7 +52,7 @@ class Position:
         self.epoch_loss = self.history[-1]["train_loss"] * self.batch
 
 
-def choose_checkpoint(world: World, folder: Path, resume_from: str | None) -> Path | None:
+def choose_checkpoint(world: World, folder: Path, resume_from: Path | None) -> Path | None:
     """Choose the newest whole checkpoint of our folder, else of `resume_from`; None to start from the start.
 
     Rank 0 chooses for all: another node may see a mounted folder as it was a moment ago.
@@ -74,13 +72,36 @@ def choose_checkpoint(world: World, folder: Path, resume_from: str | None) -> Pa
     return None if chosen is None else Path(chosen)
 
 
-def settings_of(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
-    """Take out of the arguments and the dataset what makes it another training if it differs."""
-    x = data.index.arrays["x"]
-    names = (*SETTINGS, *DECODER) if data.index.task == "language_modeling" else SETTINGS
-    return {name: getattr(args, name) for name in names if hasattr(args, name)} | {
+@dataclass(frozen=True, slots=True)
+class CheckpointPlan:
+    """Where a training keeps its checkpoints, and which others it may continue from.
+
+    Attributes:
+        folder: of this training.
+        resume_from: folder of another one, used while there is none in `folder`.
+        identity: what makes it another training if it differs; the number of ranks may change.
+        timeout: how long ranks wait for each other while they save.
+    """
+
+    folder: Path
+    resume_from: Path | None
+    identity: dict[str, Any]
+    timeout: timedelta
+
+
+def plan_checkpoints(settings: TrainerSettings, data: Dataset) -> CheckpointPlan:
+    """Take out of the settings and the dataset what saving and restoring need."""
+    is_text, values = data.index.task == "language_modeling", values_of(settings)
+    same = {
+        port.name: values[port.name]
+        for port in ports_of(type(settings))
+        if isinstance(port.declared, Input) and port.declared.is_identity and (is_text or port.group != "decoder")
+    }
+    facts = {
         "train rows": data.split("train").rows,
-        "row shape": list(x.shape),
+        "row shape": list(data.index.arrays["x"].shape),
         "task": data.index.task,
         "classes": len(data.index.classes),
     }
+    kept = settings.checkpoints
+    return CheckpointPlan(kept.checkpoints, kept.resume_from, same | facts, settings.timeouts.step)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
-
 from shared.data import Dataset
 from shared.models.card import Card
 
 
-def card_of_rows(args: argparse.Namespace, data: Dataset, framework: str = "torch") -> Card:
-    """Describe the model of the argument `architecture` for a dataset that is no text."""
+def card_of_rows(architecture: str, data: Dataset, framework: str = "torch") -> Card:
+    """Describe a model for a dataset that is no text."""
     x, statistics, target = data.index.arrays["x"], data.index.statistics, data.index.target
     assert statistics is not None  # noqa: S101  # only text has none
     return Card(
-        architecture=args.architecture,
+        architecture=architecture,
         input_shape=x.shape,
         input_dtype=x.dtype,
         classes=data.index.classes,

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from shared.distributed import Refusal, World
+from shared.settings.fields import values_of
+from shared.settings.trainer import TrainerSettings
 from shared.tracking import Tracker
 from shared.training.core.meter import Meter, Reading
 from shared.training.core.position import Position
@@ -36,7 +36,7 @@ class Run:
     Every rank calls the same methods at the same steps, because the ranks agree inside them.
 
     Args:
-        args: the trainer's arguments.
+        settings: the trainer's.
         world: the ranks.
         saver: writes the checkpoints.
         at: where the training starts; moved on as it goes.
@@ -48,7 +48,7 @@ class Run:
 
     def __init__(
         self,
-        args: argparse.Namespace,
+        settings: TrainerSettings,
         world: World,
         saver: Saver,
         at: Position,
@@ -57,8 +57,8 @@ class Run:
         throughput: Callable[[float], Mapping[str, float]] = lambda _: {},
         steps_per_epoch: int | None = None,
     ) -> None:
-        self._args, self._world, self._saver, self.at, self._schedule = args, world, saver, at, schedule
-        self._steps_per_epoch = steps_per_epoch or schedule.steps // args.epochs
+        self._settings, self._world, self._saver, self.at, self._schedule = settings, world, saver, at, schedule
+        self._steps_per_epoch = steps_per_epoch or schedule.steps // settings.loop.epochs
         at.restore_cut_epoch(self._steps_per_epoch)
         self._saved = at.step
         self._started = self._epoch_started = self._noted = time.perf_counter()
@@ -69,7 +69,7 @@ class Run:
     def __enter__(self) -> Self:
         self._tracker = self._open.enter_context(Tracker(self._world, self._schedule.steps))
         self._open.enter_context(self._meter.stopping_on_sigterm())
-        self._tracker.params({name: value for name, value in vars(self._args).items() if value is not None})
+        self._tracker.params({name: value for name, value in values_of(self._settings).items() if value is not None})
         self._note_nothing_left()
         return self
 
@@ -99,12 +99,12 @@ class Run:
             Refusal: if the loss is not finite any more.
         """
         self._meter.end_step()
-        at, args = self.at, self._args
+        at, every = self.at, self._settings.checkpoints.checkpoint_every
         at.step += 1
         at.batch += 1
-        save = args.checkpoint_every > 0 and at.step % args.checkpoint_every == 0
+        save = every > 0 and at.step % every == 0
         last_of_epoch = at.batch == self._steps_per_epoch or at.step == self._schedule.steps
-        if not save and at.step % args.log_every and not last_of_epoch:
+        if not save and at.step % self._settings.reports.log_every and not last_of_epoch:
             return False
         reading = self._meter.read()
         at.epoch_loss += reading.loss_sum
@@ -148,7 +148,7 @@ class Run:
         if at.batch >= self._steps_per_epoch:
             at.epoch, at.batch, at.epoch_loss = at.epoch + 1, 0, 0.0
         self._epoch_started = self._noted = now
-        if self._args.checkpoint_every == 0:
+        if self._settings.checkpoints.checkpoint_every == 0:
             self._save()
 
     def finish(self) -> None:
@@ -168,18 +168,18 @@ class Run:
             "world_size": self._world.world_size,
             "history": self.at.history,
         }
-        folder = Path(self._args.metrics)
+        folder = self._settings.metrics
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "metrics.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
     def _note_nothing_left(self) -> None:
         """Say why no step is made, where the checkpoint has done all that is asked for, or more."""
-        done, asked, args = self.at.step, self._schedule.steps, self._args
+        done, asked, loop = self.at.step, self._schedule.steps, self._settings.loop
         if done < asked:
             return
-        name = "max_steps" if getattr(args, "max_steps", 0) == asked else "epochs"
+        name, value = ("max_steps", loop.max_steps) if loop.max_steps == asked else ("epochs", loop.epochs)
         self._world.note(
-            f"note: nothing is left to train: {name} {getattr(args, name)} asks for {asked} steps, and the checkpoint "
+            f"note: nothing is left to train: {name} {value} asks for {asked} steps, and the checkpoint "
             f"has done {done}; to train on from it, raise {name}"
         )
 
@@ -188,7 +188,7 @@ class Run:
         self._saved = self.at.step
 
     def _report(self, reading: Reading) -> None:
-        speed = reading.steps * self._args.batch_size / max(reading.seconds, 1e-9)
+        speed = reading.steps * self._settings.batch.batch_size / max(reading.seconds, 1e-9)
         self._speed.append(speed)
         numbers = {
             "loss": reading.loss,
@@ -206,8 +206,11 @@ class Run:
 
     def _check_finite(self, what: str, value: float) -> None:
         if not math.isfinite(value):
+            settings = self._settings
             raise Refusal(
-                f"The {what} is {value} at step {self.at.step}, in epoch {self.at.epoch + 1} of {self._args.epochs}. "
-                f"Lower learning_rate (it is {self._args.learning_rate:g}), raise warmup_fraction, set clip_norm, or "
-                f"use a wider precision than {self._args.precision}. The last checkpoint is of step {self._saved}."
+                f"The {what} is {value} at step {self.at.step}, in epoch {self.at.epoch + 1} of "
+                f"{settings.loop.epochs}. Lower "
+                f"learning_rate (it is {settings.optimizer.learning_rate:g}), raise warmup_fraction, set "
+                f"clip_norm, or use a wider precision than {settings.precision.precision}. The last checkpoint is of "
+                f"step {self._saved}."
             )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from dataclasses import dataclass
+
+from shared.settings.training import ScheduleSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +25,9 @@ class Schedule:
     warmup_steps: int
 
     @classmethod
-    def over(cls, steps: int, args: argparse.Namespace) -> Schedule:
-        """Make the schedule of the arguments for a whole training of `steps`."""
-        return cls(args.schedule, args.learning_rate, steps, round(steps * args.warmup_fraction))
+    def for_steps(cls, steps: int, peak: float, settings: ScheduleSettings) -> Schedule:
+        """Make the schedule of a whole training of `steps`."""
+        return cls(settings.schedule, peak, steps, round(steps * settings.warmup_fraction))
 
     def __call__(self, step: int) -> float:
         """Learning rate of a step, counted from 0."""

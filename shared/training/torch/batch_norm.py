@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -36,13 +35,13 @@ def share_statistics(module: nn.Module, world: World) -> None:
         hvd.broadcast_parameters(shared, root_rank=0)
 
 
-def synchronise_batch_norm(net: nn.Module, args: argparse.Namespace, world: World) -> nn.Module:
-    """Let the batch normalization of a network see the rows of all ranks, if `sync_batch_norm` asks for it.
+def synchronise_batch_norm(net: nn.Module, world: World) -> nn.Module:
+    """Let the batch normalization of a network see the rows of all ranks.
 
     Returns:
         the network, with other layers in the place of its own; such a layer itself, if that is all it was.
     """
-    if getattr(args, "sync_batch_norm", "false") != "true" or world.world_size == 1:
+    if world.world_size == 1:
         return net
     if not any(isinstance(part, _BatchNorm) for part in net.modules()):
         world.note("note: sync_batch_norm has no effect here: the model has no batch normalization")
@@ -73,11 +72,11 @@ class SynchronisedBatchNorm(_BatchNorm):
         values = x if x.dtype == torch.float64 else x.float()
         others = [dim for dim in range(x.ndim) if dim != 1]
         shape = (1, -1, *(1 for _ in others[1:]))
-        sums = _Sum.apply(torch.cat([values.sum(others), values.new_tensor([values.numel() / x.shape[1]])]), self._add)
+        sums = _sum(torch.cat([values.sum(others), values.new_tensor([values.numel() / x.shape[1]])]), self._add)
         mean, count = sums[:-1] / sums[-1], sums[-1].detach()
         centred = values - mean.view(shape)
         # A second exchange, since E[x^2] - E[x]^2 would lose the digits of a mean that is far from 0.
-        squares = _Sum.apply(centred.square().sum(others), self._add)
+        squares = _sum(centred.square().sum(others), self._add)
         self._update(mean.detach(), squares.detach() / (count - 1))
         outputs = centred * torch.rsqrt(squares / count + self.eps).view(shape)
         if self.affine:
@@ -96,6 +95,10 @@ class SynchronisedBatchNorm(_BatchNorm):
         share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
         self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
         self.running_var.lerp_(variance.to(self.running_var.dtype), share)
+
+
+def _sum(tensor: torch.Tensor, add: Add) -> torch.Tensor:
+    return cast("torch.Tensor", _Sum.apply(tensor, add))  # type: ignore[no-untyped-call]
 
 
 class _Sum(torch.autograd.Function):

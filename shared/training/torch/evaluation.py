@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-from datetime import timedelta
-
 import numpy as np
 import torch
 from torch import nn
 
 from shared.data import Dataset
 from shared.distributed import World
+from shared.settings.running import LoaderSettings, TimeoutSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.torch.batch_norm import share_statistics
 from shared.training.torch.feed import Reader
@@ -25,16 +23,23 @@ class Evaluation:
     """
 
     def __init__(
-        self, data: Dataset, split: str, world: World, precision: Precision, plan: BatchPlan, args: argparse.Namespace
+        self,
+        data: Dataset,
+        split: str,
+        world: World,
+        precision: Precision,
+        plan: BatchPlan,
+        loader: LoaderSettings,
+        timeouts: TimeoutSettings,
     ) -> None:
         self._world, self._precision, self._objective = world, precision, objective_of(data.index, split=split)
-        self._timeout = timedelta(minutes=args.step_timeout)
+        self._timeout = timeouts.step
         self._rows_per_pass = 4 * plan.rows_per_pass  # no activations are kept, so more fit than in training
         rows = data.index.rows(split)
-        self._reader = Reader(data.split(split), world.device, args) if rows else None
+        self._reader = Reader(data.split(split), world.device, loader) if rows else None
         self._mine = np.arange(world.rank, rows, world.world_size)
 
-    def of(self, module: nn.Module) -> dict[str, float]:
+    def measure(self, module: nn.Module) -> dict[str, float]:
         """Compute mean loss and metrics of the unwrapped module, summed in float64; see `Objective` for their names.
 
         What is measured is the model that rank 0 saves.

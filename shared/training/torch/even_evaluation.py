@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 
 import numpy as np
@@ -11,6 +10,7 @@ from torch import nn
 
 from shared.data import Dataset
 from shared.distributed import World
+from shared.settings.running import LoaderSettings, TimeoutSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.torch.batch_norm import share_statistics
 from shared.training.torch.evaluation import Evaluation
@@ -28,7 +28,8 @@ class EvenEvaluation(Evaluation):
         world: the ranks.
         precision: its type is that in which outputs are measured.
         plan: how many rows a pass has in training; here it is up to four times as many.
-        args: the trainer's.
+        loader: how rows are copied.
+        timeouts: how long ranks wait for each other.
         share: which of how many equal parts of the rows is this rank's; None: each rank has one of its own.
     """
 
@@ -39,14 +40,15 @@ class EvenEvaluation(Evaluation):
         world: World,
         precision: Precision,
         plan: BatchPlan,
-        args: argparse.Namespace,
+        loader: LoaderSettings,
+        timeouts: TimeoutSettings,
         share: tuple[int, int] | None = None,
     ) -> None:
-        super().__init__(data, split, world, precision, plan, args)
+        super().__init__(data, split, world, precision, plan, loader, timeouts)
         part, self._parts = share or (world.rank, world.world_size)
         self._mine = np.arange(part, data.index.rows(split), self._parts)
 
-    def of(self, module: nn.Module) -> dict[str, float]:
+    def measure(self, module: nn.Module) -> dict[str, float]:
         """Compute mean loss and metrics, summed in float64; see `Objective` for their names."""
         if self._reader is None:
             return {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ import torch
 
 from shared.data import Split, batches, rank_slice
 from shared.data.order import Rows
+from shared.settings.running import LoaderSettings
+from shared.settings.training import LoopSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.read_ahead import read_ahead
 
@@ -39,13 +40,13 @@ class Reader:
     Args:
         split: what to read.
         device: where the tensors go.
-        args: the trainer's: with `pin_memory`, a GPU is copied to from page-locked memory, without waiting for it.
+        loader: with `pin_memory`, a GPU is copied to from page-locked memory, without waiting for it.
     """
 
-    def __init__(self, split: Split, device: torch.device, args: argparse.Namespace) -> None:
+    def __init__(self, split: Split, device: torch.device, loader: LoaderSettings) -> None:
         self.split = split
         self._device = device
-        self._pin = args.pin_memory == "true" and device.type == "cuda"
+        self._pin = loader.pin_memory and device.type == "cuda"
         self._names = ("x", "y") if "y" in split.arrays else ("x",)  # a language model's labels are its next tokens
         self._ragged = split.arrays["x"].ragged  # in memory the longest row would decide on the width of all
         dtypes = {name: np.dtype(a.dtype) if len(self._names) > 1 else TOKEN for name, a in split.arrays.items()}
@@ -95,7 +96,9 @@ class Feed:
         reader: the training rows.
         plan: how a batch is split.
         rank: whose part.
-        args: the trainer's: seed, loader_workers, prefetch, epochs and, if it has it, max_steps.
+        loop: how long the training is.
+        loader: how far is read ahead.
+        seed: of the order.
 
     Attributes:
         steps_per_epoch: batches in an epoch.
@@ -103,11 +106,13 @@ class Feed:
         epochs: in which these are; the last one may be cut short.
     """
 
-    def __init__(self, reader: Reader, plan: BatchPlan, rank: int, args: argparse.Namespace) -> None:
-        self._reader, self._plan, self._rank, self._seed = reader, plan, rank, args.seed
-        self._workers, self._prefetch = args.loader_workers, args.prefetch
+    def __init__(
+        self, reader: Reader, plan: BatchPlan, rank: int, loop: LoopSettings, loader: LoaderSettings, seed: int
+    ) -> None:
+        self._reader, self._plan, self._rank, self._seed = reader, plan, rank, seed
+        self._workers, self._prefetch = loader.loader_workers, loader.prefetch
         self.steps_per_epoch = reader.split.rows // plan.batch_size
-        self.steps = min(args.epochs * self.steps_per_epoch, getattr(args, "max_steps", None) or sys.maxsize)
+        self.steps = min(loop.epochs * self.steps_per_epoch, loop.max_steps or sys.maxsize)
         self.epochs = math.ceil(self.steps / self.steps_per_epoch)
 
     def one_pass(self) -> torch.Tensor:

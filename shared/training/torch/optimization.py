@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
@@ -12,22 +11,23 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from shared.distributed import Refusal
-from shared.training.core.batch_plan import weight_decay
+from shared.settings.training import OptimizerSettings
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def make_optimizer(module: nn.Module, args: argparse.Namespace) -> torch.optim.Optimizer:
-    """Make the optimizer of the arguments, fused, over the parameters that train; see `parameter_groups`."""
-    groups = parameter_groups(module, args)
-    if args.optimizer == "sgd":
-        nesterov = args.momentum > 0
-        return torch.optim.SGD(groups, args.learning_rate, args.momentum, nesterov=nesterov, fused=True)
-    kind = torch.optim.AdamW if args.optimizer == "adamw" else torch.optim.Adam
-    return kind(groups, args.learning_rate, betas=(args.momentum, getattr(args, "beta2", 0.999)), fused=True)
+def make_optimizer(module: nn.Module, settings: OptimizerSettings) -> torch.optim.Optimizer:
+    """Make the optimizer, fused, over the parameters that train; see `parameter_groups`."""
+    groups = parameter_groups(module, settings.suited_decay)
+    rate, momentum = settings.learning_rate, settings.momentum
+    if settings.optimizer == "sgd":
+        nesterov = momentum > 0
+        return torch.optim.SGD(groups, rate, momentum, nesterov=nesterov, fused=True)
+    kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
+    return kind(groups, rate, betas=(momentum, settings.beta2), fused=True)
 
 
-def parameter_groups(module: nn.Module, args: argparse.Namespace) -> list[dict[str, Any]]:
+def parameter_groups(module: nn.Module, decay: float) -> list[dict[str, Any]]:
     """Sort the parameters that train by whether they decay; vectors (biases, norms) and embeddings do not.
 
     To decay an embedding would only forget the tokens that are rarely seen.
@@ -38,7 +38,6 @@ def parameter_groups(module: nn.Module, args: argparse.Namespace) -> list[dict[s
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     if not trained:
         raise Refusal("The model has no parameter that trains: none has requires_grad.")
-    decay = weight_decay(args)
     embeddings = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}
     decays = [decay > 0 and parameter.ndim > 1 and id(parameter) not in embeddings for parameter in trained]
     return [

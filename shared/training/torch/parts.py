@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from shared import checkpoint, sharded_checkpoint
-from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.sharded_checkpoint import Part
-from shared.training.core.position import Position, settings_of
+from shared.training.core.position import CheckpointPlan, Position
 from shared.training.torch.state import random_state, restore_random_state
 
 
@@ -24,8 +20,7 @@ class PartsSaver(ABC):
     """Saves and restores one training, of which each rank writes and reads its parts.
 
     Args:
-        args: the trainer's; its `checkpoints` is the folder, which all nodes have to share.
-        data: the dataset, whose shape has to be the same when the training goes on.
+        plan: where checkpoints are, in a folder that all nodes have to share, and which fit.
         world: the ranks.
 
     Attributes:
@@ -34,11 +29,9 @@ class PartsSaver(ABC):
 
     division: str
 
-    def __init__(self, args: argparse.Namespace, data: Dataset, world: World) -> None:
-        self.folder = Path(args.checkpoints)
-        self.settings = settings_of(args, data) | {"division": self.division}
-        self.world = world
-        self._timeout = timedelta(minutes=args.step_timeout)
+    def __init__(self, plan: CheckpointPlan, world: World) -> None:
+        self.plan, self.world = plan, world
+        self.identity = plan.identity | {"division": self.division}
 
     def save(self, position: Position) -> None:
         """Write a checkpoint; every rank calls this at the same step.
@@ -49,24 +42,26 @@ class PartsSaver(ABC):
         self._check_finite(position)
         state = {
             "position": asdict(position),
-            "settings": self.settings,
+            "settings": self.identity,
             **self._numbers(),
             "world_size": self.world.world_size,
         }
         own = {"generators": random_state()}
-        sharded_checkpoint.save(self.folder, position.step, self._parts(), state, own, self.world, self._timeout)
+        sharded_checkpoint.save(
+            self.plan.folder, position.step, self._parts(), state, own, self.world, self.plan.timeout
+        )
 
-    def restore(self, resume_from: str | None) -> Position:
+    def restore(self) -> Position:
         """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
 
         Raises:
             Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
         """
-        path = sharded_checkpoint.choose(self.world, self.folder, resume_from)
+        path = sharded_checkpoint.choose(self.world, self.plan.folder, self.plan.resume_from)
         if path is None:
             return Position()
         saved = sharded_checkpoint.Reader(path)
-        checkpoint.check_same(saved.state, self.settings, path)
+        checkpoint.check_same(saved.state, self.identity, path)
         self._read(saved)
         restore_random_state(path, saved.state, self.world)
         position = Position(**saved.state["position"])
@@ -92,8 +87,8 @@ class PartsSaver(ABC):
     def _check_finite(self, position: Position) -> None:
         sums = [weight.sum(dtype=torch.float64).cpu() for weight in self._weights()]
         finite = not sums or bool(torch.isfinite(torch.stack(sums)).all())
-        if self.world.any(not finite, f"not finite at step {position.step}", self._timeout):
+        if self.world.any(not finite, f"not finite at step {position.step}", self.plan.timeout):
             raise Refusal(
                 f"The weights are not finite after step {position.step}. Lower learning_rate or set clip_norm; the "
-                f"checkpoints in {self.folder} are from before."
+                f"checkpoints in {self.plan.folder} are from before."
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 from dataclasses import asdict
@@ -19,13 +18,15 @@ from shared.distributed import Refusal, World
 from shared.models import Card, Decoder, DecoderSettings, Normalised, build, check_saveable
 from shared.models.decoder import initialise
 from shared.models.package import empty_decoder
+from shared.settings.network import DecoderSizes, NetworkSettings
+from shared.settings.training import PrecisionSettings
 from shared.training.core.rows_card import card_of_rows
 from shared.training.torch.batch_norm import synchronise_batch_norm
 from shared.training.torch.optimization import checkpoint_activations
 
 
-def set_up(world: World, step_timeout: float) -> None:
-    """Settings of torch for this process; `step_timeout` is in minutes."""
+def set_up(world: World, step_timeout: timedelta) -> None:
+    """Settings of torch for this process."""
     if "OMP_NUM_THREADS" not in os.environ:  # or every rank takes all cores
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // world.local_world_size))
     if world.device.type == "cuda":
@@ -34,12 +35,12 @@ def set_up(world: World, step_timeout: float) -> None:
     limit_waits(step_timeout)
 
 
-def limit_waits(step_timeout: float) -> None:
-    """Let a collective wait for `step_timeout` minutes; to be called again when a framework has made its own groups."""
+def limit_waits(step_timeout: timedelta) -> None:
+    """Let a collective wait for `step_timeout`; to be called again when a framework has made its own groups."""
     if dist.is_initialized():
         for group in list(dist.distributed_c10d._world.pg_map):  # noqa: SLF001
             # Public as dist.set_timeout from torch 2.14 on.
-            dist.distributed_c10d._set_pg_timeout(timedelta(minutes=step_timeout), group)  # noqa: SLF001
+            dist.distributed_c10d._set_pg_timeout(step_timeout, group)  # noqa: SLF001
 
 
 def seed_all(seed: int, rank: int | None = None) -> None:
@@ -50,58 +51,68 @@ def seed_all(seed: int, rank: int | None = None) -> None:
     random.seed(mixed)
 
 
-def make_model(
-    args: argparse.Namespace, data: Dataset, world: World, dtype: torch.dtype, device: torch.device | None = None
-) -> tuple[Normalised | Decoder, Card]:
-    """Build the model of the arguments on a device, the rank's if none is given; its weights depend on the seed alone.
+def make_rows_model(
+    network: NetworkSettings,
+    precision: PrecisionSettings,
+    seed: int,
+    data: Dataset,
+    world: World,
+    dtype: torch.dtype,
+    device: torch.device | None = None,
+) -> tuple[Normalised, Card]:
+    """Build a model for images or tables on a device, the rank's if none is given, with weights of the seed alone.
 
     Raises:
         Refusal: if it cannot be built, saved, or fed with the dataset's rows.
     """
-    card = card_of(args, data)
-    if data.index.text is not None:
-        return _decoder(args, card, world, dtype).to(device or world.device), card
-    seed_all(args.seed)
-    net = build(card.architecture, card.input_shape, card.outputs, args.model_code)
+    card = card_of_rows(network.architecture, data)
+    seed_all(seed)
+    net = build(card.architecture, card.input_shape, card.outputs, network.model_code)
     module = Normalised(card.mean, card.std, net, card.target_mean, card.target_std)
-    check_saveable(module, card, args.model_code)
+    check_saveable(module, card, network.model_code)
     _check_output(module, card)
-    module.net = synchronise_batch_norm(module.net, args, world)
-    if args.gradient_checkpointing == "true":
+    if precision.sync_batch_norm:
+        module.net = synchronise_batch_norm(module.net, world)
+    if precision.gradient_checkpointing:
         checkpoint_activations(module.net)
     module.to(device or world.device, dtype)
     if world.device.type == "cuda":
-        module.to(memory_format=torch.channels_last)
-    seed_all(args.seed, world.rank)
+        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch takes it
+    seed_all(seed, world.rank)
     return module, card
 
 
-def _decoder(args: argparse.Namespace, card: Card, world: World, dtype: torch.dtype) -> Decoder:
-    """Build a language model; it is ours, so that nothing has to be tried out."""
-    decoder = initialise(empty_decoder(card), args.seed)
-    if args.gradient_checkpointing == "true":
-        checkpoint_activations(decoder)
-    decoder.to(dtype)
-    seed_all(args.seed, world.rank)
-    return decoder
-
-
-def card_of(args: argparse.Namespace, data: Dataset) -> Card:
-    """Describe the model of the arguments for a dataset.
+def make_decoder(
+    sizes: DecoderSizes,
+    precision: PrecisionSettings,
+    seed: int,
+    text: Text,
+    world: World,
+    dtype: torch.dtype,
+    device: torch.device | None = None,
+) -> tuple[Decoder, Card]:
+    """Build a language model, as `make_rows_model` does; it is ours, so that nothing has to be tried out.
 
     Raises:
-        Refusal: if the dataset is a text, and the arguments cannot be those of a language model for it.
+        Refusal: if its context is shorter than the text's sequences.
     """
-    if data.index.text is not None:
-        return _card_of_decoder(args, data.index.text)
-    return card_of_rows(args, data)
+    card = card_of_decoder(sizes, text)
+    decoder = initialise(empty_decoder(card), seed)
+    if precision.gradient_checkpointing:
+        checkpoint_activations(decoder)
+    decoder.to(dtype)
+    seed_all(seed, world.rank)
+    return decoder.to(device or world.device), card
 
 
-def _card_of_decoder(args: argparse.Namespace, text: Text) -> Card:
+def card_of_decoder(sizes: DecoderSizes, text: Text) -> Card:
+    """Describe a language model for a text.
+
+    Raises:
+        Refusal: if its context is shorter than the text's sequences.
+    """
     length = text.sequence_length
-    context = args.context_length if getattr(args, "context_length", None) else length
-    if getattr(args, "architecture", "decoder") not in ("decoder", "mlp"):  # mlp is the default of the argument
-        raise Refusal(f"architecture {args.architecture} does not take text: set it to decoder.")
+    context = sizes.context_length or length
     if length > context:
         raise Refusal(
             f"The data's sequences of {length} tokens are longer than the model's context of {context}: prepare the "
@@ -110,12 +121,12 @@ def _card_of_decoder(args: argparse.Namespace, text: Text) -> Card:
     settings = DecoderSettings(
         vocabulary=text.vocabulary,
         context_length=context,
-        layers=args.layers,
-        width=args.width,
-        heads=args.heads,
-        key_value_heads=getattr(args, "key_value_heads", None) or 0,
-        feed_forward_width=getattr(args, "feed_forward_width", None) or 0,
-        tied=getattr(args, "tie_embeddings", "false") == "true",
+        layers=sizes.layers,
+        width=sizes.width,
+        heads=sizes.heads,
+        key_value_heads=sizes.key_value_heads or 0,
+        feed_forward_width=sizes.feed_forward_width or 0,
+        tied=sizes.tie_embeddings,
     )
     return Card(
         architecture="decoder",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
 import random
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,8 @@ import torch
 from torch import nn
 
 from shared import checkpoint
-from shared.data import Dataset
 from shared.distributed import Refusal, World
-from shared.training.core.position import Position, choose_checkpoint, settings_of
+from shared.training.core.position import CheckpointPlan, Position, choose_checkpoint
 from shared.training.torch.batch_norm import share_statistics
 
 
@@ -27,8 +24,7 @@ class Saver:
     """Saves and restores one training.
 
     Args:
-        args: the trainer's; its `checkpoints` is the folder.
-        data: the dataset, whose shape has to be the same when the training goes on.
+        plan: where checkpoints are, and which fit.
         world: whose rank 0 writes.
         module: the model, not wrapped.
         optimizer: whose state is kept; its settings come from the arguments.
@@ -37,16 +33,13 @@ class Saver:
 
     def __init__(
         self,
-        args: argparse.Namespace,
-        data: Dataset,
+        plan: CheckpointPlan,
         world: World,
         module: nn.Module,
         optimizer: torch.optim.Optimizer,
         scaler: torch.amp.GradScaler,
     ) -> None:
-        self.folder = Path(args.checkpoints)
-        self.settings = settings_of(args, data)
-        self._timeout = timedelta(minutes=args.step_timeout)
+        self.plan = plan
         self.world, self.module, self.optimizer, self.scaler = world, module, optimizer, scaler
 
     def save(self, position: Position) -> None:
@@ -59,7 +52,7 @@ class Saver:
         share_statistics(self.module, self.world)  # so that this run and one that goes on from here are alike
         own = {"generators": random_state()}
         checkpoint.save_together(
-            self.world, self.folder, position.step, own, lambda: self._content(position), self._timeout
+            self.world, self.plan.folder, position.step, own, lambda: self._content(position), self.plan.timeout
         )
 
     def _content(self, position: Position) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -71,7 +64,7 @@ class Saver:
                 (tensors if isinstance(value, torch.Tensor) else others)[f"optimizer.{number}.{name}"] = value
         state = {
             "position": asdict(position),
-            "settings": self.settings,
+            "settings": self.plan.identity,
             "optimizer": others,
             "scaler": self.scaler.state_dict(),
             "world_size": self.world.world_size,
@@ -83,20 +76,20 @@ class Saver:
         if not torch.isfinite(sums.sum()):
             raise Refusal(
                 f"The weights are not finite after step {position.step}. Lower learning_rate or set clip_norm; the "
-                f"checkpoints in {self.folder} are from before."
+                f"checkpoints in {self.plan.folder} are from before."
             )
 
-    def restore(self, resume_from: str | None) -> Position:
+    def restore(self) -> Position:
         """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
 
         Raises:
             Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
         """
-        path = choose_checkpoint(self.world, self.folder, resume_from)
+        path = choose_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
         if path is None:
             return Position()
         tensors, state = checkpoint.load(path)
-        checkpoint.check_same(state, self.settings, path)
+        checkpoint.check_same(state, self.plan.identity, path)
         try:
             self.module.load_state_dict(_below("model.", tensors))
         except RuntimeError as error:

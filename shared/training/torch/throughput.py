@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 import torch
 
 from shared.distributed import World
@@ -35,14 +33,14 @@ class Throughput:
 
     Args:
         card: the model; for another kind there are no further numbers.
-        args: the trainer's.
+        precision: its name, as the input has it.
         world: among how many ranks the work is divided.
     """
 
-    def __init__(self, card: Card, args: argparse.Namespace, world: World) -> None:
+    def __init__(self, card: Card, precision: str, world: World) -> None:
         self._tokens = card.sequence_length if card.vocabulary else 0
         self._ranks = world.world_size
-        self._peak = _peak(world.device, args.precision)
+        self._peak = _peak(world.device, precision)
         self._flops = DecoderSettings(**card.settings).flops_per_token(self._tokens) if card.vocabulary else 0.0
 
     def __call__(self, samples_per_second: float) -> dict[str, float]:

@@ -1,0 +1,114 @@
+"""The command line of a component, from its Settings: arguments in ranges, and one message for what is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+
+from shared.distributed import Refusal, init
+from shared.settings.fields import Input, Port, ports_of
+
+Number = TypeVar("Number", int, float)
+SomeSettings = TypeVar("SomeSettings")
+
+
+@contextmanager
+def refusing_once() -> Iterator[None]:
+    """Let one rank say what is refused before the ranks have met, and all leave with exit code 2."""
+    try:
+        yield
+    except Refusal as refusal:
+        with init():
+            raise refusal from None
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """Reads a component's arguments; what is wrong with them is said once, not by each rank."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse: see `refusing_once`."""
+        with refusing_once():
+            raise Refusal(message)
+        raise AssertionError  # the block above has ended this process
+
+
+def read_settings(
+    kind: type[SomeSettings], description: str | None = None, words: Sequence[str] | None = None
+) -> SomeSettings:
+    """Read the Settings of a component from its command line; `words` takes the place of that of this process."""
+    given = vars(make_parser(kind, description).parse_args(words))
+    groups: dict[str, dict[str, Any]] = {}
+    for port in ports_of(kind):
+        value = given[port.name]
+        groups.setdefault(port.group, {})[port.name] = value == "true" if port.is_flag else value
+    own = groups.pop("", {})
+    types = _group_types(kind)
+    return kind(**own, **{name: types[name](**values) for name, values in groups.items()})
+
+
+def make_parser(kind: type, description: str | None = None) -> ArgumentParser:
+    """Make the parser of a component's arguments; see `read_settings`."""
+    parser = ArgumentParser(description=description)
+    for port in ports_of(kind):
+        if isinstance(port.declared, Input) and not port.declared.is_argument:
+            continue
+        default = str(port.default).lower() if port.is_flag else port.default
+        parser.add_argument(
+            port.flag,
+            type=_reader(port),
+            choices=port.choices or None,
+            default=default,
+            required=default is None and not port.is_optional,
+            help=port.declared.description.replace("%", "%%"),
+        )
+    return parser
+
+
+def _group_types(kind: type) -> dict[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    bare = {name: get_args(hint)[0] if get_origin(hint) is Annotated else hint for name, hint in hints.items()}
+    return {field.name: bare[field.name] for field in fields(kind)}
+
+
+def _reader(port: Port) -> Callable[[str], Any]:
+    declared = port.declared
+    if isinstance(declared, Input) and port.type == "integer":
+        return _integer(declared.least, declared.most)
+    if isinstance(declared, Input) and port.type == "number":
+        return _number(declared.least, declared.most)
+    return str if port.type == "string" else _path
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("a path is needed, not an empty text")
+    return Path(text)
+
+
+def _integer(least: float | None, most: float | None) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        return _within(int(text), least, most)
+
+    parse.__name__ = "whole number"  # argparse names the type by it: invalid whole number value: 'abc'
+    return parse
+
+
+def _number(least: float | None, most: float | None) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        return _within(float(text), least, most)
+
+    parse.__name__ = "number"
+    return parse
+
+
+def _within(value: Number, least: float | None, most: float | None) -> Number:
+    largest = sys.float_info.max if most is None else most
+    if not (-largest if least is None else least) <= value <= largest:
+        allowed = f"{least} or more" if most is None else f"{least} to {most}"
+        raise argparse.ArgumentTypeError(f"{value} is out of range: {allowed}")
+    return value

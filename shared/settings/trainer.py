@@ -1,0 +1,72 @@
+"""What all trainers can be told; a trainer's own Settings add its groups, and say how a common one differs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from shared.settings.fields import Input, Output
+from shared.settings.running import CheckpointSettings, LoaderSettings, ReportSettings, TimeoutSettings
+from shared.settings.training import (
+    LARGEST_SEED,
+    BatchSettings,
+    LoopSettings,
+    OptimizerSettings,
+    PrecisionSettings,
+    ScheduleSettings,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerSettings:
+    """The inputs and outputs of every trainer."""
+
+    ORDER: ClassVar = (
+        *(
+            "data",
+            "processes_per_node",
+            "network",
+            "base",
+            "decoder",
+            "loop",
+            "batch",
+            "optimizer",
+            "schedule",
+            "precision",
+        ),
+        *("zero", "parallel", "sharding", "seed", "model", "reports", "checkpoints", "metrics", "loader", "timeouts"),
+    )
+    """The order in which Designer shows the groups of any trainer: what people change first, first."""
+
+    data: Annotated[
+        Path,
+        Input(
+            'A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to '
+            "predict."
+        ),
+    ]
+    loop: LoopSettings
+    batch: BatchSettings
+    optimizer: OptimizerSettings
+    schedule: ScheduleSettings
+    precision: PrecisionSettings
+    seed: Annotated[
+        int,
+        Input(
+            "Seed of the initial weights and of the order of the rows.", least=0, most=LARGEST_SEED, is_identity=True
+        ),
+    ] = 0
+    model: Annotated[
+        Path,
+        Output(
+            "The trained model, with its signature; takes raw rows of the dataset and returns one logit per class, or "
+            "the predicted value of a regression.",
+            kind="mlflow_model",
+        ),
+    ]
+    reports: ReportSettings
+    checkpoints: CheckpointSettings
+    metrics: Annotated[Path, Output("metrics.json with the final numbers and those of each epoch.")]
+    loader: LoaderSettings
+    timeouts: TimeoutSettings
