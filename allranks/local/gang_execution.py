@@ -15,7 +15,7 @@ from allranks.local import cache, fingerprint, machine, snapshot
 from allranks.local.aborts import ABORT_REPEATS, was_aborted_at_exit
 from allranks.local.cache import FinishedStep, StepCache
 from allranks.local.execution import Execution, RunContext
-from allranks.local.gang import RankCommand, RankGang
+from allranks.local.gang import RankGang
 from allranks.local.guard import ProcessGuard
 from allranks.local.launch import LAUNCHERS, LaunchContext
 from allranks.local.overlay import add_commands, is_script, make_overlay, seems_to_install
@@ -66,10 +66,10 @@ class GangExecution(Execution):
             processes = self.step.nodes * self.step.launched + self.step.parameter_servers
             self._cluster = self._emulate(self.context.ports.row(1 + processes))
         self._inputs = {path: fingerprint.tree_fingerprint(path) for path in data.values()}
-        commands = self._rank_commands({name: str(path) for name, path in data.items()}, self._make_places())
-        self.gang = RankGang(
-            commands, guard, f"AZUREML_RUN_ID={self.context.run.id}.{self.step.name}", self.context.umask
-        )
+        context = self._launch_context({name: str(path) for name, path in data.items()}, self._make_places())
+        self._launcher.write_files(context)
+        marker = f"AZUREML_RUN_ID={self.context.run.id}.{self.step.name}"
+        self.gang = RankGang(self._launcher.commands(context), guard, marker, self.context.umask)
         self.due = None if self.step.timeout is None else time.monotonic() + self.step.timeout
 
     def _lay_out(self) -> None:
@@ -110,8 +110,8 @@ class GangExecution(Execution):
         devices = machine.gpu_shares(step.nodes, step.processes)
         return EmulatedCluster(step.nodes, step.launched, port, threads, devices, step.parameter_servers)
 
-    def _rank_commands(self, data: Mapping[str, str], outputs: Mapping[str, str]) -> list[RankCommand]:
-        """The command and variables of every process."""
+    def _launch_context(self, data: Mapping[str, str], outputs: Mapping[str, str]) -> LaunchContext:
+        """The command, and the variables that all processes have in common."""
         step, run = self.step, self.context
         self.command = step.command(data, outputs)
         store = f"sqlite:///{run.stores.path(self.python)}"
@@ -122,10 +122,9 @@ class GangExecution(Execution):
             **self.variables,
         }
         overrides = step.environment_variables
-        context = LaunchContext(
+        return LaunchContext(
             self.folder, self._cluster, self.command, shared, overrides, self._overlays, installs=self._installs
         )
-        return self._launcher.commands(context)
 
     @cached_property
     def _installs(self) -> bool:
@@ -229,7 +228,7 @@ class GangExecution(Execution):
 
         shown = {name: str(where) for name, where in step.place_data(place).items()}
         outputs = {name: f"<{step.name}.{name}>" for name in step.outputs}
-        first = self._rank_commands(shown, outputs)[0]
+        first = self._launcher.commands(self._launch_context(shown, outputs))[0]
         own = inherited_variables(self.context.environ, self.python)
         return {
             "status": "planned",

@@ -59,6 +59,7 @@ class RankLauncher:
 
     Attributes:
         commands: the processes that the engine starts; raises CannotRunHereError where that cannot be.
+        write_files: write what these processes need.
         failed_exits: how ranks that the engine has not started itself have failed, the first one first.
         lost_ranks: what is wrong with processes that ended well before all of their ranks had; empty if nothing is.
         program: what has to be on PATH, or None.
@@ -66,6 +67,7 @@ class RankLauncher:
     """
 
     commands: Callable[[LaunchContext], list[RankCommand]]
+    write_files: Callable[[LaunchContext], None] = lambda _: None
     failed_exits: Callable[[StepFolder, EmulatedCluster, RankGang], list[RankExit]] = lambda *_: []
     lost_ranks: Callable[[StepFolder, EmulatedCluster, RankGang], str] = lambda *_: ""
     program: str | None = None

@@ -59,7 +59,7 @@ def _commands(context: LaunchContext) -> list[RankCommand]:
     """The one process that the engine starts: mpirun."""
     folder, cluster = context.folder, context.cluster
     mpirun = find_mpirun(context.shared)
-    files = _write_files(context)
+    files = _launch_folder(folder)
     hosts = ",".join(f"node{node}:{cluster.processes}" for node in range(cluster.nodes))
     variables = {"AZ_BATCHAI_MPI_MASTER_NODE": cluster.addresses[0] if cluster.nodes > 1 else "localhost"}
     if cluster.nodes > 1:
@@ -130,7 +130,7 @@ def _agent_options(mpirun: str, agent: Path) -> tuple[str, ...]:
     return ("--mca", "plm_rsh_agent", str(agent), "--mca", "plm_rsh_no_tree_spawn", "1")
 
 
-def _write_files(context: LaunchContext) -> Path:
+def _write_files(context: LaunchContext) -> None:
     """Write what mpirun starts, beside the nodes' folders and out of the ranks' sight."""
     folder, cluster = context.folder, context.cluster
     files = _launch_folder(folder)
@@ -153,7 +153,6 @@ def _write_files(context: LaunchContext) -> Path:
     (files / "rank.sh").write_text(text)
     (files / "agent.sh").write_text(_AGENT)
     (files / "agent.sh").chmod(0o755)
-    return files
 
 
 def _launch_folder(folder: StepFolder) -> Path:
@@ -171,4 +170,4 @@ def _exit_notes(folder: StepFolder) -> list[tuple[float, int, int]]:
     return found
 
 
-MPI_LAUNCHER = RankLauncher(_commands, _failed_exits, _lost_ranks, "mpirun", _REMEDY)
+MPI_LAUNCHER = RankLauncher(_commands, _write_files, _failed_exits, _lost_ranks, "mpirun", _REMEDY)
