@@ -259,8 +259,8 @@ os._exit(0)
 """
 STOPPED = """
 import os, signal
-from allranks.local.guard import Guard
-guard = Guard("MARK=none")
+from allranks.local.guard import ProcessGuard
+guard = ProcessGuard("MARK=none")
 os.kill(guard.pid, signal.SIGSTOP)
 guard.close()
 """
