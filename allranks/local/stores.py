@@ -14,9 +14,11 @@ import os
 import shutil
 import sqlite3
 import subprocess
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from allranks.local import processes
 from allranks.local.file_locks import held_lock, try_lock
@@ -162,14 +164,19 @@ def _settle(home: Home, template: Path) -> Path:
 
 def _revision(database: Path) -> str:
     """Which tables a database has, in MLflow's own terms; empty when it has none, or is no database."""
+    return str(next(iter(query_database(database, "SELECT version_num FROM alembic_version", seconds=60) or ()), ""))
+
+
+def query_database(database: Path, query: str, values: Sequence[str] = (), *, seconds: float) -> list[Any] | None:
+    """The one column of a query; None when the database cannot be read within so many seconds."""
     try:
-        connection = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=60)
+        connection = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=seconds)
         try:
-            return str(next(connection.execute("SELECT version_num FROM alembic_version"), ("",))[0])
+            return [value for (value,) in connection.execute(query, values)]
         finally:
             connection.close()
-    except sqlite3.Error:
-        return ""
+    except sqlite3.Error as error:
+        return [] if "no such table" in str(error) else None  # somebody is about to make them, or it is not MLflow's
 
 
 def _redirect_files(home: Home, database: Path) -> None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
 from allranks.local.folders import Home, StepFolder
 from allranks.local.metrics_file import read_metrics
-from allranks.local.stores import mlflow_databases
+from allranks.local.stores import mlflow_databases, query_database
 
 _TRIAL_TAG = "allranks.trial"
 LAST_LOOK_SECONDS = 10.0  # seconds that the last look at a trial waits for a database that others write to
@@ -82,19 +81,21 @@ class MetricHistory:
         So it is when rank 0 has written other metrics to the file, or when MLflow has a value that is not a number.
         """
         return self._file.is_file() or any(
-            _query(database, _NOT_A_NUMBER, (_TRIAL_TAG, _tag(self.folder), self._metric), LAST_LOOK_SECONDS)
-            for database in mlflow_databases(self._home)
+            self._query(database, _NOT_A_NUMBER, LAST_LOOK_SECONDS) for database in mlflow_databases(self._home)
         )
 
     def _from_databases(self, databases: Sequence[Path], patience: float) -> list[float] | None:
         """None when one of them cannot be read now: it is being made, or somebody writes to it."""
         values: list[float] = []
         for database in databases:
-            found = _query(database, _LOGGED, (_TRIAL_TAG, _tag(self.folder), self._metric), patience)
+            found = self._query(database, _LOGGED, patience)
             if found is None:
                 return None
             values += found
         return values
+
+    def _query(self, database: Path, query: str, patience: float) -> list[float] | None:
+        return query_database(database, query, (_TRIAL_TAG, _tag(self.folder), self._metric), seconds=patience)
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -108,15 +109,3 @@ def _stamp(path: Path) -> tuple[int, int]:
 def _from_file(file: Path, metric: str) -> list[float]:
     found = (entry.metrics.get(metric) for entry in read_metrics(file))
     return [float(value) for value in found if value is not None and math.isfinite(value)]
-
-
-def _query(database: Path, query: str, values: tuple[str, ...], patience: float) -> list[float] | None:
-    """The one column of a query; None when the database cannot be read within the patience, in seconds."""
-    try:
-        connection = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=patience)
-        try:
-            return [float(value) for (value,) in connection.execute(query, values)]
-        finally:
-            connection.close()
-    except sqlite3.Error as error:
-        return [] if "no such table" in str(error) else None  # somebody is about to make them, or it is not MLflow's
