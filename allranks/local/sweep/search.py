@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
 
-from allranks.errors import CannotRunHereError
-from allranks.local import machine
 from allranks.local.plan import PlannedStep
-from allranks.spec import Sweep, literal_text, references, substitute
+from allranks.spec import literal_text, references, substitute
 from allranks.spec.model import Literal
-from allranks.spec.sweep import MOST_TRIALS
 
 TrialParameters: TypeAlias = Mapping[str, Literal]
 """The values that one trial has for the names of the search space."""
-
-_PACKAGES = {"sobol": "scipy", "bayesian": "optuna"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,38 +60,6 @@ class SweepSearch:
     def best(self, values: Sequence[float]) -> float:
         """The best of some values of the primary metric."""
         return max(values) if self.goal == "maximize" else min(values)
-
-
-def plan_search(sweep: Sweep, ranks: int, limit: Callable[[str], int | None]) -> SweepSearch:
-    """Settle a sweep's counts.
-
-    Args:
-        sweep: as it was read and checked.
-        ranks: processes of one trial; no more trials run at a time than the machine has cores for.
-        limit: the value of one of the sweep's limits, or None where the YAML is silent.
-
-    Raises:
-        CannotRunHereError: a package that the sampling needs is not installed.
-    """
-    needed = _PACKAGES.get(sweep.algorithm)
-    if needed is not None and find_spec(needed) is None:
-        raise CannotRunHereError(
-            f"{sweep.algorithm} sampling needs {needed}, which is not installed.", 'pip install "allranks[sweep]"'
-        )
-    trials = limit("max_total_trials") or MOST_TRIALS  # what Azure ML takes where the YAML is silent
-    return SweepSearch(
-        algorithm=sweep.algorithm,
-        seed=sweep.seed or 0,
-        log_base=sweep.log_base,
-        space=sweep.space,
-        goal=sweep.objective[0],
-        metric=sweep.objective[1],
-        trials=trials,
-        at_once=min(limit("max_concurrent_trials") or trials, max(1, machine.usable_cores() // ranks)),
-        timeout=limit("timeout"),
-        trial_timeout=limit("trial_timeout"),
-        policy=sweep.early_termination,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
