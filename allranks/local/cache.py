@@ -142,7 +142,7 @@ def forget_unfinished(home: Home, others: Iterable[RunFolder]) -> None:
     _discard(home, {path.name for path in (home.path / "work").glob("*")} - _keys(others))
 
 
-def remove_leftovers(home: Home) -> None:
+def discard_leftovers(home: Home) -> None:
     """Remove what killed processes left behind and nothing can go on from.
 
     That is a workplace without outputs, one that no run knows of, what was about to be removed, and the rest of a run

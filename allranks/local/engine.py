@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 
 from allranks.local import machine, processes
-from allranks.local.cache import FinishedStep, StepCache, Workplace, remove_leftovers
+from allranks.local.cache import FinishedStep, StepCache, Workplace, discard_leftovers
 from allranks.local.execution import Execution, RunContext, abandon_steps, take_snapshots
 from allranks.local.folders import private_umask
 from allranks.local.kinds import new_execution
@@ -37,7 +37,7 @@ def run_plan(plan: Plan, options: RunOptions, observer: RunObserver) -> RunResul
     """
     options.home.prepare()
     with options.home.explained(), private_umask() as umask:
-        remove_leftovers(options.home)
+        discard_leftovers(options.home)
         return _Engine(plan, options, observer, umask).run()
 
 

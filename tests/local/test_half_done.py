@@ -17,7 +17,7 @@ import pytest
 
 from allranks.local import assets
 from allranks.local.assets import Stands, register_asset
-from allranks.local.cache import Workplace, remove_leftovers
+from allranks.local.cache import Workplace, discard_leftovers
 from allranks.local.folders import Home, RunFolder, write_json
 from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step, wait_for
 
@@ -238,7 +238,7 @@ def test_an_engine_that_waits_for_a_step_does_not_disturb_the_one_that_finishes_
             place.publish(run.step("one"))
         over.set()
         waiting.result()
-    remove_leftovers(home)
+    discard_leftovers(home)
     assert not list((tmp_path / "work").iterdir())
 
 

@@ -120,8 +120,8 @@ def test_an_infinity_and_what_is_no_number_are_no_values(tmp_path):
     history = MetricHistory(trial, home, "m")
     assert history.values() == []
     assert history.current
-    assert history.accounted()
-    assert not MetricHistory(trial, home, "other").accounted()
+    assert history.is_known_empty()
+    assert not MetricHistory(trial, home, "other").is_known_empty()
     connection.execute("INSERT INTO metrics VALUES ('u', 'm', 3, 0, 3, 3)")
     assert history.values() == [], "somebody is writing"
     connection.commit()

@@ -11,7 +11,7 @@ import warnings
 from typing import Any
 
 
-def main() -> None:
+def answer_questions() -> None:
     """Answer until standard input ends."""
     for line in sys.stdin:
         question = json.loads(line)
@@ -85,4 +85,4 @@ def _outward(search: dict[str, Any], value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main()
+    answer_questions()

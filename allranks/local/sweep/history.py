@@ -75,7 +75,7 @@ class MetricHistory:
                 self._stamp, self._values = stamp, found
         return self._values
 
-    def accounted(self) -> bool:
+    def is_known_empty(self) -> bool:
         """Whether it is known that a trial without a value has none, rather than that it may have been lost.
 
         So it is when rank 0 has written other metrics to the file, or when MLflow has a value that is not a number.

@@ -80,7 +80,7 @@ class TrialExecution(GangExecution):
         """As for any step; and a trial without a trace of the primary metric may have lost it on the way."""
         found = super().broken_promise(gang)
         logged = self._logged()
-        if found or logged.values(LAST_LOOK_SECONDS) or (logged.current and logged.accounted()):
+        if found or logged.values(LAST_LOOK_SECONDS) or (logged.current and logged.is_known_empty()):
             return found
         lost = f"ended well but logged no {self._search.metric!r}, neither in outputs/metrics.jsonl nor in MLflow"
         self._silence = StepFailure(lost)
