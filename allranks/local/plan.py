@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from allranks.errors import UnknownNameError
 from allranks.spec import Component, Output
@@ -85,6 +85,11 @@ class PlannedStep:
     def bound(self) -> dict[str, StepOutput]:
         """The inputs that are outputs of other steps."""
         return {name: value for name, value in self.inputs.items() if isinstance(value, StepOutput)}
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What every planned step has, of whatever kind: a kind that adds to it, or its parts, are made from this."""
+        return {one.name: getattr(self, one.name) for one in fields(PlannedStep)}
 
     def place_data(self, place: Callable[[StepOutput], _Place]) -> dict[str, Path | _Place]:
         """The data inputs in their order, with a place for each that is another step's output."""

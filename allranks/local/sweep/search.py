@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
 
@@ -73,7 +73,7 @@ class PlannedSweep(PlannedStep):
     @classmethod
     def from_common(cls, common: PlannedStep, search: SweepSearch) -> PlannedSweep:
         """The sweep of a search whose trials have this in common."""
-        return cls(**_attributes(common), search=search)
+        return cls(**common.attributes, search=search)
 
     def trial(self, number: int, parameters: TrialParameters) -> PlannedStep:
         """The step that one trial runs: the sweep's, with the trial's values in place of the search space.
@@ -89,14 +89,9 @@ class PlannedSweep(PlannedStep):
         # The sweep's outputs are registered once, under the names that the pipeline gives them.
         outputs = {name: replace(output, asset_name=None, asset_version=None) for name, output in self.outputs.items()}
         return replace(
-            PlannedStep(**_attributes(self)),
+            PlannedStep(**self.attributes),
             name=f"{self.name}.{number}",
             inputs=MappingProxyType({**self.inputs, **bound, **texts}),
             outputs=MappingProxyType(outputs),
             timeout=self.timeout if self.search.trial_timeout is None else self.search.trial_timeout,
         )
-
-
-def _attributes(step: PlannedStep) -> dict[str, Any]:
-    """What every planned step has, by name."""
-    return {one.name: getattr(step, one.name) for one in fields(PlannedStep)}
