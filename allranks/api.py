@@ -101,7 +101,7 @@ def find_run(run_id: str, runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> Ru
 
 
 def _result_of(run: RunFolder) -> RunResult:
-    from allranks.cli.runs import state_of
+    from allranks.cli.run_state import state_of
     from allranks.local.past import past_result
 
     return past_result(state_of(run))

@@ -165,7 +165,7 @@ def _read(request: Request, stands: Stands, job: Any, earlier: EarlierRun | None
         return found
 
     if job is not None:
-        from allranks.azure.assemble import pipeline_of
+        from allranks.azure.job_source import pipeline_of
 
         return pipeline_of(job, resolve), []
     if earlier is None:

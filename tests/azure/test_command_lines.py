@@ -11,7 +11,7 @@ from azure.ai.ml import load_component, load_job
 
 from allranks.azure.assemble import pipeline_of
 from allranks.azure.python_target import read_python_pipeline
-from allranks.azure.reader import builder_of
+from allranks.azure.reader import job_builder
 from allranks.catalogue import resolve
 from allranks.cli.target import load
 from allranks.local.planning import plan_pipeline
@@ -134,4 +134,4 @@ def test_a_component_and_a_pipeline_component_by_themselves(folder: Path) -> Non
 @pytest.mark.parametrize("function", ["own", "sent"])
 def test_python(folder: Path, function: str) -> None:
     pipeline = read_python_pipeline(f"{folder / 'own.py'}:{function}")
-    assert commands_here(pipeline) == commands_sent(builder_of(folder / "own.py", function)({}))
+    assert commands_here(pipeline) == commands_sent(job_builder(folder / "own.py", function)({}))

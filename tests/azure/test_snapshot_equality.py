@@ -16,7 +16,7 @@ from azure.ai.ml._utils._pathspec import GitWildMatchPattern
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from allranks.azure.uploads import without_runs
+from allranks.azure.uploads import runs_left_out
 from allranks.errors import StorageError, UsageError
 from allranks.local import ignore, snapshot
 from allranks.local.folders import RUNS_MARK_TEXT
@@ -28,7 +28,7 @@ LIBRARY = Path(__file__).parents[2] / "components"
 def of_sdk(component_yaml: Path) -> tuple[dict[str, bytes], str]:
     """Path to content, and the sha256, as the SDK would upload them."""
     component = load_component(component_yaml)
-    with without_runs(), component._build_code() as code:
+    with runs_left_out(), component._build_code() as code:
         if code is None:
             return {}, ""
         ignore_file, path = code._ignore_file, code.path

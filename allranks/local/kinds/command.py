@@ -61,12 +61,11 @@ def _plan_ranks(
         note = f"instance_count {nodes} without a distribution; one process runs, on one node."
         scope.findings.notes.append(f"{scope.prefix}{step.name}: {note}")
         nodes = 1
-    if distribution is not None and distribution.type == "tensorflow":
+    if distribution is not None:
+        processes = scope.count(distribution.processes_per_node, "process_count_per_instance", step)
         _check_workers(distribution, nodes, step, scope)
         if distribution.parameter_server_count:
             servers = scope.count(distribution.parameter_server_count, "parameter_server_count", step)
-    elif distribution is not None:
-        processes = scope.count(distribution.processes_per_node, "process_count_per_instance", step)
     if nodes * processes + servers > MOST_RANKS:
         most = f"more than the {MOST_RANKS:,} that can be planned on this machine."
         scope.refuse(step, f"{nodes:,} x {processes:,} ranks are {most}")

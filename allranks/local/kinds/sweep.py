@@ -14,7 +14,7 @@ from allranks.local.plan import PlannedStep
 from allranks.local.sweep.execution import SweepExecution
 from allranks.local.sweep.search import PlannedSweep, SweepSearch
 from allranks.spec import Component, Step, Sweep
-from allranks.spec.sweep import MOST_TRIALS
+from allranks.spec.steps.sweep import MOST_TRIALS
 
 _PACKAGES = {"sobol": "scipy", "bayesian": "optuna"}
 
