@@ -21,7 +21,7 @@ from allranks.local.heavy import heavy_snapshots
 from allranks.local.settings import all_steps, apply_scale, apply_values, change_step
 from allranks.spec import Component, Data, Input, Pipeline, check, check_machines
 from allranks.spec.check_machines import own_resources
-from allranks.spec.reader import Resolve
+from allranks.spec.reader import FileResolver
 from allranks.spec.step_sizes import SERVERLESS, check_sizes, step_sizes
 
 
@@ -54,7 +54,7 @@ def assemble(
     compute: str | None = None,
     experiment: str | None = None,
     asked: Placement | None = None,
-    resolve: Resolve = catalogue.resolve,
+    resolve: FileResolver = catalogue.resolve,
 ) -> AssembledJob:
     """Read a target, apply what was asked for, check it, and build the job.
 

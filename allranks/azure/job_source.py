@@ -17,7 +17,7 @@ from allranks.errors import UsageError
 from allranks.spec import Component, Data, Pipeline, pipeline_from, read
 from allranks.spec.document import read_document
 from allranks.spec.model import LITERAL_TYPES, Source
-from allranks.spec.reader import Resolve
+from allranks.spec.reader import FileResolver
 from allranks.spec.step_sizes import SERVERLESS
 
 _Build: TypeAlias = Callable[[Mapping[str, Any]], Any]
@@ -39,7 +39,7 @@ class JobSource:
     step: str = ""
 
 
-def read_source(target: Any, resolve: Resolve) -> JobSource:
+def read_source(target: Any, resolve: FileResolver) -> JobSource:
     """Read a name of the library, a YAML file, ``FILE.py:FUNCTION`` or a pipeline job of the SDK.
 
     Raises:
@@ -70,7 +70,7 @@ def read_source(target: Any, resolve: Resolve) -> JobSource:
     return JobSource(document, lambda _values: load_job(file))
 
 
-def pipeline_of(job: Any, resolve: Resolve) -> Pipeline:
+def pipeline_of(job: Any, resolve: FileResolver) -> Pipeline:
     """What a pipeline job of the SDK says.
 
     Raises:

@@ -19,7 +19,23 @@ from allranks.cli.inputs import TAKES_INPUTS
 from allranks.cli.text import name_suggestion
 from allranks.errors import AllranksError, StorageError, UnknownNameError, UsageError
 
-VERBS = ("list", "show", "run", "runs", "lint", "export", "submit", "copy", "env", "register", "cluster", "version")
+VERBS = (
+    *(
+        "list",
+        "show",
+        "run",
+        "runs",
+        "lint",
+        "export",
+        "submit",
+        "copy",
+        "renew",
+        "env",
+        "register",
+        "cluster",
+        "version",
+    ),
+)
 """Every verb, in the order in which help lists them."""
 
 _EXIT_INTERRUPTED = 128 + 2  # what a shell reports for SIGINT

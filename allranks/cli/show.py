@@ -23,7 +23,8 @@ from allranks.cli.show_document import (
 )
 from allranks.errors import UnknownNameError
 from allranks.local.assets import Stands, read_mapping
-from allranks.spec import Component, Distribution, Input, Output, Pipeline, Resources, Step, Sweep, read, single
+from allranks.spec import Component, Distribution, Input, Output, Pipeline, Resources, Step, Sweep, read
+from allranks.spec.distribution import distribution_kind
 
 HELP = "show the inputs, outputs, distribution and an example of a component or pipeline"
 
@@ -100,23 +101,7 @@ def _shown_page(shown: Component | Pipeline, target: str, mapped: Sequence[str] 
 
 def _launch_words(distribution: Distribution | None, resources: Resources) -> str:
     """How it is started, in words: ``pytorch, 2 nodes x 2 processes``; a binding is shown as ``<input>``."""
-    nodes = _count(resources.nodes)
-    on = f"{nodes} node{'' if nodes == 1 else 's'}"
-    if distribution is None:
-        return f"no distribution, {on}"
-    if distribution.type == "tensorflow":
-        workers = nodes if distribution.worker_count is None else _count(distribution.worker_count)
-        servers = f" + {_count(n)} parameter servers" if (n := distribution.parameter_server_count) else ""
-        return f"tensorflow, {on}, {workers} workers{servers}"
-    processes = _count(distribution.processes_per_node)
-    return f"{distribution.type}, {on} x {processes} process{'' if processes == 1 else 'es'}"
-
-
-def _count(number: int | str | None) -> int | str:
-    reference = single(number)
-    if reference is not None and reference.scope == "parent.inputs":
-        return f"<{reference.name}>"
-    return 1 if number is None else number
+    return distribution_kind(distribution).launch_words(distribution or Distribution(""), resources.nodes)
 
 
 def _input_cells(port: Input) -> list[str]:

@@ -11,10 +11,10 @@ from allranks.cli.inputs import TARGET_CHOICES
 from allranks.cli.text import YAML, name_suggestion, why_no_yaml
 from allranks.errors import UnknownNameError
 from allranks.spec import Component, Pipeline, Step, read
-from allranks.spec.reader import Resolve
+from allranks.spec.reader import FileResolver
 
 
-def load(target: str, resolve: Resolve = catalogue.resolve) -> Pipeline:
+def load(target: str, resolve: FileResolver = catalogue.resolve) -> Pipeline:
     """Read a target; a component becomes a pipeline of one step with the component's inputs.
 
     Args:
@@ -35,7 +35,7 @@ def folder_of(target: str) -> Path:
     return path.absolute().parent if path.suffix in {*YAML, ""} and path.parent.is_dir() else Path.cwd()
 
 
-def _read(target: str, resolve: Resolve) -> Component | Pipeline:
+def _read(target: str, resolve: FileResolver) -> Component | Pipeline:
     return read_python_pipeline(target) if is_python_target(target) else read(find_yaml(target), resolve=resolve)
 
 

@@ -14,7 +14,7 @@ from allranks.azure.python_target import read_python_pipeline
 from allranks.azure.reader import job_builder
 from allranks.catalogue import resolve
 from allranks.cli.target import load
-from allranks.local.planning import make_plan
+from allranks.local.planning import plan_pipeline
 from allranks.spec import Pipeline, read
 from allranks.spec.expressions import render_command, single
 
@@ -115,7 +115,7 @@ def _followed(value: str, known: Mapping[str, str]) -> str | None:
 
 def commands_here(pipeline: Pipeline) -> dict[str, str]:
     """The command line of every step of a local run."""
-    return {name: step.command({}, {}) for name, step in make_plan(pipeline).steps.items()}
+    return {name: step.command({}, {}) for name, step in plan_pipeline(pipeline).steps.items()}
 
 
 @pytest.mark.parametrize("file", ["job.yaml", "of_component.yaml"])
