@@ -17,9 +17,9 @@ from allranks.cli.show_document import (
     environment_name,
     example_command,
     launch_settings,
+    plain_default,
     show_document,
     shown_name,
-    shown_value,
 )
 from allranks.errors import UnknownNameError
 from allranks.local.assets import Stands, read_mapping
@@ -113,7 +113,7 @@ def _given(port: Input) -> str:
         return "required"
     if port.default is None:
         return "optional"
-    return f"default {shown_value(port.default)}" if port.default != "" else "default ''"
+    return f"default {plain_default(port.default)}" if port.default != "" else "default ''"
 
 
 def limits(port: Input) -> str:

@@ -61,7 +61,7 @@ def _step_document(step: Step) -> dict[str, Any]:
     component = step.component
     common: dict[str, Any] = {
         "component": component.name,
-        "inputs": {name: shown_value(value) for name, value in step.inputs.items()},
+        "inputs": {name: plain_default(value) for name, value in step.inputs.items()},
     }
     if step.sweep:
         goal, metric = step.sweep.objective
@@ -93,7 +93,7 @@ def _input_document(port: Input) -> dict[str, Any]:
     return {
         "type": port.type,
         "required": port.required,
-        "default": shown_value(port.default),
+        "default": plain_default(port.default),
         "choices": list(port.enum),
         "min": port.min,
         "max": port.max,
@@ -101,7 +101,7 @@ def _input_document(port: Input) -> dict[str, Any]:
     }
 
 
-def shown_value(value: object) -> object:
+def plain_default(value: object) -> object:
     """A default for people and for JSON: data by its path, a float that is whole without its point."""
     return value.path if isinstance(value, Data) else plain_number(value)
 
