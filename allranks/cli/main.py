@@ -20,21 +20,19 @@ from allranks.cli.text import name_suggestion
 from allranks.errors import AllranksError, StorageError, UnknownNameError, UsageError
 
 VERBS = (
-    *(
-        "list",
-        "show",
-        "run",
-        "runs",
-        "lint",
-        "export",
-        "submit",
-        "copy",
-        "renew",
-        "env",
-        "register",
-        "cluster",
-        "version",
-    ),
+    "list",
+    "show",
+    "run",
+    "runs",
+    "lint",
+    "export",
+    "submit",
+    "copy",
+    "renew",
+    "env",
+    "register",
+    "cluster",
+    "version",
 )
 """Every verb, in the order in which help lists them."""
 
