@@ -10,21 +10,13 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+from shared.distributed import devices
 from shared.distributed.control import Control
-from shared.distributed.devices import (
-    FrameworkGpus,
-    NodeGpus,
-    agree_on_devices,
-    check_kernels,
-    choose_gpu,
-    read_node,
-    visible_identity,
-)
 from shared.distributed.launch import Launch
-from shared.distributed.wire import listen
+from shared.distributed.node_gpus import NodeGpus, read_node
+from shared.distributed.wire import PORT_PATIENCE, listen_on_port
 
-PATIENCE = 5.0  # seconds in which a process of an earlier attempt may let go of the port
-REMEDY = (
+_REMEDY = (
     "Install a build of torch for CUDA 12.6, which drivers of the 525 series and newer can run: "
     f"pip install torch=={torch.__version__.partition('+')[0]} --index-url https://download.pytorch.org/whl/cu126."
 )
@@ -42,7 +34,7 @@ class TorchGroup:
         dist.destroy_process_group()
 
 
-def start(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> TorchGroup:
+def start_torch(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> TorchGroup:
     """Choose the device and make the default process group.
 
     Args:
@@ -77,10 +69,10 @@ def choose_device(launch: Launch, control: Control) -> torch.device:
     """
     node = read_node(os.environ)
     found = torch_gpus(node)
-    index = choose_gpu(node, found, launch)
+    index = devices.choose_gpu(node, found, launch)
     device = torch.device("cpu") if index is None else torch.device("cuda", index)
     if device.type == "cuda" and not torch.version.hip:
-        check_kernels(
+        devices.check_kernels(
             found.name,
             torch.cuda.get_device_name(device),
             torch.cuda.get_device_capability(device),
@@ -89,24 +81,24 @@ def choose_device(launch: Launch, control: Control) -> torch.device:
             node,
         )
     identity = gpu_identity(device) if device.type == "cuda" else ""
-    agree_on_devices(control, launch, node, found.count, identity)
+    devices.agree_on_devices(control, launch, node, found.count, identity)
     return device
 
 
-def torch_gpus(node: NodeGpus) -> FrameworkGpus:
+def torch_gpus(node: NodeGpus) -> devices.FrameworkGpus:
     """What torch says of the GPUs; where it can use none of those that a node has, why, in its own words."""
-    built_for = f"CUDA {torch.version.cuda}" if torch.version.cuda else ""
-    built_for = f"ROCm {torch.version.hip}" if torch.version.hip else built_for
+    toolkit: devices.Toolkit = "ROCm" if torch.version.hip else "CUDA" if torch.version.cuda else ""
+    version = torch.version.hip or torch.version.cuda or ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what torch only warns of is an error here
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    complaint = _complaint() if built_for and not count and node.expects_gpu else ""
-    return FrameworkGpus(f"torch {torch.__version__}", built_for, count, REMEDY, complaint)
+    complaint = _complaint() if toolkit and not count and node.expects_gpu else ""
+    return devices.FrameworkGpus(f"torch {torch.__version__}", toolkit, version, count, _REMEDY, complaint)
 
 
 def gpu_identity(device: torch.device) -> str:
     """What tells a GPU from all others, on any node; the parts of a GPU (MIG) have the id of the whole in common."""
-    here = visible_identity(os.environ)
+    here = devices.visible_identity(os.environ)
     return here if "MIG-" in here else str(getattr(torch.cuda.get_device_properties(device), "uuid", "")) or here
 
 
@@ -131,7 +123,7 @@ def _store(launch: Launch, timeout: timedelta) -> dist.Store:
         return dist.TCPStore(host, launch.main_port, launch.world_size, is_master=False, timeout=timeout)
     if launch.rank != 0:
         return dist.TCPStore(host, launch.main_port, launch.world_size, is_master=False, timeout=timeout)
-    listener = listen(launch.main_address, launch.main_port, launch.num_nodes, PATIENCE)
+    listener = listen_on_port(launch.main_address, launch.main_port, launch.num_nodes, PORT_PATIENCE)
     return dist.TCPStore(
         host,
         launch.main_port,
