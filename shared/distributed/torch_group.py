@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
 
 from shared.distributed import devices
 from shared.distributed.control import Control
@@ -52,7 +53,7 @@ def start_torch(launch: Launch, control: Control, backend: str | None, timeout: 
     backend = backend or ("nccl" if device.type == "cuda" else "gloo")
     dist.init_process_group(
         backend,
-        store=dist.PrefixStore(control.world_id, _store(launch, timeout)),
+        store=PrefixStore(control.world_id, _store(launch, timeout)),
         rank=launch.rank,
         world_size=launch.world_size,
         timeout=timeout,
@@ -110,21 +111,21 @@ def _complaint() -> str:
     return ""
 
 
-def _store(launch: Launch, timeout: timedelta) -> dist.Store:
+def _store(launch: Launch, timeout: timedelta) -> Store:
     """Where the ranks find each other: under torchrun its agent's store, else one in rank 0.
 
     torch's own would listen on every interface, whatever the main address is; so it gets a socket of ours.
     """
     if launch.world_size == 1:
-        return dist.HashStore()
+        return HashStore()
     host = launch.main_address.strip("[]")
     if launch.launcher == "torchrun" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         # It survives a restart of the ranks with the old addresses in it: the prefix around it is another one then.
-        return dist.TCPStore(host, launch.main_port, launch.world_size, is_master=False, timeout=timeout)
+        return TCPStore(host, launch.main_port, launch.world_size, is_master=False, timeout=timeout)
     if launch.rank != 0:
-        return dist.TCPStore(host, launch.main_port, launch.world_size, is_master=False, timeout=timeout)
+        return TCPStore(host, launch.main_port, launch.world_size, is_master=False, timeout=timeout)
     listener = listen_on_port(launch.main_address, launch.main_port, launch.num_nodes, PORT_PATIENCE)
-    return dist.TCPStore(
+    return TCPStore(
         host,
         launch.main_port,
         launch.world_size,
