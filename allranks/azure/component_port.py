@@ -46,7 +46,9 @@ def port(component: str | Path, name: str, **changes: Any) -> Any:
         message = f"Inputs of a pipeline need the Azure ML SDK, azure-ai-ml ({error})."
         raise CannotRunHereError(message, 'Install it with: pip install "allranks[azure]"') from None
     declared = inputs[name]
-    said: dict[str, Any] = {"type": declared.type, "optional": declared.optional or None}
+    said: dict[str, Any] = {"type": declared.type, "optional": declared.optional}
     said |= {"description": declared.description or None, "enum": list(declared.enum) or None}
     said |= {key: plain_number(getattr(declared, key)) for key in ("default", "min", "max") if not declared.is_data}
-    return Input(**{key: value for key, value in (said | changes).items() if value is not None})
+    said |= changes
+    said["optional"] = said["optional"] or None  # the SDK would send a false
+    return Input(**{key: value for key, value in said.items() if value is not None})

@@ -405,13 +405,13 @@ class TrainFsdp(CommandComponent):
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
-        reshard_after_forward: Flag = "true",
-        cpu_offload: Flag = "false",
+        gradient_checkpointing: Flag = "false",
+        compile: Flag = "false",
         tensor_parallel: Whole = 1,
         pipeline_parallel: Whole = 1,
         pipeline_schedule: Literal["gpipe", "1f1b"] | Text = "1f1b",
-        gradient_checkpointing: Flag = "false",
-        compile: Flag = "false",
+        reshard_after_forward: Flag = "true",
+        cpu_offload: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -473,11 +473,10 @@ class TrainFsdp(CommandComponent):
                 recent GPUs, each rank computes in bf16 and keeps its parts of parameters, gradients
                 and optimizer state in fp32. fp64 is for exact comparisons. fp16 is not offered: it
                 would need its loss scaled, and bf16 does not.
-            reshard_after_forward: Give a block's parameters up after its forward pass and gather them
-                again for the backward pass: least memory (ZeRO 3). false keeps them in between:
-                faster, and more memory (ZeRO 2).
-            cpu_offload: Keep parameters, gradients and optimizer state in the host's memory and step
-                there. Much slower; for models that fit nowhere else. Without a GPU this has no effect.
+            gradient_checkpointing: Compute activations again in the backward pass instead of keeping
+                them; less memory, about a third more time.
+            compile: Compile each block with torch.compile; a minute at the start, faster steps
+                afterwards.
             tensor_parallel: GPUs that share each layer; at most those of a node, since they exchange
                 activations in every layer. The sequence is divided over them too. GPUs = data-parallel
                 degree x tensor_parallel x pipeline_parallel.
@@ -486,10 +485,11 @@ class TrainFsdp(CommandComponent):
             pipeline_schedule: Order of the microbatches in a pipeline. gpipe runs all forward passes
                 first; 1f1b alternates, so that fewer activations are kept, and needs as many
                 accumulation_steps as stages at least.
-            gradient_checkpointing: Compute activations again in the backward pass instead of keeping
-                them; less memory, about a third more time.
-            compile: Compile each block with torch.compile; a minute at the start, faster steps
-                afterwards.
+            reshard_after_forward: Give a block's parameters up after its forward pass and gather them
+                again for the backward pass: least memory (ZeRO 3). false keeps them in between:
+                faster, and more memory (ZeRO 2).
+            cpu_offload: Keep parameters, gradients and optimizer state in the host's memory and step
+                there. Much slower; for models that fit nowhere else. Without a GPU this has no effect.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes:
                 a loss that is not finite or a request to stop is acted upon here.
@@ -533,11 +533,6 @@ class TrainDeepspeed(CommandComponent):
         feed_forward_width: Whole | None = None,
         context_length: Whole | None = None,
         tie_embeddings: Flag = "false",
-        zero_stage: Whole = 2,
-        offload: Literal["none", "optimizer", "all"] | Text = "none",
-        config: Data | None = None,
-        on_unsupported: Literal["fail", "replace"] | Text = "fail",
-        autotune: Flag = "false",
         epochs: Whole = 15,
         max_steps: Whole = 0,
         batch_size: Whole = 64,
@@ -555,6 +550,12 @@ class TrainDeepspeed(CommandComponent):
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
         sync_batch_norm: Flag = "false",
+        zero_stage: Whole = 2,
+        offload: Literal["none", "optimizer", "all"] | Text = "none",
+        config: Data | None = None,
+        on_unsupported: Literal["fail", "replace"] | Text = "fail",
+        autotune: Flag = "false",
+        model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -564,7 +565,6 @@ class TrainDeepspeed(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-        model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
     ) -> TrainDeepspeedStep:
         """Trains a model with DeepSpeed: ZeRO keeps the optimizer's states, the gradients and the parameters
         in shards over all GPUs, or in the memory of their nodes, so that larger models fit. Takes images,
@@ -597,20 +597,6 @@ class TrainDeepspeed(CommandComponent):
                 those of the data at least. Leave it empty for the same.
             tie_embeddings: For a text, use one matrix for the tokens that come in and those that go
                 out: fewer parameters, better in small models.
-            zero_stage: What lies in shards over the GPUs: 1 the optimizer's states, 2 also the
-                gradients, 3 also the parameters, 0 nothing. Each needs less memory than the one
-                before; 3 also more communication. The model does not depend on it.
-            offload: What moves from the GPU to the memory of its node: the optimizer's states with
-                their computation (stage 1, 2 and 3), or all, the parameters too (stage 3).
-            config: DeepSpeed's own configuration, a JSON file. What it says wins over the inputs here;
-                what it leaves out or sets to "auto" comes from them. Batch sizes have to agree. A key
-                that DeepSpeed does not know is an error.
-            on_unsupported: What to do about settings that this machine cannot follow, such as fp16
-                without a GPU or an optimizer that cannot be compiled. Fail names them; replace takes
-                what comes nearest, with a warning in the log.
-            autotune: Find the ZeRO stage and the rows of a pass that train fastest by short trials,
-                then train with them. The batch size stays as it is. The trials are reported as a table
-                and a page among the metrics.
             epochs: Passes over the training rows.
             max_steps: End after so many steps, though the epochs are not over; the learning rate falls
                 over these. 0 does not. A run that goes on from its checkpoints with more steps makes
@@ -647,6 +633,21 @@ class TrainDeepspeed(CommandComponent):
                 (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other
                 weights, and the statistics of rank 0 are validated and saved. The models of this
                 library have no batch normalization.
+            zero_stage: What lies in shards over the GPUs: 1 the optimizer's states, 2 also the
+                gradients, 3 also the parameters, 0 nothing. Each needs less memory than the one
+                before; 3 also more communication. The model does not depend on it.
+            offload: What moves from the GPU to the memory of its node: the optimizer's states with
+                their computation (stage 1, 2 and 3), or all, the parameters too (stage 3).
+            config: DeepSpeed's own configuration, a JSON file. What it says wins over the inputs here;
+                what it leaves out or sets to "auto" comes from them. Batch sizes have to agree. A key
+                that DeepSpeed does not know is an error.
+            on_unsupported: What to do about settings that this machine cannot follow, such as fp16
+                without a GPU or an optimizer that cannot be compiled. Fail names them; replace takes
+                what comes nearest, with a warning in the log.
+            autotune: Find the ZeRO stage and the rows of a pass that train fastest by short trials,
+                then train with them. The batch size stays as it is. The trials are reported as a table
+                and a page among the metrics.
+            model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes:
                 a loss that is not finite or a request to stop is acted upon here.
@@ -665,7 +666,6 @@ class TrainDeepspeed(CommandComponent):
             init_timeout: Minutes in which all ranks have to have started.
             step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung
                 rank ends the run.
-            model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
         """
 
 class TrainLightningOutputs:

@@ -40,7 +40,7 @@ def renew_tree(root: Path, *, only_check: bool = False, pipelines: bool = False)
         lambda: dict(_component_yamls(root, folders)),
         lambda: dict(_ignore_files(folders)),
     ]
-    if (whole := root.resolve() == library.root()) and (root / "docs").is_dir():
+    if whole := root.resolve() == library.root() and (root / "docs").is_dir():
         stages += [made_files, *([exported_pipelines] if pipelines else [])]
     stale: list[Path] = []
     for files in (stage() for stage in stages):  # each reads what the one before has written
@@ -59,7 +59,9 @@ def _component_yamls(root: Path, folders: list[Path]) -> Iterator[tuple[Path, st
         try:
             yield file, with_interface(file.read_text("utf-8"), interfaces[file.parent.name])
         except ValueError as error:
-            raise UsageError(f"{file} cannot be written from its settings: {error}.", "Add the key, empty.") from None
+            raise UsageError(
+                f"{file} cannot be written from its settings: {error}.", "The other components show how."
+            ) from None
 
 
 def _ignore_files(folders: list[Path]) -> Iterator[tuple[Path, str]]:

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-Moment = Literal["start", "call", "types"]
+ImportMoment = Literal["start", "call", "types"]
 """When an import happens: with its module, when a function is called, or never, under ``if TYPE_CHECKING``."""
 
 
@@ -18,7 +18,7 @@ class ImportedName:
     """One name that a file imports: ``shared.data.index`` or, of a module, ``shared.data.index.Index``."""
 
     name: str
-    moment: Moment
+    moment: ImportMoment
     line: int
 
 
@@ -51,7 +51,7 @@ class SourceTree:
         package = list(PurePosixPath(place).parent.parts)
         return [found for node in self.parsed(place).body for found in _imports_below(node, package, "start")]
 
-    def targets(self, place: str, moments: Iterable[Moment] = ("start", "call")) -> set[str]:
+    def targets(self, place: str, moments: Iterable[ImportMoment] = ("start", "call")) -> set[str]:
         """The places of the tree's own modules that a file imports, without the packages above them."""
         names = (found.name for found in self.imports(place) if found.moment in moments)
         return {target for name in names if (target := self.place_of(name)) is not None} - {place}
@@ -78,7 +78,7 @@ def _module_name(place: str) -> str:
     return place.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def _imports_below(node: ast.AST, package: list[str], moment: Moment) -> Iterator[ImportedName]:
+def _imports_below(node: ast.AST, package: list[str], moment: ImportMoment) -> Iterator[ImportedName]:
     """The imports in one statement; what it holds happens at its moment, or later."""
     if isinstance(node, ast.Import):
         yield from (ImportedName(alias.name, moment, node.lineno) for alias in node.names)

@@ -21,15 +21,15 @@ import yaml
 
 from allranks.errors import UsageError
 
-Interface = Mapping[str, Sequence[Mapping[str, Any]]]
+ComponentInterface = Mapping[str, Sequence[Mapping[str, Any]]]
 """``inputs``, ``outputs`` and ``arguments`` of one component, in the order of the YAML."""
 
-WIDTH = 120
+_WIDTH = 120
 _KEYS = ("type", "mode", "optional", "default", "enum", "min", "max", "description")
 _ARGUMENT = re.compile(r"(\$\[\[)?--[\w-]+ '\$\{\{(inputs|outputs)\.\w+\}\}'(\]\])?")
 
 
-def read_interfaces(root: Path, folders: Sequence[Path]) -> Mapping[str, Interface]:
+def read_interfaces(root: Path, folders: Sequence[Path]) -> Mapping[str, ComponentInterface]:
     """What the settings of components say, by component; a component without settings is not among them.
 
     Args:
@@ -46,11 +46,11 @@ def read_interfaces(root: Path, folders: Sequence[Path]) -> Mapping[str, Interfa
     if done.returncode:
         said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise UsageError(f"the settings in {root} cannot be read: {said}", f"Try in {root}: python -m shared.settings")
-    found: dict[str, Interface] = json.loads(done.stdout)
+    found: dict[str, ComponentInterface] = json.loads(done.stdout)
     return found
 
 
-def with_interface(text: str, interface: Interface) -> str:
+def with_interface(text: str, interface: ComponentInterface) -> str:
     """The text of a ``component.yaml`` with these inputs, outputs and arguments.
 
     Raises:
@@ -60,6 +60,8 @@ def with_interface(text: str, interface: Interface) -> str:
         ports = [line for port in interface[key] for line in _port_lines(port)]
         text = _with_block(text, key, f"{key}:", ports)
     command = _block(text, "command").splitlines()
+    if not command[0].rstrip().endswith((">", ">-")):
+        raise ValueError("the command is not folded: 'command: >-', with the script's name on a line of its own")
     head = [number for number, line in enumerate(command) if not line.strip().startswith(("-", "$[["))][-1] + 1
     own = [line for line in command[head:] if not _ARGUMENT.fullmatch(line.strip())]
     arguments = [f"  {_argument(**one)}" for one in interface["arguments"]]
@@ -97,9 +99,9 @@ def _port_lines(port: Mapping[str, Any]) -> list[str]:
 
 def _text_lines(key: str, value: str) -> list[str]:
     line = f"    {key}: {_scalar(value)}"
-    if len(line) <= WIDTH:
+    if len(line) <= _WIDTH:
         return [line]
-    folded = textwrap.wrap(value, WIDTH - 6, break_long_words=False, break_on_hyphens=False)
+    folded = textwrap.wrap(value, _WIDTH - 6, break_long_words=False, break_on_hyphens=False)
     return [f"    {key}: >-", *(f"      {part}" for part in folded)]
 
 

@@ -11,10 +11,11 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from allranks.errors import UsageError
 from allranks.renew.imports import SourceTree
 from allranks.spec import Component
 
-SHARED = "shared"
+_SHARED = "shared"
 _BEGIN = "# Made by `allranks renew`: what of shared/ no import of the script reaches.\n"
 _END = "# End of what is made.\n"
 
@@ -23,24 +24,29 @@ def with_unreached(ignore: str, component: Component) -> str:
     """The text of a component's ``.amlignore`` with the block of today's imports; as it was if it has no such block.
 
     Raises:
-        SyntaxError: a file of the component or of ``shared/`` is not Python.
+        UsageError: a file of the component or of ``shared/`` is not Python.
     """
     before, begin, rest = ignore.partition(_BEGIN)
     if not begin:
         return ignore
-    lines = "".join(f"/{line}\n" for line in unreached(component))
+    try:
+        lines = "".join(f"/{line}\n" for line in unreached(component))
+    except SyntaxError as error:
+        raise UsageError(
+            f"{error.filename}, line {error.lineno}: {error.msg}.", "Nothing can be read from it."
+        ) from None
     return before + begin + lines + _END + rest.partition(_END)[2]
 
 
 def unreached(component: Component) -> list[str]:
     """Folders (with a slash at the end) and files of ``shared/`` that no import of the component's scripts reaches."""
     tree = source_tree(component)
-    folder = next((include for include in component.includes if include.name == SHARED), None)
+    folder = next((include for include in component.includes if include.name == _SHARED), None)
     if folder is None:
         return []
-    scripts = {place for place in tree.files if not place.startswith(f"{SHARED}/")}
+    scripts = {place for place in tree.files if not place.startswith(f"{_SHARED}/")}
     reached = {place for place in reached_files(tree, scripts) if place in tree.modules.values()}
-    return sorted(_left_out(SHARED, {place for place in tree.files if place.startswith(f"{SHARED}/")}, reached))
+    return sorted(_left_out(_SHARED, {place for place in tree.files if place.startswith(f"{_SHARED}/")}, reached))
 
 
 def source_tree(component: Component) -> SourceTree:
@@ -72,8 +78,10 @@ def reached_files(tree: SourceTree, scripts: set[str]) -> set[str]:
 
 def _frameworks(script: ast.Module) -> set[str]:
     """What a script gives to ``init``: its text, or every text of the script where it is computed."""
-    calls = [node for node in ast.walk(script) if isinstance(node, ast.Call) and ast.unparse(node.func) == "init"]
+    calls = [node for node in ast.walk(script) if isinstance(node, ast.Call)]
+    calls = [call for call in calls if ast.unparse(call.func).rpartition(".")[2] == "init"]
     given = [call.args[0] for call in calls if call.args]
+    given += [word.value for call in calls for word in call.keywords if word.arg == "framework"]
     if all(isinstance(argument, ast.Constant) for argument in given):
         return {str(argument.value) for argument in given if isinstance(argument, ast.Constant)}
     return set(_texts(script))
@@ -82,11 +90,12 @@ def _frameworks(script: ast.Module) -> set[str]:
 def _named(tree: SourceTree, place: str, frameworks: set[str]) -> set[str]:
     """What a file names rather than imports.
 
-    That is a file beside it, such as the ``serve.py`` that is written into a saved model, and the modules beside it in
-    a table from the frameworks of ``init`` to them.
+    That is a module by its dotted name, a file beside it, such as the ``serve.py`` that is written into a saved model,
+    and the modules beside it in a table from the frameworks of ``init`` to them.
     """
-    folder = PurePosixPath(place).parent
-    found = {str(folder / text) for text in _texts(tree.parsed(place)) if text.endswith(".py") and "/" not in text}
+    folder, texts = PurePosixPath(place).parent, set(_texts(tree.parsed(place)))
+    found = {tree.modules[text] for text in texts & tree.modules.keys() if "." in text}
+    found |= {str(folder / text) for text in texts if text.endswith(".py") and "/" not in text}
     tables = (node for node in ast.walk(tree.parsed(place)) if isinstance(node, ast.Dict))
     rows = ((key, value) for table in tables for key, value in zip(table.keys, table.values, strict=True))
     for key, value in rows:
