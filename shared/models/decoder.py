@@ -18,10 +18,10 @@ from torch.nn import functional
 
 from .refuse import refusal
 
-ROTARY_BASE = 10_000.0
+_ROTARY_BASE = 10_000.0
 """Base of the rotary frequencies, as in RoFormer (Su et al. 2021) and Llama."""
 
-EMBEDDING_STD = 0.02
+_EMBEDDING_STD = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,9 @@ class Decoder(nn.Module):
         last = stage == stages - 1
         with torch.device("meta"):
             self.embed = nn.Embedding(settings.vocabulary, settings.width) if stage == 0 else None
-            self.blocks = nn.ModuleDict({str(n): Block(settings) for n in range(stage * share, (stage + 1) * share)})
+            self.blocks = nn.ModuleDict(
+                {str(n): DecoderBlock(settings) for n in range(stage * share, (stage + 1) * share)}
+            )
             self.norm = nn.RMSNorm(settings.width) if last else None
             head = last and not settings.tied
             self.head = nn.Linear(settings.width, settings.vocabulary, bias=False) if head else None
@@ -130,13 +132,13 @@ class Decoder(nn.Module):
         return functional.linear(x, self.embed.weight)
 
 
-class Block(nn.Module):
+class DecoderBlock(nn.Module):
     """Attention and a perceptron, each with a norm before it and added to its input."""
 
     def __init__(self, settings: DecoderSettings) -> None:
         super().__init__()
         self.attention_norm = nn.RMSNorm(settings.width)
-        self.attention = Attention(settings)
+        self.attention = CausalAttention(settings)
         self.feed_norm = nn.RMSNorm(settings.width)
         self.feed = FeedForward(settings.width, settings.feed_forward_width)
 
@@ -146,7 +148,7 @@ class Block(nn.Module):
         return x + self.feed(self.feed_norm(x))
 
 
-class Attention(nn.Module):
+class CausalAttention(nn.Module):
     """Causal self-attention with rotary positions.
 
     How many heads there are is read off the projections: under tensor parallelism a rank has a part of them.
@@ -193,7 +195,7 @@ def _rotated(q: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
     The angles are computed at each use: a table would be a buffer, which belongs to no shard and to no saved model.
     """
     length, size = q.shape[-2:]
-    speeds = ROTARY_BASE ** (torch.arange(0, size, 2, device=q.device, dtype=torch.float32) / -size)
+    speeds = _ROTARY_BASE ** (torch.arange(0, size, 2, device=q.device, dtype=torch.float32) / -size)
     angles = torch.outer(torch.arange(length, device=q.device, dtype=torch.float32), speeds)
     cos, sin = angles.cos().to(q.dtype), angles.sin().to(q.dtype)
 
@@ -222,7 +224,7 @@ def first_values(name: str, shape: tuple[int, ...], layers: int, seed: int) -> t
     if len(shape) == 1:
         return torch.ones(shape)
     if name.startswith("embed."):
-        std = EMBEDDING_STD
+        std = _EMBEDDING_STD
     else:
         std = shape[1] ** -0.5
         if name.endswith(("attention.out.weight", "feed.down.weight")):

@@ -13,13 +13,13 @@ from .mlmodel import environment_files, mlmodel
 from .refuse import refusal
 
 WEIGHTS: Final = "weights.safetensors"
-CARD: Final = "card.json"
-INSIDE: Final = Path("artifacts", "model")
+CARD_NAME: Final = "card.json"
+MODEL_FOLDER: Final = Path("artifacts", "model")
 
 
 def begin(folder: str | Path) -> Path:
     """Make the folder for the weights, empty, and return it; what an earlier attempt left in it is removed."""
-    inside = Path(folder) / INSIDE
+    inside = Path(folder) / MODEL_FOLDER
     shutil.rmtree(inside, ignore_errors=True)
     inside.mkdir(parents=True)
     return inside
@@ -41,8 +41,8 @@ def finish(
         installed: versions of the packages that it needs, by name.
         folders: what is copied beside the weights, by its name there; None is left out.
     """
-    folder, inside = Path(folder), Path(folder) / INSIDE
-    (inside / CARD).write_text(card.to_json(), encoding="utf-8")
+    folder, inside = Path(folder), Path(folder) / MODEL_FOLDER
+    (inside / CARD_NAME).write_text(card.to_json(), encoding="utf-8")
     unwanted = _leaving_out(folder)
     for name, source in {"zoo": Path(__file__).parent, **(folders or {})}.items():
         if source is not None:
@@ -71,7 +71,7 @@ def opened(folder: str | Path) -> tuple[Path, Card]:
         Refusal: if the folder holds no such model, or a damaged card.
     """
     folder = Path(folder)
-    inside = folder if (folder / CARD).is_file() else folder / INSIDE
-    if not (inside / CARD).is_file():
-        raise refusal(f"{folder} holds no model of this library: there is no {INSIDE / CARD}.")
-    return inside, Card.from_json((inside / CARD).read_text(encoding="utf-8"), str(inside / CARD))
+    inside = folder if (folder / CARD_NAME).is_file() else folder / MODEL_FOLDER
+    if not (inside / CARD_NAME).is_file():
+        raise refusal(f"{folder} holds no model of this library: there is no {MODEL_FOLDER / CARD_NAME}.")
+    return inside, Card.from_json((inside / CARD_NAME).read_text(encoding="utf-8"), str(inside / CARD_NAME))

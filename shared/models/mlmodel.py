@@ -9,10 +9,10 @@ from importlib import metadata
 
 from .card import LANGUAGE_MODELING, Card
 
-OLDEST_MLFLOW = "2.13.0"
+_OLDEST_MLFLOW = "2.13.0"
 """The first one that loads models from code."""
 
-COLUMNS = [
+_TEXT_COLUMNS = [
     {"type": "string", "name": "text", "required": False},
     {"type": "array", "items": {"type": "long"}, "name": "tokens", "required": False},
 ]
@@ -23,7 +23,7 @@ def mlmodel(card: Card, python: str, size: int) -> str:
     """Text of `MLmodel`; its fields are those of MLflow 3's `save_model` for a script. `size` is in bytes."""
     of_text = card.task == LANGUAGE_MODELING
     tensors = [_tensor(card.input_dtype, [-1, -1] if of_text else [-1, *card.input_shape])]
-    inputs = COLUMNS if card.framework == "transformers" else tensors
+    inputs = _TEXT_COLUMNS if card.framework == "transformers" else tensors
     outputs = [_tensor("float32", [-1, -1, card.outputs] if of_text else [-1, card.outputs])]
     return f"""\
 flavors:
@@ -40,7 +40,7 @@ flavors:
     model_code_path: serve.py
     python_version: {python}
     streamable: false
-mlflow_version: {OLDEST_MLFLOW}
+mlflow_version: {_OLDEST_MLFLOW}
 model_size_bytes: {size}
 signature:
   inputs: '{json.dumps(inputs)}'
@@ -69,7 +69,7 @@ def environment_files(python: str, installed: Mapping[str, str]) -> dict[str, st
         installed: each package that the model needs, to its version; any will do where that is empty.
     """
     needed = [f"{name}=={version}" if version else name for name, version in installed.items()]
-    packages = [f"mlflow>={OLDEST_MLFLOW},<4", *needed]
+    packages = [f"mlflow>={_OLDEST_MLFLOW},<4", *needed]
     lines = "".join(f"  - {package}\n" for package in packages)
     return {
         "requirements.txt": "".join(f"{package}\n" for package in packages),
