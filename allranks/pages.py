@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from allranks.sizes import BuildTable, VMSize, images_in_words, runs_on
-from allranks.spec import Component, Distribution, Input, Output
+from allranks.spec import Component, Input, Output
+from allranks.spec.distribution import distribution_kind
 from allranks.spec.values import plain_number
 
 _MADE = "<!-- Made from {} by `python -m allranks.renew`: change that, and make it again. -->"
-_WHAT = {
-    "pytorch": "PyTorch: Azure ML starts the processes of every node",
-    "mpi": "MPI: Azure ML starts the processes of every node with mpirun",
-    "tensorflow": "TensorFlow: one worker on each node",
-    "": "none: one process",
-}
 
 
 def component_page(component: Component) -> str:
@@ -36,18 +31,17 @@ def component_page(component: Component) -> str:
         "## In Python",
         f"```python\n{python_step(component)}```",
         "## On your machine",
-        f"```\n{command(component)}\n```",
+        f"```\n{_local_command(component)}\n```",
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _facts(component: Component) -> list[Sequence[str]]:
-    distribution = component.distribution or Distribution("")
     tags = ", ".join(f"{name}: {value}" for name, value in component.tags.items())
     facts = [
         ("name", f"`{component.name}`"),
         ("version", component.version),
-        ("distribution", _WHAT[distribution.type]),
+        ("distribution", distribution_kind(component.distribution).title),
         ("environment", f"`{component.environment.reference}`"),
         ("tags", tags),
     ]
@@ -76,9 +70,20 @@ def _output(port: Output) -> Sequence[str]:
     return (f"`{port.name}`", port.type or "", port.mode or "", " ".join(port.description.split()))
 
 
+def example_inputs(inputs: Mapping[str, Input]) -> list[Input]:
+    """The inputs that an example has to give: what is required, and of numbered ports the first two.
+
+    Azure ML has no lists of data: a component that takes several of a kind has ``NAME_1``, ``NAME_2``, ..., each
+    optional, since it is open which is the last, and refuses to run with none.
+    """
+    series = [name.removesuffix("_1") for name in inputs if name.endswith("_1")]
+    numbered = {f"{stem}_{number}" for stem in series for number in (1, 2) if inputs[f"{stem}_1"].is_data}
+    return [port for name, port in inputs.items() if port.required or name in numbered]
+
+
 def yaml_step(component: Component) -> str:
-    """The component as a step of a pipeline's YAML, with its required inputs bound to the pipeline's."""
-    bound = [name for name, port in component.inputs.items() if port.required]
+    """The component as a step of a pipeline's YAML, with what has to be given bound to the pipeline's inputs."""
+    bound = [port.name for port in example_inputs(component.inputs)]
     lines = ["jobs:", f"  {component.name}:", "    type: command"]
     lines.append(f"    component: azureml:{component.name}:{component.version}")
     lines += ["    inputs:", *(f"      {name}: ${{{{parent.inputs.{name}}}}}" for name in bound)] if bound else []
@@ -89,21 +94,22 @@ def yaml_step(component: Component) -> str:
         lines += ["    distribution:", f"      type: {distribution.type}"]
         servers = distribution.parameter_server_count
         lines += [f"      parameter_server_count: {servers}"] if servers else []
-        own_processes = distribution.type != "tensorflow" and "processes_per_node" not in component.inputs
+        kind = distribution_kind(distribution)
+        own_processes = kind.starts_processes and "processes_per_node" not in component.inputs
         lines += ["      process_count_per_instance: 4"] if own_processes else []
     return "\n".join(lines) + "\n"
 
 
 def python_step(component: Component) -> str:
     """A pipeline function of the SDK with the component as its only step."""
-    required = [port for port in component.inputs.values() if port.required]
+    required = example_inputs(component.inputs)
     parameters = ", ".join(f"{port.name}: {_annotation(port)}" for port in required)
     arguments = ", ".join(f"{port.name}={port.name}" for port in required)
     imports = "from azure.ai.ml import Input\n" if any(port.is_data for port in required) else ""
     scaled = component.distribution is not None
     lines = [f"step = components.{component.name}({arguments})"]
     if component.distribution is not None:
-        processes = "" if component.distribution.type == "tensorflow" else ", processes_per_node=4"
+        processes = ", processes_per_node=4" if distribution_kind(component.distribution).starts_processes else ""
         lines.append(f"scale(step, nodes=2{processes})")
     first = next(iter(component.outputs), None)
     lines.append(f'return {{"{first}": step.outputs.{first}}}' if first else "return {}")
@@ -127,10 +133,10 @@ def _annotation(port: Input) -> str:
     return {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}[port.type]
 
 
-def command(component: Component) -> str:
-    """The command that runs it here, with its required inputs in capitals."""
-    required = [f"{name}={name.upper()}" for name, port in component.inputs.items() if port.required]
-    processes = 1 if component.distribution and component.distribution.type == "tensorflow" else 2
+def _local_command(component: Component) -> str:
+    """The command that runs it here, with what has to be given in capitals."""
+    required = [f"{port.name}={port.name.upper()}" for port in example_inputs(component.inputs)]
+    processes = 2 if distribution_kind(component.distribution).starts_processes else 1
     scaled = [f"--scale {component.name}=2x{processes}"] if component.distribution else []
     return " ".join(["allranks run", component.name, *required, *scaled])
 
@@ -172,8 +178,7 @@ def builds_table(table: BuildTable, sizes: Iterable[VMSize]) -> str:
         gpus = ", ".join(gpu for gpu, one in known.items() if runs_on(one, build.machine_code))
         later = ", ".join(gpu for gpu, one in known.items() if runs_on(one, build.ptx))
         gpus += f"; {later} with a driver of series {build.ptx_driver} or newer" if later else ""
-        name = f"{build.name} {build.version}".removesuffix(" compiled")
-        rows.append((name, build.cuda, gpus, f"{build.driver} and newer", build.why))
+        rows.append((build.label, build.cuda, gpus, f"{build.driver} and newer", build.why))
     return _table(("framework", "CUDA", "GPUs", "drivers", "why"), rows)
 
 
@@ -184,13 +189,13 @@ def _size(size: VMSize) -> Sequence[str]:
         name,
         gpus,
         str(size.gpu_memory or ""),
-        infiniband(size),
+        infiniband_words(size),
         images_in_words(size),
         f"[{size.series}]({size.source})",
     )
 
 
-def infiniband(size: VMSize) -> str:
+def infiniband_words(size: VMSize) -> str:
     """The InfiniBand of a size in words: ``8 x 400 Gb/s``; empty for none."""
     if size.has_unusable_rdma:
         return "unusable: no SR-IOV"

@@ -63,8 +63,7 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     from shared.training.torch.progress import Meter
     from shared.training.torch.start import limit_waits, seed_all, set_up
     from shared.training.transformers.base import leaves_out, make_net, padding_of
-    from shared.training.transformers.checkpoints import make_saver
-    from shared.training.transformers.trainer import Bookkeeping, FineTuner, Inputs
+    from shared.training.transformers.trainer import Bookkeeping, FineTuner, Inputs, make_saver
 
     set_up(world, args.step_timeout)
     data = open_data(args, plan, tasks=("text_classification", "language_modeling"))

@@ -11,17 +11,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from .mlp import build_mlp
+from . import mlp, resnet, vit
 from .own_code import own_function
 from .refuse import refusal
-from .resnet import build_resnet
-from .vit import build_vit
 
-_Builder = Callable[[tuple[int, ...], int], nn.Module]
+Builder = Callable[[tuple[int, ...], int], nn.Module]
 """Takes the shape of one channels-first row and the number of outputs."""
 
-ZOO: Mapping[str, _Builder] = MappingProxyType({"mlp": build_mlp, "resnet": build_resnet, "vit": build_vit})
-_FOR_IMAGES = ("resnet", "vit")
+ZOO: Mapping[str, Builder] = MappingProxyType({"mlp": mlp.build, "resnet": resnet.build, "vit": vit.build})
+FOR_IMAGES = ("resnet", "vit")
 
 
 class Normalised(nn.Module):
@@ -82,7 +80,7 @@ def build(
     shape = (input_shape[-1], *input_shape[:-1])
     if builder is None:
         return _from_users_file(architecture, model_code, shape, num_outputs, arguments)
-    if architecture in _FOR_IMAGES and len(input_shape) != 3:
+    if architecture in FOR_IMAGES and len(input_shape) != 3:
         raise refusal(
             f"architecture {architecture} takes images, (H, W, C); the rows have shape {input_shape}. Use mlp."
         )
@@ -111,7 +109,7 @@ def _from_users_file(
 
 
 def _call(
-    path: Path, builder: _Builder, shape: tuple[int, ...], num_outputs: int, arguments: Mapping[str, Any] | None
+    path: Path, builder: Builder, shape: tuple[int, ...], num_outputs: int, arguments: Mapping[str, Any] | None
 ) -> inspect.BoundArguments:
     """Say what the user's function or class is called with, or that it cannot be."""
     signature = inspect.signature(builder)

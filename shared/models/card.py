@@ -9,7 +9,7 @@ from typing import Any
 
 from .refuse import refusal
 
-_FORMAT = "allranks-model/1"
+FORMAT = "allranks-model/1"
 LANGUAGE_MODELING = "language_modeling"
 VERSION = "0.1.0"
 """The library's version, written into each card."""
@@ -74,7 +74,7 @@ class Card:
 
     def to_json(self) -> str:
         """Text of `card.json`."""
-        return json.dumps({"format": _FORMAT, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str, source: str) -> Card:
@@ -107,6 +107,6 @@ class Card:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise refusal(f"{source} is damaged: {error!r}. Train and save the model again.") from error
-        if version != _FORMAT:
-            raise refusal(f"{source} has the format {version!r}; this library reads {_FORMAT!r}.")
+        if version != FORMAT:
+            raise refusal(f"{source} has the format {version!r}; this library reads {FORMAT!r}.")
         return card

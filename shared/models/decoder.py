@@ -105,9 +105,7 @@ class Decoder(nn.Module):
         last = stage == stages - 1
         with torch.device("meta"):
             self.embed = nn.Embedding(settings.vocabulary, settings.width) if stage == 0 else None
-            self.blocks = nn.ModuleDict(
-                {str(n): DecoderBlock(settings) for n in range(stage * share, (stage + 1) * share)}
-            )
+            self.blocks = nn.ModuleDict({str(n): Block(settings) for n in range(stage * share, (stage + 1) * share)})
             self.norm = nn.RMSNorm(settings.width) if last else None
             head = last and not settings.tied
             self.head = nn.Linear(settings.width, settings.vocabulary, bias=False) if head else None
@@ -132,13 +130,13 @@ class Decoder(nn.Module):
         return functional.linear(x, self.embed.weight)
 
 
-class DecoderBlock(nn.Module):
+class Block(nn.Module):
     """Attention and a perceptron, each with a norm before it and added to its input."""
 
     def __init__(self, settings: DecoderSettings) -> None:
         super().__init__()
         self.attention_norm = nn.RMSNorm(settings.width)
-        self.attention = CausalAttention(settings)
+        self.attention = Attention(settings)
         self.feed_norm = nn.RMSNorm(settings.width)
         self.feed = FeedForward(settings.width, settings.feed_forward_width)
 
@@ -148,7 +146,7 @@ class DecoderBlock(nn.Module):
         return x + self.feed(self.feed_norm(x))
 
 
-class CausalAttention(nn.Module):
+class Attention(nn.Module):
     """Causal self-attention with rotary positions.
 
     How many heads there are is read off the projections: under tensor parallelism a rank has a part of them.

@@ -14,12 +14,12 @@ from .refuse import refusal
 
 WEIGHTS: Final = "weights.safetensors"
 CARD_NAME: Final = "card.json"
-MODEL_FOLDER: Final = Path("artifacts", "model")
+INSIDE: Final = Path("artifacts", "model")
 
 
 def begin(folder: str | Path) -> Path:
     """Make the folder for the weights, empty, and return it; what an earlier attempt left in it is removed."""
-    inside = Path(folder) / MODEL_FOLDER
+    inside = Path(folder) / INSIDE
     shutil.rmtree(inside, ignore_errors=True)
     inside.mkdir(parents=True)
     return inside
@@ -41,7 +41,7 @@ def finish(
         installed: versions of the packages that it needs, by name.
         folders: what is copied beside the weights, by its name there; None is left out.
     """
-    folder, inside = Path(folder), Path(folder) / MODEL_FOLDER
+    folder, inside = Path(folder), Path(folder) / INSIDE
     (inside / CARD_NAME).write_text(card.to_json(), encoding="utf-8")
     unwanted = _leaving_out(folder)
     for name, source in {"zoo": Path(__file__).parent, **(folders or {})}.items():
@@ -71,7 +71,7 @@ def opened(folder: str | Path) -> tuple[Path, Card]:
         Refusal: if the folder holds no such model, or a damaged card.
     """
     folder = Path(folder)
-    inside = folder if (folder / CARD_NAME).is_file() else folder / MODEL_FOLDER
+    inside = folder if (folder / CARD_NAME).is_file() else folder / INSIDE
     if not (inside / CARD_NAME).is_file():
-        raise refusal(f"{folder} holds no model of this library: there is no {MODEL_FOLDER / CARD_NAME}.")
+        raise refusal(f"{folder} holds no model of this library: there is no {INSIDE / CARD_NAME}.")
     return inside, Card.from_json((inside / CARD_NAME).read_text(encoding="utf-8"), str(inside / CARD_NAME))

@@ -12,7 +12,7 @@ from .card import LANGUAGE_MODELING, Card
 _OLDEST_MLFLOW = "2.13.0"
 """The first one that loads models from code."""
 
-_TEXT_COLUMNS = [
+COLUMNS = [
     {"type": "string", "name": "text", "required": False},
     {"type": "array", "items": {"type": "long"}, "name": "tokens", "required": False},
 ]
@@ -23,7 +23,7 @@ def mlmodel(card: Card, python: str, size: int) -> str:
     """Text of `MLmodel`; its fields are those of MLflow 3's `save_model` for a script. `size` is in bytes."""
     of_text = card.task == LANGUAGE_MODELING
     tensors = [_tensor(card.input_dtype, [-1, -1] if of_text else [-1, *card.input_shape])]
-    inputs = _TEXT_COLUMNS if card.framework == "transformers" else tensors
+    inputs = COLUMNS if card.framework == "transformers" else tensors
     outputs = [_tensor("float32", [-1, -1, card.outputs] if of_text else [-1, card.outputs])]
     return f"""\
 flavors:

@@ -6,21 +6,18 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .card import Card
-from .folder import CARD_NAME, MODEL_FOLDER
 from .refuse import refusal
 
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
+INSIDE = Path("artifacts", "model")
 
-_Outputs = npt.NDArray[np.floating[Any]]
-Predictor = Callable[[npt.NDArray[Any]], _Outputs]
+Outputs = npt.NDArray[np.floating[Any]]
+Predictor = Callable[[npt.NDArray[Any]], Outputs]
 """Takes raw rows (N, *input_shape) as the dataset holds them; gives (N, outputs), float32 or wider.
 
 That of a language model takes tokens (N, L) of any integer type and gives logits (N, L, vocabulary).
@@ -30,7 +27,7 @@ Scorer = Callable[[npt.NDArray[Any]], tuple[npt.NDArray[np.float32], npt.NDArray
 """Takes rows of tokens (N, L + 1) of a language model's data; gives for each token but the first of a row its cross
 entropy in nats, and whether it was the most probable one: (N, L) each."""
 
-_EXTRAS = {"keras": "tensorflow", "transformers": "text"}
+EXTRAS = {"keras": "tensorflow", "transformers": "text"}
 """The extra of this library that brings a framework, where it has another name."""
 
 
@@ -40,15 +37,15 @@ def read_card(folder: str | Path) -> Card:
     Raises:
         Refusal: if the folder holds no model of this library.
     """
-    path = Path(folder) / MODEL_FOLDER / CARD_NAME
+    path = Path(folder) / INSIDE / "card.json"
     if not path.is_file():
-        raise refusal(f"{folder} holds no model of this library: there is no {MODEL_FOLDER / CARD_NAME}.")
+        raise refusal(f"{folder} holds no model of this library: there is no {INSIDE}/card.json.")
     return Card.from_json(path.read_text(encoding="utf-8"), str(path))
 
 
 def tokenizer_of_model(folder: str | Path, card: Card) -> str:
     """The same for the same tokenizer: the sha256 of its file in a saved model; ``bytes`` where there is none."""
-    places = (Path(folder) / MODEL_FOLDER / name / "tokenizer.json" for name in ("tokenizer", "huggingface"))
+    places = (Path(folder) / INSIDE / name / "tokenizer.json" for name in ("tokenizer", "huggingface"))
     found = next((place for place in places if place.is_file()), None)
     return card.tokenizer if found is None else hashlib.sha256(found.read_bytes()).hexdigest()
 
@@ -99,35 +96,32 @@ def _framework(folder: str | Path, card: Card) -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise refusal(
             f"{folder} is a model of {card.framework}, and {error.name} is not installed: "
-            f'pip install "allranks[{_EXTRAS.get(card.framework, card.framework)}]", or use an environment that has it.'
+            f'pip install "allranks[{EXTRAS.get(card.framework, card.framework)}]", or use an environment that has it.'
         ) from error
 
 
-def _module(folder: Path, device: torch.device) -> tuple[nn.Module, Card]:
+def _module(folder: Path, device: Any) -> tuple[Any, Card]:
     """Load a module of torch onto a device."""
-    module: nn.Module
     if read_card(folder).framework == "transformers":
-        from .transformers import load_model as load_transformer
-
-        module, card = load_transformer(folder)
+        from .transformers import load_model as load
     else:
-        from .package import load_model
+        from .package import load_model as load  # type: ignore[assignment]  # another kind of module
 
-        module, card = load_model(folder)
+    module, card = load(folder)
     return module.to(device).eval(), card
 
 
-def _with_torch(folder: Path, device: torch.device) -> tuple[Predictor, Card]:
+def _with_torch(folder: Path, device: Any) -> tuple[Predictor, Card]:
     import torch
 
     module, card = _module(folder, device)
 
-    def predict(rows: npt.NDArray[Any]) -> _Outputs:
+    def predict(rows: npt.NDArray[Any]) -> Outputs:
         rows = rows.astype(np.int64) if card.vocabulary else rows  # an embedding looks up no smaller type
         with torch.inference_mode():
             outputs = module(torch.from_numpy(rows).to(device))
         wide = outputs if outputs.dtype == torch.float64 else outputs.float()
-        result: _Outputs = wide.cpu().numpy()
+        result: Outputs = wide.cpu().numpy()
         return result
 
     return predict, card
@@ -138,7 +132,7 @@ def _with_keras(folder: Path) -> tuple[Predictor, Card]:
 
     model, card = load_model(folder)
 
-    def predict(rows: npt.NDArray[Any]) -> _Outputs:
+    def predict(rows: npt.NDArray[Any]) -> Outputs:
         return np.asarray(model(rows, training=False))
 
     return predict, card

@@ -6,17 +6,15 @@ other models made two runs that differed by 1e-16 end 0.02 apart after 40 steps;
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from torch import nn
 from torch.nn import functional
 
-_PATCHES_PER_SIDE = 8
+PATCHES_PER_SIDE = 8
 """The patch size, 2 pixels at least, is chosen so that the longer side has about this many patches."""
 
 
-def build_vit(input_shape: tuple[int, ...], num_outputs: int, *, width: int = 64, depth: int = 4) -> nn.Module:
+def build(input_shape: tuple[int, ...], num_outputs: int, *, width: int = 64, depth: int = 4) -> nn.Module:
     """Build a transformer for images of `input_shape` (channels, height, width); sides are padded to whole patches."""
     return ViT(input_shape, num_outputs, width, depth)
 
@@ -27,12 +25,12 @@ class ViT(nn.Module):
     def __init__(self, input_shape: tuple[int, ...], num_outputs: int, width: int, depth: int) -> None:
         super().__init__()
         channels, *sides = input_shape
-        self.patch = max(2, round(max(sides) / _PATCHES_PER_SIDE))
+        self.patch = max(2, round(max(sides) / PATCHES_PER_SIDE))
         patches = [-(-side // self.patch) for side in sides]
         self.padding = (0, patches[1] * self.patch - sides[1], 0, patches[0] * self.patch - sides[0])
         self.embed = nn.Linear(channels * self.patch**2, width)
         self.positions = nn.Parameter(torch.randn(1, patches[0] * patches[1], width) * 0.3)
-        self.blocks = nn.ModuleList(VitBlock(width, heads=width // 32) for _ in range(depth))
+        self.blocks = nn.ModuleList(Block(width, heads=width // 32) for _ in range(depth))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, num_outputs)
 
@@ -46,7 +44,7 @@ class ViT(nn.Module):
         return self.head(self.norm(x).mean(1))
 
 
-class VitBlock(nn.Module):
+class Block(nn.Module):
     """Self-attention and a perceptron, each added to its input; the last layer of each starts at 0."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -56,8 +54,9 @@ class VitBlock(nn.Module):
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
         self.norm_q, self.norm_k = nn.LayerNorm(width // heads), nn.LayerNorm(width // heads)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-        for last in (self.out, cast("nn.Linear", self.mlp[2])):
+        first, second = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.mlp = nn.Sequential(first, nn.GELU(), second)
+        for last in (self.out, second):
             nn.init.zeros_(last.weight)
             nn.init.zeros_(last.bias)
 

@@ -17,10 +17,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from shared import checkpoint
+from shared.checkpoint import whole
 from shared.data import Dataset
 from shared.distributed import Refusal
-from shared.models import load_predictor
+from shared.models.predictor import load_predictor
 from tests.components.training import bit_equal, furthest, lines, train, training
 from tests.helpers import ROOT, clean_environment, finish, free_port
 from tests.local.support import pipeline, run_json
@@ -294,7 +294,7 @@ def test_the_checkpoint_of_another_component_is_refused(passages: Path, tmp_path
     from shared.distributed import init
     from shared.training.transformers.checkpoints import Saver
 
-    checkpoint.save(tmp_path, 1, {"x": torch.zeros(1)}, {"settings": {}})
+    whole.save(tmp_path, 1, {"x": torch.zeros(1)}, {"settings": {}})
     same = {"batch_size": 12, "optimizer": "adamw", "precision": "fp32", "seed": 0, "step_timeout": 1}
     args = argparse.Namespace(checkpoints=tmp_path, base_model=None, base_config=None, sharding="none", **same)
     with init("torch") as world, pytest.raises(Refusal, match="was not written by train_transformers"):

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from shared.data import Dataset
 from shared.distributed import Refusal, World
-from shared.models import Card, Decoder, DecoderSettings, check_saveable, load_model, load_predictor, save_model
+from shared.models import Card, Decoder, DecoderSettings, check_saveable, load_model, save_model
 from shared.models.decoder import initialise
 from shared.models.package import from_card
+from shared.models.predictor import load_predictor
 from shared.settings.command_line import read_settings
 from shared.settings.deepspeed import DeepSpeedSettings
 from shared.training.core.batch_plan import BatchPlan

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from shared import sharded_checkpoint
+from shared.checkpoint import shards
 from shared.distributed import Refusal
 from shared.settings.command_line import read_settings
 from shared.settings.network import DecoderSizes
@@ -24,9 +24,10 @@ COMMON = """
     from datetime import timedelta
     from pathlib import Path
     import torch
-    from shared import sharded_checkpoint
+    from shared.checkpoint import choose
+    from shared.checkpoint import shards
     from shared.distributed import init
-    from shared.sharded_checkpoint import Part, Reader
+    from shared.checkpoint.shards import Part, Reader
 
     whole = torch.arange(70.0).reshape(7, 10)
 
@@ -35,7 +36,7 @@ COMMON = """
         parts = [Part("x", whole[first:last] + step, (7, 10), (first, 0))]
         if world.rank == 0:
             parts.append(Part("count", torch.tensor(3.0 + step), (), ()))
-        sharded_checkpoint.save(folder, step, parts, {"at": step}, {"rank": world.rank}, world, timedelta(seconds=30))
+        shards.save(folder, step, parts, {"at": step}, {"rank": world.rank}, world, timedelta(seconds=30))
 """
 
 WRITE = (
@@ -51,7 +52,7 @@ READ = (
     COMMON
     + """
     with init() as world:
-        path = sharded_checkpoint.choose(world, "checkpoints", None)
+        path = choose.choose(world, "checkpoints", None)
         saved = Reader(path)
         half = torch.empty(7, 5)  # by columns, though it was written by rows
         saved.read("x", half, (0, 5 * world.rank))
@@ -109,7 +110,7 @@ def test_what_is_missing_in_it_is_said(tmp_path: Path) -> None:
     save_file({"x": torch.ones(3, 2)}, tmp_path / "rank-00000.safetensors", {"pieces": pieces})
     (tmp_path / "state.json").write_text("{}")
     (tmp_path / "manifest.json").write_text(json.dumps({"files": {"rank-00000.safetensors": {}, "state.json": {}}}))
-    reader = sharded_checkpoint.Reader(tmp_path)
+    reader = shards.Reader(tmp_path)
     reader.read("x", torch.empty(2, 2), (1, 0))
     with pytest.raises(Refusal, match=r"of x \[2, 2\] at \[2, 0\] it holds 2 of 4 elements"):
         reader.read("x", torch.empty(2, 2), (2, 0))

@@ -12,9 +12,8 @@ from typing import TypeGuard, cast
 
 import torch
 
-from shared import sharded_checkpoint
+from shared.checkpoint.shards import Part, Reader
 from shared.distributed import World
-from shared.sharded_checkpoint import Part
 from shared.training.core.position import CheckpointPlan, Position
 from shared.training.deepspeed.engine import optimizer_states
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
@@ -59,7 +58,7 @@ class Saver(PartsSaver):
             for name, buffer in self.engine.module.named_buffers():
                 yield Part(f"buffer.{name}", buffer, tuple(buffer.shape), (0,) * buffer.ndim)
 
-    def _read(self, saved: sharded_checkpoint.Reader) -> None:
+    def _read(self, saved: Reader) -> None:
         """Fill this rank's fragments, the states, which the optimizer would make at its first step, and the rest."""
         states = optimizer_states(self.engine)
         counters: Mapping[str, Mapping[str, float]] = saved.state["counters"]

@@ -165,7 +165,7 @@ def _try(config: DeepSpeedConfiguration, data: Dataset, reader: Reader, world: W
     gc.collect()
     torch.cuda.empty_cache()
     place = f"stage {config.stage} with {plan.rows_per_pass} rows"
-    found: list[tuple[float, float, str]] = world.gather([seconds, memory, failure], place, settings.timeouts.step)
+    found = world.gather((seconds, memory, failure), place, settings.timeouts.step)
     failure = next((text for _, _, text in found if text), "")
     slowest, largest = max(seconds for seconds, _, _ in found), max(memory for _, memory, _ in found)
     speed = 0.0 if failure else _MEASURED * plan.batch_size / slowest
@@ -184,10 +184,10 @@ def _described(trial: TuningTrial) -> str:
     return f"{shape}: {trial.failure or f'{trial.samples_per_second:,.0f} samples/s, {trial.memory_mb:,.0f} MB'}"
 
 
-def _earlier(path: Path, batch_size: int, world_size: int) -> dict[str, object] | None:
+def _earlier(path: Path, batch_size: int, world_size: int) -> TuningDocument | None:
     """What an earlier start of the same run has found, on as many ranks and with the same batch."""
     try:
-        document: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))
+        document: TuningDocument = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     same = document.get("batch_size") == batch_size and document.get("world_size") == world_size

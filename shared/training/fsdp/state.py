@@ -8,10 +8,9 @@ from typing import cast
 import torch
 from torch.distributed.tensor import DTensor
 
-from shared import sharded_checkpoint
+from shared.checkpoint.shards import Part, Reader
 from shared.distributed import World
 from shared.models import Decoder
-from shared.sharded_checkpoint import Part
 from shared.training.core.position import CheckpointPlan
 from shared.training.fsdp.pieces import TensorPiece, local_part, piece_of, pieces_of, sharded_parameters
 from shared.training.torch.parts import PartsSaver
@@ -49,7 +48,7 @@ class Saver(PartsSaver):
     def _weights(self) -> Iterator[torch.Tensor]:
         return (local for _, local, _ in pieces_of(self.module))
 
-    def _read(self, saved: sharded_checkpoint.Reader) -> None:
+    def _read(self, saved: Reader) -> None:
         for name, local, piece in pieces_of(self.module):
             saved.read(f"model.{name}", local, piece.offset)
         for name, parameter in sharded_parameters(self.module):
@@ -59,7 +58,7 @@ class Saver(PartsSaver):
                 self.optimizer.state[parameter][key.removeprefix(prefix)] = entry
 
 
-def _read_entry(saved: sharded_checkpoint.Reader, key: str, parameter: DTensor) -> torch.Tensor:
+def _read_entry(saved: Reader, key: str, parameter: DTensor) -> torch.Tensor:
     """Read what the optimizer keeps of a parameter: something of the same shape, or one number."""
     if saved.shapes[key] == ():
         number = torch.zeros((), device=parameter.to_local().device)

@@ -29,8 +29,8 @@ def gather_decoder(module: Decoder, card: Card, world: World) -> Decoder | None:
     Every rank calls this; they send their parts one after the other, each of them once.
     """
     mine = {name: (local, piece) for name, local, piece in pieces_of(module) if piece.owned and not piece.empty}
-    places = [[name, list(piece.offset), list(piece.size)] for name, (_, piece) in mine.items()]
-    everywhere: list[list[tuple[str, list[int], list[int]]]] | None = world.collect(places, "parts of the model")
+    places = [(name, list(piece.offset), list(piece.size)) for name, (_, piece) in mine.items()]
+    everywhere = world.collect(places, "parts of the model")
     if everywhere is None:
         for local, _ in mine.values():
             dist.send(local.to(world.device).contiguous(), 0)

@@ -14,8 +14,11 @@ from typing import Any
 from lightning import Callback, LightningModule, Trainer
 from lightning.fabric.plugins.io import CheckpointIO
 
-from shared import checkpoint as files
-from shared import tree
+from shared.checkpoint import tree
+from shared.checkpoint.choose import check_same, newest_valid
+from shared.checkpoint.files import STATE
+from shared.checkpoint.ranks import stage_rank_states
+from shared.checkpoint.whole import load, save
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.training.core.position import Position, choose_checkpoint, settings_of
@@ -45,7 +48,7 @@ class Checkpoints(CheckpointIO):
             kept[OURS] = {name: value for name, value in kept[OURS].items() if name != STAGED}
             ranks = checkpoint[OURS].get(STAGED, [])
         tensors, state = tree.pack(kept, "The module's checkpoint")
-        files.save(path, int(checkpoint["global_step"]), tensors, state, ranks=ranks)
+        save(path, int(checkpoint["global_step"]), tensors, state, ranks=ranks)
         if ranks:
             shutil.rmtree(ranks[0].parent, ignore_errors=True)
 
@@ -61,10 +64,10 @@ class Checkpoints(CheckpointIO):
             Refusal: if there is none, or if it is damaged.
         """
         del map_location, weights_only  # tensors go to their device when they are copied; nothing here runs code
-        found = files.newest_valid(path)
+        found = newest_valid(path)
         if found is None:
             raise Refusal(f"{path} holds no whole checkpoint (step-*/manifest.json and its files).")
-        return tree.unpack(*files.load(found))
+        return tree.unpack(*load(found))
 
     def remove_checkpoint(self, path: str | Path) -> None:
         """Remove a folder of checkpoints, when a ModelCheckpoint of the user's asks for it."""
@@ -101,10 +104,10 @@ class Saver(Callback):
         path = choose_checkpoint(self._world, self.folder, resume_from)
         if path is None:
             return self._position, None
-        state = json.loads((path / files.STATE).read_text(encoding="utf-8"))
+        state = json.loads((path / STATE).read_text(encoding="utf-8"))
         if OURS not in state:
             raise Refusal(f"The checkpoint {path} was not written by train_lightning.")
-        files.check_same(state[OURS], self.settings, path)
+        check_same(state[OURS], self.settings, path)
         self._position, self._path = Position(**state[OURS]["position"]), path
         self._world.note(f"continuing from {path}: step {self._position.step}, epoch {self._position.epoch + 1}")
         return self._position, path
@@ -145,7 +148,7 @@ class Saver(Callback):
             "position": asdict(self._position),
             "settings": self.settings,
             "world_size": self._world.world_size,
-            STAGED: files.stage_rank_states(self._world, self.folder, {"generators": random_state()}, self._timeout),
+            STAGED: stage_rank_states(self._world, self.folder, {"generators": random_state()}, self._timeout),
         }
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:

@@ -16,7 +16,9 @@ from torch.distributed.checkpoint.state_dict import (
     set_state_dict,
 )
 
-from shared import checkpoint, tree
+from shared.checkpoint import tree
+from shared.checkpoint.choose import check_same
+from shared.checkpoint.whole import load, save_together
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.training.core.position import Position, choose_checkpoint, settings_of
@@ -60,10 +62,10 @@ class Saver:
         path = choose_checkpoint(self._world, self.folder, resume_from)
         if path is None:
             return Position()
-        tensors, state = checkpoint.load(path)
+        tensors, state = load(path)
         if state.get("format") != FORMAT:
             raise Refusal(f"The checkpoint {path} was not written by train_transformers.")
-        checkpoint.check_same(state, self.settings, path)
+        check_same(state, self.settings, path)
         self._loaded, self._path = tree.unpack(tensors, state), path
         position = Position(**state["position"])
         self._world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
@@ -102,7 +104,7 @@ class Saver:
             "world_size": self._world.world_size,
         }
         own = {"generators": random_state()}
-        checkpoint.save_together(self._world, self.folder, position.step, own, content, self._timeout)
+        save_together(self._world, self.folder, position.step, own, content, self._timeout)
 
     def weights(self) -> dict[str, Any]:
         """Gather the model's weights on rank 0; every rank calls this."""
@@ -128,12 +130,3 @@ class Saver:
         assert self._path is not None  # noqa: S101  # it was loaded from there
         restore_random_state(self._path, {"world_size": loaded["world_size"], **old}, self._world)
         self._loaded = None  # it is as large as the training
-
-
-def make_saver(args: argparse.Namespace, data: Dataset, world: World, steps_per_epoch: int) -> Saver:
-    """Make the saver for how the training is sharded; see ``Saver``."""
-    if args.sharding != "deepspeed":
-        return Saver(args, data, world, steps_per_epoch)
-    from shared.training.transformers.zero import ZeroSaver
-
-    return ZeroSaver(args, data, world, steps_per_epoch)

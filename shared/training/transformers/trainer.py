@@ -10,6 +10,8 @@ import torch
 from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
+from shared.data import Dataset
+from shared.distributed import World
 from shared.models.transformers import TokenModel
 from shared.training.core.run import Run
 from shared.training.torch.objective import Objective
@@ -146,3 +148,12 @@ class Bookkeeping(TrainerCallback):
             return
         self._run.end_epoch(self._validate())
         self._saver.save_if_due(self._run.at)
+
+
+def make_saver(args: argparse.Namespace, data: Dataset, world: World, steps_per_epoch: int) -> Saver:
+    """Make the saver for how the training is sharded; see ``Saver``."""
+    if args.sharding != "deepspeed":
+        return Saver(args, data, world, steps_per_epoch)
+    from shared.training.transformers.zero import ZeroSaver
+
+    return ZeroSaver(args, data, world, steps_per_epoch)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared import checkpoint, sharded_checkpoint
+from shared.checkpoint.choose import check_same, choose
+from shared.checkpoint.shards import Reader
 from shared.training.core.position import Position
 from shared.training.deepspeed import state
 from shared.training.deepspeed.engine import whole_parameters
@@ -34,11 +35,11 @@ class ZeroSaver(Saver):
         Raises:
             Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
         """
-        path = sharded_checkpoint.choose(self._world, self.folder, resume_from)
+        path = choose(self._world, self.folder, resume_from)
         if path is None:
             return Position()
-        saved = sharded_checkpoint.Reader(path).state
-        checkpoint.check_same(saved, self.settings, path)
+        saved = Reader(path).state
+        check_same(saved, self.settings, path)
         self._resume_from, self._loaded = resume_from, saved
         return Position(**saved["position"])
 
