@@ -18,10 +18,10 @@ from torch.nn import functional
 
 from .refuse import refusal
 
-ROTARY_BASE = 10_000.0
+_ROTARY_BASE = 10_000.0
 """Base of the rotary frequencies, as in RoFormer (Su et al. 2021) and Llama."""
 
-EMBEDDING_STD = 0.02
+_EMBEDDING_STD = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ def _rotated(q: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
     The angles are computed at each use: a table would be a buffer, which belongs to no shard and to no saved model.
     """
     length, size = q.shape[-2:]
-    speeds = ROTARY_BASE ** (torch.arange(0, size, 2, device=q.device, dtype=torch.float32) / -size)
+    speeds = _ROTARY_BASE ** (torch.arange(0, size, 2, device=q.device, dtype=torch.float32) / -size)
     angles = torch.outer(torch.arange(length, device=q.device, dtype=torch.float32), speeds)
     cos, sin = angles.cos().to(q.dtype), angles.sin().to(q.dtype)
 
@@ -222,7 +222,7 @@ def first_values(name: str, shape: tuple[int, ...], layers: int, seed: int) -> t
     if len(shape) == 1:
         return torch.ones(shape)
     if name.startswith("embed."):
-        std = EMBEDDING_STD
+        std = _EMBEDDING_STD
     else:
         std = shape[1] ** -0.5
         if name.endswith(("attention.out.weight", "feed.down.weight")):

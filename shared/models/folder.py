@@ -13,7 +13,7 @@ from .mlmodel import environment_files, mlmodel
 from .refuse import refusal
 
 WEIGHTS: Final = "weights.safetensors"
-CARD: Final = "card.json"
+CARD_NAME: Final = "card.json"
 INSIDE: Final = Path("artifacts", "model")
 
 
@@ -42,7 +42,7 @@ def finish(
         folders: what is copied beside the weights, by its name there; None is left out.
     """
     folder, inside = Path(folder), Path(folder) / INSIDE
-    (inside / CARD).write_text(card.to_json(), encoding="utf-8")
+    (inside / CARD_NAME).write_text(card.to_json(), encoding="utf-8")
     unwanted = _leaving_out(folder)
     for name, source in {"zoo": Path(__file__).parent, **(folders or {})}.items():
         if source is not None:
@@ -71,7 +71,7 @@ def opened(folder: str | Path) -> tuple[Path, Card]:
         Refusal: if the folder holds no such model, or a damaged card.
     """
     folder = Path(folder)
-    inside = folder if (folder / CARD).is_file() else folder / INSIDE
-    if not (inside / CARD).is_file():
-        raise refusal(f"{folder} holds no model of this library: there is no {INSIDE / CARD}.")
-    return inside, Card.from_json((inside / CARD).read_text(encoding="utf-8"), str(inside / CARD))
+    inside = folder if (folder / CARD_NAME).is_file() else folder / INSIDE
+    if not (inside / CARD_NAME).is_file():
+        raise refusal(f"{folder} holds no model of this library: there is no {INSIDE / CARD_NAME}.")
+    return inside, Card.from_json((inside / CARD_NAME).read_text(encoding="utf-8"), str(inside / CARD_NAME))

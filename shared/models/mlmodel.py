@@ -9,7 +9,7 @@ from importlib import metadata
 
 from .card import LANGUAGE_MODELING, Card
 
-OLDEST_MLFLOW = "2.13.0"
+_OLDEST_MLFLOW = "2.13.0"
 """The first one that loads models from code."""
 
 COLUMNS = [
@@ -40,7 +40,7 @@ flavors:
     model_code_path: serve.py
     python_version: {python}
     streamable: false
-mlflow_version: {OLDEST_MLFLOW}
+mlflow_version: {_OLDEST_MLFLOW}
 model_size_bytes: {size}
 signature:
   inputs: '{json.dumps(inputs)}'
@@ -69,7 +69,7 @@ def environment_files(python: str, installed: Mapping[str, str]) -> dict[str, st
         installed: each package that the model needs, to its version; any will do where that is empty.
     """
     needed = [f"{name}=={version}" if version else name for name, version in installed.items()]
-    packages = [f"mlflow>={OLDEST_MLFLOW},<4", *needed]
+    packages = [f"mlflow>={_OLDEST_MLFLOW},<4", *needed]
     lines = "".join(f"  - {package}\n" for package in packages)
     return {
         "requirements.txt": "".join(f"{package}\n" for package in packages),

@@ -32,7 +32,7 @@ from .folder import WEIGHTS, begin, finish, opened
 from .mlmodel import installed_versions
 from .refuse import refusal
 
-SAVEABLE: Final = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8}) | {
+_SAVEABLE: Final = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8}) | {
     torch.int8, torch.int16, torch.int32, torch.int64,
 }  # fmt: skip
 
@@ -131,7 +131,7 @@ def _state(module: nn.Module) -> dict[str, torch.Tensor]:
     for name, tensor in state.items():
         if nn.parameter.is_lazy(tensor):
             raise refusal(f"{name} of the model has no size yet, as in LazyLinear: give each layer its sizes.")
-        if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided or tensor.dtype not in SAVEABLE:
+        if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided or tensor.dtype not in _SAVEABLE:
             what = f"{tensor.layout} of {tensor.dtype}" if isinstance(tensor, torch.Tensor) else type(tensor).__name__
             raise refusal(f"The model cannot be saved: {name} in its state is a {what}, not a plain tensor.")
         first = owners.setdefault(tensor.untyped_storage().data_ptr(), name) if tensor.numel() else name

@@ -14,7 +14,7 @@ from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
 ROWS_AT_ONCE = 1024
-OUTPUTS_AT_ONCE = 2**24
+_OUTPUTS_AT_ONCE = 2**24
 """A language model gives a whole vocabulary for each token of a row: 64 MiB of float32 at once."""
 
 
@@ -44,7 +44,7 @@ class Served(PythonModel):
             np.array(model_input, dtype=self.card.input_dtype, ndmin=1 + len(self.card.input_shape))
         )
         per_row = rows.shape[1] * self.card.vocabulary if self.card.vocabulary else 1
-        at_once = max(1, min(ROWS_AT_ONCE, OUTPUTS_AT_ONCE // max(1, per_row)))
+        at_once = max(1, min(ROWS_AT_ONCE, _OUTPUTS_AT_ONCE // max(1, per_row)))
         with torch.inference_mode():
             parts = [self.module(part.to(self.device)).float().cpu() for part in rows.split(at_once)]
         return torch.cat(parts).numpy()

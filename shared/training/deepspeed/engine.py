@@ -14,8 +14,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from shared.models import Normalised
 from shared.training.deepspeed.configuration import DeepSpeedConfiguration
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
-from shared.training.torch.optimization import AUTOCAST, parameter_groups
+from shared.training.torch.optimization import parameter_groups
 from shared.training.torch.start import limit_waits
+
+HALF_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def start_engine(module: nn.Module, config: DeepSpeedConfiguration, device: torch.device) -> DeepSpeedEngine:
@@ -26,8 +28,8 @@ def start_engine(module: nn.Module, config: DeepSpeedConfiguration, device: torc
     settings, precision = config.settings, config.settings.precision
     groups = parameter_groups(module, settings.optimizer.suited_decay)
     document = config.document(sum(parameter.numel() for parameter in module.parameters()))
-    if precision.precision in AUTOCAST:
-        _halve(module, AUTOCAST[precision.precision])
+    if precision.precision in HALF_TYPES:
+        _halve(module, HALF_TYPES[precision.precision])
     if config.stage == 3:
         deepspeed.zero.Init(module=module, config_dict_or_path=document)
         for buffer in module.buffers():

@@ -9,9 +9,8 @@ from shared.distributed import World
 from shared.models import Card, save_model
 from shared.models.package import from_card
 from shared.settings.deepspeed import DeepSpeedSettings
-from shared.training.deepspeed.engine import whole_parameters
+from shared.training.deepspeed.engine import HALF_TYPES, whole_parameters
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
-from shared.training.torch.optimization import AUTOCAST
 from shared.training.torch.start import tokenizer_of
 
 
@@ -22,7 +21,7 @@ def save_whole_model(
 
     `model_weights` says whether the saved weights have 32 or 16 bits; normalisation keeps 32.
     """
-    dtype = AUTOCAST.get(settings.zero.model_weights)
+    dtype = HALF_TYPES.get(settings.zero.model_weights)
     persistent = engine.module.state_dict().keys()
     buffers = {name: buffer for name, buffer in engine.module.named_buffers() if name in persistent}
     state = {name: (buffer.float() if _is_half(buffer) else buffer).cpu() for name, buffer in buffers.items()}
