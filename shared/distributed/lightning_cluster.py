@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from lightning.fabric.plugins.environments import ClusterEnvironment
+from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
 
 from shared.distributed.errors import LaunchError
 from shared.distributed.launch import Launch

@@ -175,20 +175,18 @@ REFUSED = [
 
 def test_what_a_module_lacks_is_said_once(few: Path, code: Path) -> None:
     """In this process, where Lightning is imported once: a start of ranks for each would take seconds."""
-    import argparse
+    import torch
 
     from shared.distributed import Refusal, init
-    from shared.training.core.batch_plan import BatchPlan
-    from shared.training.core.schedule import Schedule
-    from shared.training.lightning.task import users_task
+    from shared.settings.lightning import ModuleSettings
+    from shared.settings.training import PrecisionSettings
+    from shared.training.lightning.start import make_own_module
 
     with init("torch") as world:
         for options, message in REFUSED:
-            given = {"module_arguments": None, "gradient_checkpointing": "false", "precision": "fp32", "seed": 0}
-            common = {"model_code": code, "accumulation_steps": 1, "compile": "false", "pin_memory": "false"}
-            args = argparse.Namespace(**given | common | options)
+            network = ModuleSettings(model_code=code, **options)
             with pytest.raises(Refusal) as raised:
-                users_task(args, Dataset.open(few), world, BatchPlan(24, 1, 1), Schedule("constant", 0.1, 1, 0))
+                make_own_module(network, PrecisionSettings(), 0, Dataset.open(few), world, torch.float32)
             assert message in str(raised.value)
 
 

@@ -22,12 +22,12 @@ class TokenModel(nn.Module):
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Map tokens (N, L) to logits (N, classes), or (N, L, vocabulary)."""
-        mask = None if self._padding is None else mask_of(rows, self._padding)
+        mask = None if self._padding is None else attention_mask(rows, self._padding)
         outputs: Any = self.net(input_ids=rows, attention_mask=mask)
         return outputs.logits
 
 
-def mask_of(rows: torch.Tensor, padding: int) -> torch.Tensor:
+def attention_mask(rows: torch.Tensor, padding: int) -> torch.Tensor:
     """Say which tokens of rows (N, L) are theirs: 1 up to the last one that is no padding, and for the first of all.
 
     A tokenizer may end texts with the token that also fills rows up; inside a row it stays.
