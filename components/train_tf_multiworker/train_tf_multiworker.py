@@ -7,15 +7,14 @@ again with the same checkpoints folder goes on from there.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from shared.arguments import Parser, waits
 from shared.distributed import Refusal, World, init
+from shared.settings.command_line import read_settings
+from shared.settings.keras import KerasTrainerSettings as Settings
 from shared.training.core.batch_plan import STOPPED, BatchPlan, plan_batches
-from shared.training.keras.arguments import add_keras_arguments
 
 if TYPE_CHECKING:
     import keras
@@ -23,27 +22,23 @@ if TYPE_CHECKING:
     from shared.training.keras.objective import Objective
 
 
-def parser() -> argparse.ArgumentParser:
-    """Arguments of this script; component.yaml says what they mean."""
-    made = Parser(description=__doc__)
-    add_keras_arguments(made)
-    return made
-
-
 def main() -> None:
     """Train, or go on training; exit with 143 if SIGTERM came before the end."""
-    args = parser().parse_args()
-    plan = plan_batches(args)  # refuses a batch that does not divide over the workers, before TensorFlow is imported
-    with init("tensorflow", **waits(args)) as world:
-        finished = train(args, plan, world)
+    settings = read_settings(Settings, __doc__)
+    plan = plan_batches(
+        settings.batch
+    )  # refuses a batch that does not divide over the workers, before TensorFlow is imported
+    with init("tensorflow", timeout=settings.timeouts.start, step_timeout=settings.timeouts.step) as world:
+        finished = train(settings, plan, world)
     sys.exit(0 if finished else STOPPED)
 
 
-def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
+def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     from shared.models.keras import save_model
     from shared.training.core.agreement import check_same_weights
     from shared.training.core.open_data import open_data
+    from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import Run
     from shared.training.core.schedule import Schedule
     from shared.training.core.unused import note_unused
@@ -52,36 +47,41 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     from shared.training.keras.objective import objective_of
     from shared.training.keras.optimization import make_optimizer
     from shared.training.keras.progress import Meter
-    from shared.training.keras.start import make_model, set_up, try_saving
+    from shared.training.keras.start import make_rows_model, set_up, try_saving
     from shared.training.keras.state import Saver
 
     set_up()
-    data = open_data(args, plan, tasks=("classification", "regression"))
-    note_unused(args, data, world)
-    feed = Feed(data.split("train"), plan, world.rank, args)
-    schedule = Schedule.over(args.epochs * feed.steps_per_epoch, args)
+    data = open_data(settings.data, plan, tasks=("classification", "regression"))
+    note_unused(settings, data, world)
+    feed = Feed(data.split("train"), plan, world.rank, settings.loader, settings.seed)
+    steps = settings.loop.epochs * feed.steps_per_epoch
+    schedule = Schedule.for_steps(steps, settings.optimizer.learning_rate, settings.schedule)
     with world.strategy.scope():  # variables made here are kept alike on all workers
-        model, card = make_model(args, data)
-        optimizer = make_optimizer(model, schedule, args)
-    try_saving(args, model, card)
-    saver = Saver(args, data, world, model, optimizer)
-    at = saver.restore(args.resume_from)
-    validation = Evaluation(data, "validation", world, plan, args)
+        model, card = make_rows_model(settings.network, settings.precision, settings.seed, data)
+        optimizer = make_optimizer(model, schedule, settings.optimizer)
+    try_saving(model, card, settings.network.model_code)
+    saver = Saver(plan_checkpoints(settings, data), world, model, optimizer)
+    at = saver.restore()
+    validation = Evaluation(data, "validation", world, plan, settings.timeouts.step)
     spread = spreader(world.strategy, plan)
-    objective = objective_of(data.index, args.label_smoothing)
-    step = training_step(model, optimizer, objective, world.strategy, plan, args)
+    objective = objective_of(data.index, settings.optimizer.label_smoothing)
+    step = training_step(model, optimizer, objective, world.strategy, plan, settings)
 
     meter = Meter(world)
-    with Run(args, world, saver, at, schedule, meter) as run:
+    with Run(settings, world, saver, at, schedule, meter) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
                 meter.add(step(*map(spread, batch)))
                 if run.end_step():  # reports and saves where it is due; true after SIGTERM
                     return False
-            run.end_epoch(validation.of(model))
+            run.end_epoch(validation.measure(model))
         run.finish()
         check_same_weights(world, (variable.numpy() for variable in model.trainable_variables))
-        world.once(lambda: save_model(args.model, model, card, args.model_code), name="save the model", scope="job")
+        world.once(
+            lambda: save_model(settings.model, model, card, settings.network.model_code),
+            name="save the model",
+            scope="job",
+        )
     return True
 
 
@@ -113,7 +113,7 @@ def spreader(strategy: Any, plan: BatchPlan) -> Callable[[Any], Any]:
 
 
 def training_step(
-    model: keras.Model, optimizer: Any, objective: Objective, strategy: Any, plan: BatchPlan, args: argparse.Namespace
+    model: keras.Model, optimizer: Any, objective: Objective, strategy: Any, plan: BatchPlan, settings: Settings
 ) -> Callable[[Any, Any], Any]:
     """Make the function that makes one optimizer step, and gives this worker's part of the batch's mean loss."""
     import tensorflow as tf
@@ -122,7 +122,7 @@ def training_step(
     from shared.training.keras.step import gradients_of
 
     variables = model.trainable_variables
-    gradients_here = gradients_of(model, objective, plan, compiled=args.compile == "true")
+    gradients_here = gradients_of(model, objective, plan, compiled=settings.precision.compile)
     # Keras sums over the workers by itself, after it has clipped what one of them computed. There is no switch for it.
     optimizer._all_reduce_sum_gradients = lambda summed: summed  # noqa: SLF001
 
@@ -130,11 +130,13 @@ def training_step(
         loss, gradients = gradients_here(rows, labels)
         here = tf.distribute.get_replica_context()
         # The sum comes first, because the norm that is clipped is that of the whole batch's gradient.
-        gradients = finish_gradients(here.all_reduce(tf.distribute.ReduceOp.SUM, gradients), variables, args)
+        gradients = finish_gradients(
+            here.all_reduce(tf.distribute.ReduceOp.SUM, gradients), variables, settings.optimizer
+        )
         optimizer.apply(gradients, variables)
         return loss
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function
     def step(rows: Any, labels: Any) -> Any:
         return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(on_each_gpu, args=(rows, labels)), axis=None)
 

@@ -7,16 +7,19 @@ the same checkpoints folder goes on from there.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
-from shared.arguments import Parser
 from shared.distributed import World, init
+from shared.settings.command_line import read_settings
+from shared.settings.fields import change, without
+from shared.settings.keras import KERAS_NETWORK, KERAS_PRECISION, KerasTrainerSettings
+from shared.settings.network import NetworkSettings
+from shared.settings.running import ReportSettings, TimeoutSettings
+from shared.settings.training import BatchSettings, OptimizerSettings, PrecisionSettings
 from shared.training.core.batch_plan import STOPPED, BatchPlan, plan_batches
-from shared.training.keras.arguments import add_keras_arguments
 
 if TYPE_CHECKING:
     import keras
@@ -24,29 +27,53 @@ if TYPE_CHECKING:
     from shared.training.keras.objective import Objective
 
 
-def parser() -> argparse.ArgumentParser:
-    """Arguments of this script; component.yaml says what they mean."""
-    made = Parser(description=__doc__)
-    # XLA reads no variables of other processes, and a coordinator waits for its workers without a limit.
-    add_keras_arguments(made, without=("compile", "step_timeout"))
-    return made
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(KerasTrainerSettings):
+    """The inputs and outputs of this component; component.yaml is written from them."""
+
+    network: Annotated[NetworkSettings, change("architecture", KERAS_NETWORK)]
+    batch: Annotated[
+        BatchSettings,
+        change(
+            "batch_size",
+            "Rows in one optimizer step, which one worker makes by itself; the last partial batch of an epoch is left "
+            "out.",
+        ),
+        change(
+            "accumulation_steps",
+            "Parts in which a worker computes a batch, one after the other, to use less memory.",
+        ),
+    ]
+    precision: Annotated[  # XLA reads no variables of other processes
+        PrecisionSettings, without("gradient_checkpointing", "sync_batch_norm", "compile"), KERAS_PRECISION
+    ]
+    reports: Annotated[
+        ReportSettings,
+        change(
+            "log_every",
+            "Steps between two lines of metrics. At these steps worker 0 waits for all others: a loss that is not "
+            "finite or a request to stop is acted upon here.",
+        ),
+    ]
+    timeouts: Annotated[TimeoutSettings, without("step_timeout")]  # a coordinator waits without a limit
 
 
 def main() -> None:
     """Train, or compute for worker 0 until it is done; exit with 143 if SIGTERM came before the end."""
-    args = parser().parse_args()
-    plan = plan_batches(args, world_size=1)  # a batch is not split: each worker computes whole ones
+    settings = read_settings(Settings, __doc__)
+    plan = plan_batches(settings.batch, world_size=1)  # a batch is not split: each worker computes whole ones
     finished = True
-    with init("tensorflow", backend="parameter_server", timeout=timedelta(minutes=args.init_timeout)) as world:
+    with init("tensorflow", backend="parameter_server", timeout=settings.timeouts.start) as world:
         if world.coordinator is not None:
-            finished = train(args, plan, world)
+            finished = train(settings, plan, world)
     sys.exit(0 if finished else STOPPED)
 
 
-def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
+def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     from shared.models.keras import save_model
     from shared.training.core.open_data import open_data
+    from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import Run
     from shared.training.core.schedule import Schedule
     from shared.training.core.unused import note_unused
@@ -55,39 +82,49 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     from shared.training.keras.objective import objective_of
     from shared.training.keras.optimization import make_optimizer
     from shared.training.keras.progress import Meter
-    from shared.training.keras.start import make_model, set_up, try_saving
+    from shared.training.keras.start import make_rows_model, set_up, try_saving
     from shared.training.keras.state import Saver
 
     set_up()
-    data = open_data(args, plan, tasks=("classification", "regression"))
-    note_unused(args, data, world)
-    feed = Feed(data.split("train"), plan, 0, args)
-    schedule = Schedule.over(args.epochs * feed.steps_per_epoch, args)
+    data = open_data(settings.data, plan, tasks=("classification", "regression"))
+    note_unused(settings, data, world)
+    feed = Feed(data.split("train"), plan, 0, settings.loader, settings.seed)
+    steps = settings.loop.epochs * feed.steps_per_epoch
+    schedule = Schedule.for_steps(steps, settings.optimizer.learning_rate, settings.schedule)
     with world.strategy.scope():  # variables made here lie on the servers
-        model, card = make_model(args, data)
-        optimizer = make_optimizer(model, schedule, args)
-    try_saving(args, model, card)
-    saver = Saver(args, data, world, model, optimizer)
-    at = saver.restore(args.resume_from)
-    validation = Evaluation(data, "validation", world, plan, args, alone=True)
-    objective = objective_of(data.index, args.label_smoothing)
-    step = training_step(model, optimizer, objective, world.strategy, plan, args)
+        model, card = make_rows_model(settings.network, settings.precision, settings.seed, data)
+        optimizer = make_optimizer(model, schedule, settings.optimizer)
+    try_saving(model, card, settings.network.model_code)
+    saver = Saver(plan_checkpoints(settings, data), world, model, optimizer)
+    at = saver.restore()
+    validation = Evaluation(data, "validation", world, plan, None, alone=True)
+    objective = objective_of(data.index, settings.optimizer.label_smoothing)
+    step = training_step(model, optimizer, objective, world.strategy, plan, settings.optimizer)
 
     meter = Meter(world, alone=True)
-    with Run(args, world, saver, at, schedule, meter) as run:
+    with Run(settings, world, saver, at, schedule, meter) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
                 meter.add(world.coordinator.schedule(step, args=batch))  # read when it is due: that waits for the steps
                 if run.end_step():  # reports and saves where it is due; true after SIGTERM
                     return False
-            run.end_epoch(validation.of(model))
+            run.end_epoch(validation.measure(model))
         run.finish()
-        world.once(lambda: save_model(args.model, model, card, args.model_code), name="save the model", scope="job")
+        world.once(
+            lambda: save_model(settings.model, model, card, settings.network.model_code),
+            name="save the model",
+            scope="job",
+        )
     return True
 
 
 def training_step(
-    model: keras.Model, optimizer: Any, objective: Objective, strategy: Any, plan: BatchPlan, args: argparse.Namespace
+    model: keras.Model,
+    optimizer: Any,
+    objective: Objective,
+    strategy: Any,
+    plan: BatchPlan,
+    settings: OptimizerSettings,
 ) -> Callable[[Any, Any], Any]:
     """Make the function that makes one optimizer step on one worker, and gives the batch's mean loss."""
     import tensorflow as tf
@@ -100,10 +137,10 @@ def training_step(
 
     def on_the_worker(rows: Any, labels: Any) -> Any:
         loss, gradients = gradients_here(rows, labels)
-        optimizer.apply(finish_gradients(gradients, variables, args), variables)
+        optimizer.apply(finish_gradients(gradients, variables, settings), variables)
         return loss
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function
     def step(rows: Any, labels: Any) -> Any:
         return strategy.run(on_the_worker, args=(rows, labels))
 

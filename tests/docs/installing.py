@@ -43,16 +43,11 @@ class Installation:
 
 
 def clean_copy(folder: Path) -> Path:
-    """The tree as git knows it, in a folder named ``allranks``; the one that .ci/run has made, if it has."""
+    """The tree without what git ignores, in a folder ``allranks``; the one that .ci/run has made, if it has."""
     if "CLEAN_COPY" in os.environ:
         return Path(os.environ["CLEAN_COPY"])
-    copy = folder / "allranks"
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file():
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, copy / name)
-    return copy
+    ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").split()]
+    return shutil.copytree(ROOT, folder / "allranks", ignore=shutil.ignore_patterns(".git", *ignored))
 
 
 def installed(copy: Path, extras: str, like: Installation | None = None) -> Installation:

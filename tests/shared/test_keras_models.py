@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from shared.data import Dataset, batches, reader
 from shared.distributed import Refusal
 from shared.models import Card
+from shared.settings.running import LoaderSettings
 from shared.training.core.batch_plan import BatchPlan
 from tests.components.training import write_digits
 
@@ -56,10 +57,10 @@ def test_ranks_together_see_each_global_batch_and_the_next_is_read_meanwhile(
     split = Dataset.open(write_digits(tmp_path, rows=200)).split("train")
     monkeypatch.setattr(reader, "HELD_BYTES", 2**20 if held else 0)
     assert split.held == held
-    args = SimpleNamespace(seed=5, loader_workers=2, prefetch=2)
+    loader = LoaderSettings(loader_workers=2, prefetch=2)
     order = list(batches(split.rows, batch_size=24, seed=5, epoch=3))
     for start in (0, 2, 5):
-        feeds = [Feed(split, BatchPlan(24, 4, 2), rank, args).epoch(3, start) for rank in range(4)]
+        feeds = [Feed(split, BatchPlan(24, 4, 2), rank, loader, 5).epoch(3, start) for rank in range(4)]
         parts = list(zip(*feeds, strict=True))
         assert len(parts) == len(order) - start
         for rows, ranks in zip(order[start:], parts, strict=True):

@@ -208,8 +208,9 @@ class Run:
         if not math.isfinite(value):
             settings = self._settings
             raise Refusal(
-                f"The {what} is {value} at step {self.at.step}, in epoch {self.at.epoch + 1} of {settings.loop.epochs}. "
-                f"Lower learning_rate (it is {settings.optimizer.learning_rate:g}), raise warmup_fraction, set "
+                f"The {what} is {value} at step {self.at.step}, in epoch {self.at.epoch + 1} of "
+                f"{settings.loop.epochs}. Lower "
+                f"learning_rate (it is {settings.optimizer.learning_rate:g}), raise warmup_fraction, set "
                 f"clip_norm, or use a wider precision than {settings.precision.precision}. The last checkpoint is of "
                 f"step {self._saved}."
             )

@@ -41,7 +41,7 @@ def _strategy_of(world: World) -> Any:
 def _of_the_first(variables: list[Any], strategy: Any) -> list[Any]:
     """Values that variables have in the first replica of all, as tensors."""
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function
     def read() -> Any:
         here = tf.distribute.get_replica_context()
         first = tf.equal(here.replica_id_in_sync_group, 0)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 from datetime import timedelta
-from typing import Any
 
 import keras
 import numpy as np
@@ -25,21 +23,28 @@ class Evaluation:
         split: its part that is measured.
         world: the ranks, each of which takes every n-th row.
         plan: how much fits into one pass.
-        args: the trainer's.
+        timeout: how long the ranks wait for each other.
         alone: whether rank 0 measures by itself, because the others compute for it.
     """
 
     def __init__(
-        self, data: Dataset, split: str, world: World, plan: BatchPlan, args: argparse.Namespace, *, alone: bool = False
+        self,
+        data: Dataset,
+        split: str,
+        world: World,
+        plan: BatchPlan,
+        timeout: timedelta | None,
+        *,
+        alone: bool = False,
     ) -> None:
         self._world, self._alone, self._objective = world, alone, objective_of(data.index)
-        self._timeout = None if alone else timedelta(minutes=args.step_timeout)
+        self._timeout = timeout
         self._rows_per_pass = 4 * plan.rows_per_pass  # no activations are kept, so more fit than in training
         self._rows = data.index.rows(split)
         self._split = data.split(split) if self._rows else None
         self._mine = np.arange(0, self._rows) if alone else np.arange(world.rank, self._rows, world.world_size)
 
-    def of(self, model: keras.Model) -> dict[str, float]:
+    def measure(self, model: keras.Model) -> dict[str, float]:
         """Compute mean loss and metrics, summed in float64; see `Objective` for their names.
 
         What is measured is the model that rank 0 saves.
@@ -57,7 +62,7 @@ class Evaluation:
         return self._objective.metrics(sums, self._rows)
 
 
-@tf.function  # type: ignore[untyped-decorator]
-def _outputs(model: keras.Model, rows: Any) -> Any:
+@tf.function
+def _outputs(model: keras.Model, rows: object) -> tf.Tensor:
     """As a graph, once for each number of rows: layer by layer a small model takes six times as long."""
     return model(rows, training=False)

@@ -6,7 +6,6 @@ processor's time for each batch, and reading 64 small rows 0.04.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,10 +13,11 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from shared.data import Split, batches, rank_slice
+from shared.settings.running import LoaderSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.read_ahead import read_ahead
 
-Batch = tuple[Any, Any]
+Batch = tuple[tf.Tensor, tf.Tensor]
 """Raw rows (N, *shape) and their labels (N,), int64, or their targets (N,), float64, as tensors."""
 
 
@@ -28,11 +28,12 @@ class Feed:
         split: the training rows.
         plan: how a batch is split.
         rank: whose part.
-        args: the trainer's: seed, loader_workers and prefetch.
+        loader: how far is read ahead.
+        seed: of the order.
     """
 
-    def __init__(self, split: Split, plan: BatchPlan, rank: int, args: argparse.Namespace) -> None:
-        self._split, self._plan, self._rank, self._args = split, plan, rank, args
+    def __init__(self, split: Split, plan: BatchPlan, rank: int, loader: LoaderSettings, seed: int) -> None:
+        self._split, self._plan, self._rank, self._loader, self._seed = split, plan, rank, loader, seed
         self.steps_per_epoch = split.rows // plan.batch_size
 
     def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[Batch]:
@@ -43,14 +44,14 @@ class Feed:
         chosen = batches(
             self._split.rows,
             batch_size=self._plan.batch_size,
-            seed=self._args.seed,
+            seed=self._seed,
             epoch=epoch,
             start_batch=start_batch,
         )
         order = (rank_slice(batch, self._rank, self._plan.world_size) for batch in chosen)
-        if self._args.loader_workers == 0 or self._split.held:
+        if self._loader.loader_workers == 0 or self._split.held:
             return map(_tensors, map(self._split.take, order))
-        return map(_tensors, read_ahead(self._split.take, order, self._args.loader_workers, self._args.prefetch))
+        return map(_tensors, read_ahead(self._split.take, order, self._loader.loader_workers, self._loader.prefetch))
 
 
 def _tensors(arrays: Mapping[str, npt.NDArray[Any]]) -> Batch:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from shared.data import Index
@@ -23,11 +24,11 @@ class Objective(ABC):
     sums: int
 
     @abstractmethod
-    def summed_loss(self, outputs: Any, y: Any) -> Any:
+    def summed_loss(self, outputs: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         """Compute the sum of the rows' losses: outputs (N, outputs) against labels or targets (N,), as a tensor."""
 
     @abstractmethod
-    def measure(self, outputs: Any, y: Any) -> list[float]:
+    def measure(self, outputs: tf.Tensor, y: npt.NDArray[Any]) -> list[float]:
         """Sums over some rows, from which ``metrics`` are made."""
 
     @abstractmethod
@@ -45,7 +46,7 @@ class Classification(ClassificationSums, Objective):
     def __init__(self, label_smoothing: float = 0.0) -> None:
         self._smoothing = label_smoothing
 
-    def summed_loss(self, outputs: Any, y: Any) -> Any:
+    def summed_loss(self, outputs: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         """Compute the sum of the rows' cross entropies."""
         exact = tf.nn.sparse_softmax_cross_entropy_with_logits(y, outputs)
         if self._smoothing == 0:
@@ -53,7 +54,7 @@ class Classification(ClassificationSums, Objective):
         spread = -tf.reduce_mean(tf.nn.log_softmax(outputs), axis=-1)
         return tf.reduce_sum((1 - self._smoothing) * exact + self._smoothing * spread)
 
-    def measure(self, outputs: Any, y: Any) -> list[float]:
+    def measure(self, outputs: tf.Tensor, y: npt.NDArray[Any]) -> list[float]:
         """Cross entropies and right answers."""
         losses = np.asarray(tf.nn.sparse_softmax_cross_entropy_with_logits(y, outputs), np.float64)
         return [float(losses.sum()), float((np.argmax(np.asarray(outputs), 1) == y).sum())]
@@ -67,13 +68,13 @@ class Regression(RegressionSums, Objective):
         std: its standard deviation; 0 counts as 1.
     """
 
-    def summed_loss(self, outputs: Any, y: Any) -> Any:
+    def summed_loss(self, outputs: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         """Compute the sum of the rows' squared errors, in squared standard deviations of the target."""
         # A difference first, in the wider type of the two: a target far from 0 keeps its digits.
         errors = (tf.cast(outputs[:, 0], tf.float64) - tf.cast(y, tf.float64)) / self._std
         return tf.cast(tf.reduce_sum(tf.square(errors)), outputs.dtype)
 
-    def measure(self, outputs: Any, y: Any) -> list[float]:
+    def measure(self, outputs: tf.Tensor, y: npt.NDArray[Any]) -> list[float]:
         """Squared and absolute errors; the target's first and second moment around the train split's mean."""
         errors, around_mean = np.asarray(outputs, np.float64)[:, 0] - y, np.asarray(y) - self._mean
         parts = (np.square(errors), np.abs(errors), around_mean, np.square(around_mean))

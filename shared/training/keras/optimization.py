@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
 
-from shared.training.core.batch_plan import weight_decay
+from shared.settings.training import OptimizerSettings
 from shared.training.core.schedule import Schedule
 
 
 class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
-    """The schedule of the arguments, in the graph, as a function of the optimizer's own count of steps."""
+    """A schedule in the graph, as a function of the optimizer's own count of steps."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: object) -> tf.Tensor:
         """Learning rate of a step, counted from 0; the formula of `Schedule`."""
         of, step = self.schedule, tf.cast(step, tf.float32)
         rising = of.peak * (step + 1) / (of.warmup_steps + 1)
@@ -33,27 +31,31 @@ class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
         return tf.where(step < of.warmup_steps, rising, falling)
 
 
-def make_optimizer(model: keras.Model, schedule: Schedule, args: argparse.Namespace) -> keras.optimizers.Optimizer:
-    """Make the optimizer of the arguments with all its variables."""
-    rate, decay = LearningRate(schedule), weight_decay(args)
-    if args.optimizer == "sgd":
-        made = keras.optimizers.SGD(rate, args.momentum, nesterov=args.momentum > 0)
-    elif args.optimizer == "adam":
-        made = keras.optimizers.Adam(rate, args.momentum, 0.999, epsilon=1e-8)
+def make_optimizer(model: keras.Model, schedule: Schedule, settings: OptimizerSettings) -> keras.optimizers.Optimizer:
+    """Make the optimizer with all its variables."""
+    rate, momentum = LearningRate(schedule), settings.momentum
+    if settings.optimizer == "sgd":
+        made: keras.optimizers.Optimizer = keras.optimizers.SGD(rate, momentum, nesterov=momentum > 0)
+    elif settings.optimizer == "adam":
+        made = keras.optimizers.Adam(rate, momentum, 0.999, epsilon=1e-8)
     else:
-        made = keras.optimizers.AdamW(rate, decay, args.momentum, 0.999, epsilon=1e-8)
-        made.exclude_from_weight_decay([variable for variable in model.trainable_variables if not _decays(variable)])
+        made = decaying = keras.optimizers.AdamW(rate, settings.suited_decay, momentum, 0.999, epsilon=1e-8)
+        decaying.exclude_from_weight_decay(
+            [variable for variable in model.trainable_variables if not _decays(variable)]
+        )
     made.build(model.trainable_variables)
     return made
 
 
-def finish_gradients(gradients: Sequence[Any], variables: Sequence[Any], args: argparse.Namespace) -> list[Any]:
+def finish_gradients(
+    gradients: Sequence[tf.Tensor], variables: Sequence[keras.Variable], settings: OptimizerSettings
+) -> list[tf.Tensor]:
     """Clip the gradients of the whole batch (0: not), and add the penalty that weight decay means for sgd and adam."""
     finished = list(gradients)
-    if args.clip_norm > 0:
-        finished, _ = tf.clip_by_global_norm(finished, args.clip_norm)
-    decay = weight_decay(args)
-    if args.optimizer == "adamw" or decay == 0:
+    if settings.clip_norm > 0:
+        finished, _ = tf.clip_by_global_norm(finished, settings.clip_norm)
+    decay = settings.suited_decay
+    if settings.optimizer == "adamw" or decay == 0:
         return list(finished)
     return [
         gradient + tf.cast(decay, gradient.dtype) * variable if _decays(variable) else gradient
@@ -61,5 +63,5 @@ def finish_gradients(gradients: Sequence[Any], variables: Sequence[Any], args: a
     ]
 
 
-def _decays(variable: Any) -> bool:
+def _decays(variable: keras.Variable) -> bool:
     return len(variable.shape) > 1

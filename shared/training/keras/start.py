@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from pathlib import Path
 
 import keras
 import tensorflow as tf
@@ -11,6 +11,8 @@ from shared.data import Dataset
 from shared.distributed import Refusal
 from shared.models import Card
 from shared.models.keras import build, check_saveable
+from shared.settings.network import NetworkSettings
+from shared.settings.training import PrecisionSettings
 from shared.training.core.rows_card import card_of_rows
 
 POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp64": "float64"}
@@ -21,25 +23,27 @@ def set_up() -> None:
     tf.config.experimental.enable_op_determinism()  # a resumed run ends with the same weights
 
 
-def make_model(args: argparse.Namespace, data: Dataset) -> tuple[keras.Model, Card]:
-    """Build the model of the arguments; its first weights depend on the seed alone.
+def make_rows_model(
+    network: NetworkSettings, precision: PrecisionSettings, seed: int, data: Dataset
+) -> tuple[keras.Model, Card]:
+    """Build a model for images or tables; its first weights depend on the seed alone.
 
     Raises:
         Refusal: if it cannot be built or saved.
     """
-    card = card_of_rows(args, data, "keras")
-    keras.utils.set_random_seed(args.seed)
-    model = build(card, POLICIES[args.precision], args.model_code)
+    card = card_of_rows(network.architecture, data, "keras")
+    keras.utils.set_random_seed(seed)
+    model = build(card, POLICIES[precision.precision], network.model_code)
     return model, card
 
 
-def try_saving(args: argparse.Namespace, model: keras.Model, card: Card) -> None:
+def try_saving(model: keras.Model, card: Card, model_code: Path | None) -> None:
     """Show before the first step that the model can be saved: after the last one it would be too late.
 
     Raises:
         Refusal: if it cannot, or if a weight that trains has no part in the output.
     """
-    check_saveable(model, card, args.model_code)
+    check_saveable(model, card, model_code)
     rows = tf.zeros((2, *card.input_shape), card.input_dtype)
     with tf.GradientTape() as tape:
         total = tf.reduce_sum(model(rows, training=False))

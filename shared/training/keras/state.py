@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -13,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shared import checkpoint
-from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.models.keras.package import load_state, state_of
-from shared.training.core.position import Position, choose_checkpoint, settings_of
+from shared.training.core.position import CheckpointPlan, Position, choose_checkpoint
 from shared.training.keras.batch_norm import share_statistics
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -26,8 +23,7 @@ class Saver:
     """Saves and restores one training: weights, the generators that dropout draws from, the optimizer's variables.
 
     Args:
-        args: the trainer's; its `checkpoints` is the folder.
-        data: the dataset, whose shape has to be the same when the training goes on.
+        plan: where checkpoints are, and which fit.
         world: whose rank 0 writes.
         model: the model.
         optimizer: whose variables are kept; its settings come from the arguments.
@@ -35,14 +31,12 @@ class Saver:
 
     def __init__(
         self,
-        args: argparse.Namespace,
-        data: Dataset,
+        plan: CheckpointPlan,
         world: World,
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
     ) -> None:
-        self.folder = Path(args.checkpoints)
-        self.settings = {**settings_of(args, data), "framework": "keras"}
+        self.plan, self.identity = plan, plan.identity | {"framework": "keras"}
         self.world, self.model, self.optimizer = world, model, optimizer
 
     def save(self, position: Position) -> None:
@@ -56,7 +50,7 @@ class Saver:
         if not all(np.isfinite(array.sum(dtype=np.float64)) for array in weights.values()):
             raise Refusal(
                 f"The weights are not finite after step {position.step}. Lower learning_rate or set clip_norm; the "
-                f"checkpoints in {self.folder} are from before."
+                f"checkpoints in {self.plan.folder} are from before."
             )
         if self.world.is_main:
             tensors = {f"model.{name}": array for name, array in weights.items()}
@@ -64,22 +58,22 @@ class Saver:
                 tensors[f"optimizer.{number}"] = np.asarray(variable.numpy(), order="C")
             state = {
                 "position": asdict(position),
-                "settings": self.settings,
+                "settings": self.identity,
                 "world_size": self.world.world_size,
             }
-            checkpoint.save(self.folder, position.step, tensors, state)
+            checkpoint.save(self.plan.folder, position.step, tensors, state)
 
-    def restore(self, resume_from: str | None) -> Position:
+    def restore(self) -> Position:
         """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
 
         Raises:
             Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
         """
-        path = choose_checkpoint(self.world, self.folder, resume_from)
+        path = choose_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
         if path is None:
             return Position()
         tensors, state = checkpoint.load(path)
-        checkpoint.check_same(state, self.settings, path)
+        checkpoint.check_same(state, self.identity, path)
         arrays = {name: np.asarray(tensor) for name, tensor in tensors.items()}
         load_state(self.model, _below("model.", arrays), f"The checkpoint {path}")
         saved = _below("optimizer.", arrays)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -11,7 +10,7 @@ import tensorflow as tf
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.keras.objective import Objective
 
-Gradients = Callable[[Any, Any], tuple[Any, list[Any]]]
+Gradients = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, list[tf.Tensor]]]
 """Takes rows and labels; gives this rank's part of the mean loss over the global batch, and of its gradients."""
 
 
@@ -23,7 +22,7 @@ def gradients_of(model: keras.Model, objective: Objective, plan: BatchPlan, *, c
     """
     variables = model.trainable_variables
 
-    def compute(rows: Any, labels: Any) -> tuple[Any, list[Any]]:
+    def compute(rows: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         total, gradients = tf.zeros(()), None
         passes = plan.accumulation_steps
         for part_rows, part_labels in zip(tf.split(rows, passes), tf.split(labels, passes), strict=True):
