@@ -10,10 +10,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from shared.distributed import Refusal, World, init
+from shared.distributed import World, init
 from shared.settings.command_line import read_settings
 from shared.settings.fields import change, without
 from shared.settings.lightning import ModuleSettings
@@ -24,11 +23,6 @@ from shared.training.core.batch_plan import STOPPED, BatchPlan, plan_batches
 if TYPE_CHECKING:
     from lightning.pytorch.strategies import DDPStrategy
 
-    from shared.data import Dataset
-    from shared.training.core.schedule import Schedule
-    from shared.training.lightning.task import TrainingTask
-    from shared.training.torch.feed import Feed
-    from shared.training.torch.optimization import Precision
 
 PRECISION: Final[Mapping[str, Literal["32-true", "bf16-mixed", "16-mixed", "64-true"]]] = {
     "fp32": "32-true",
@@ -76,12 +70,14 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.core.unused import note_unused
     from shared.training.lightning.bookkeeping import RunCallback, RunLogger
     from shared.training.lightning.state import SafetensorsIO, Saver
+    from shared.training.lightning.task import make_own_task, make_zoo_task
     from shared.training.torch.feed import Feed, Reader
     from shared.training.torch.optimization import Precision
     from shared.training.torch.passes import Passes
     from shared.training.torch.progress import Meter
     from shared.training.torch.start import set_up
 
+    own = bool(settings.network.module)
     set_up(world, settings.timeouts.step)
     data = open_data(settings.data, plan, tasks=("classification", "regression"))
     note_unused(settings, data, world)
@@ -89,12 +85,11 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     reader = Reader(data.split("train"), world.device, loader)
     feed = Feed(reader, plan, world.rank, settings.loop, loader, settings.seed)
     schedule = Schedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
-    task = make_task(settings, data, plan, world, precision, feed, schedule)
+    common = settings, settings.network, data, world, precision, plan
+    task = make_own_task(*common, schedule) if own else make_zoo_task(*common, feed, schedule)
     saver = Saver(plan_checkpoints(settings, data), world, feed.steps_per_epoch)
     at, path = saver.restore()
-
-    launch = launch_of_devices(world.launch, world.device)
-    meter = Meter(world)
+    launch, meter = launch_of_devices(world.launch, world.device), Meter(world)
     with Run(settings, world, saver, at, task.rate, meter) as run:
         bookkeeping = RunCallback(run, saver, meter, plan, task.validate)
         clip = settings.optimizer.clip_norm if task.lightning.automatic_optimization else None
@@ -102,7 +97,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
             num_nodes=launch.num_nodes,
             devices=launch.local_world_size,
             accelerator="gpu" if world.device.type == "cuda" else "cpu",
-            strategy=parallel(world, own=settings.network.module is not None),
+            strategy=parallel(world, own=own),
             plugins=[LaunchedCluster(launch), SafetensorsIO()],
             precision=PRECISION[settings.precision.precision],
             max_epochs=settings.loop.epochs,
@@ -123,51 +118,6 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
         run.finish()
         world.once(task.save, name="save the model", scope="job")
     return True
-
-
-def make_task(
-    settings: Settings,
-    data: Dataset,
-    plan: BatchPlan,
-    world: World,
-    precision: Precision,
-    feed: Feed,
-    schedule: Schedule,
-) -> TrainingTask:
-    """Make the model of `architecture`, or of `module`, and say how it is trained.
-
-    Raises:
-        Refusal: if it cannot be built, trained or saved.
-    """
-    from shared.models import save_model
-    from shared.training.lightning.module import SettledBuckets, ZooModule
-    from shared.training.lightning.start import make_own_module
-    from shared.training.lightning.task import TrainingTask, make_own_task
-    from shared.training.torch.evaluation import Evaluation
-    from shared.training.torch.objective import objective_of
-    from shared.training.torch.start import make_rows_model
-
-    network, optimizer = settings.network, settings.optimizer
-    common = network, settings.precision, settings.seed, data, world, precision.dtype
-    if network.module:
-        module, card = make_own_module(*common)
-        save = partial(save_model, settings.model, module, card, network.model_code, packages=("lightning",))
-        return make_own_task(module, card, save, optimizer, schedule, data, world, plan, settings.loader)
-    if network.module_arguments:
-        raise Refusal(
-            f"module_arguments {network.module_arguments} are for a module: name it in module, or leave both empty."
-        )
-    module, card = make_rows_model(*common)
-    if settings.precision.compile:
-        module.compile()
-    validation = Evaluation(data, "validation", world, precision, plan, settings.loader, settings.timeouts)
-    return TrainingTask(
-        lightning=ZooModule(module, objective_of(data.index, optimizer.label_smoothing), schedule, optimizer),
-        save=partial(save_model, settings.model, module, card, network.model_code),
-        rate=schedule,
-        validate=partial(validation.measure, module),
-        callbacks=(SettledBuckets(feed.one_pass(), precision),),
-    )
 
 
 def parallel(world: World, *, own: bool) -> DDPStrategy | str:

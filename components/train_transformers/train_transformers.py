@@ -108,7 +108,6 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.torch.evaluation import Evaluation
     from shared.training.torch.even_evaluation import EvenEvaluation
     from shared.training.torch.feed import Feed, Reader
-    from shared.training.torch.objective import objective_of
     from shared.training.torch.optimization import Precision
     from shared.training.torch.progress import Meter
     from shared.training.torch.start import limit_waits, seed_all, set_up
@@ -119,19 +118,13 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     set_up(world, settings.timeouts.step)
     data = open_data(settings.data, plan, tasks=("text_classification", "language_modeling"))
     note_unused(settings, data, world)
-    precision, loader, timeouts = (
-        Precision(settings.precision.precision, world.device),
-        settings.loader,
-        settings.timeouts,
-    )
+    precision, loader = Precision(settings.precision.precision, world.device), settings.loader
     net, padding = make_base_model(settings.base, settings.precision, settings.seed, data), padding_token(data)
     module, unused = TokenModel(net, padding), has_unused_parameters(net)
-    feed = Feed(
-        Reader(data.split("train"), world.device, loader), plan, world.rank, settings.loop, loader, settings.seed
-    )
-    is_whole = settings.sharding.sharding == "none"
-    evaluation = Evaluation if is_whole else EvenEvaluation
-    validation = evaluation(data, "validation", world, precision, plan, loader, timeouts)
+    reader = Reader(data.split("train"), world.device, loader)
+    feed = Feed(reader, plan, world.rank, settings.loop, loader, settings.seed)
+    evaluation = EvenEvaluation if settings.sharding.is_divided else Evaluation
+    validation = evaluation(data, "validation", world, precision, plan, loader, settings.timeouts)
     schedule = Schedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
     saver = make_saver(settings, data, world, feed.steps_per_epoch)
     at = saver.restore()
@@ -139,21 +132,20 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     with Run(settings, world, saver, at, schedule, meter) as run:
 
         def begin() -> None:
-            if is_whole and not unused:
+            if not (unused or settings.sharding.is_divided):
                 settle_buckets(TokenModel(trainer.model_wrapped, padding), module, feed.one_pass(), precision)
             seed_all(settings.seed, world.rank)  # the Trainer has seeded all ranks alike, and each has other rows
             saver.load()
-            limit_waits(timeouts.step)  # in the groups that the Trainer has made too
+            limit_waits(settings.timeouts.step)  # in the groups that the Trainer has made too
 
         bookkeeping = RunCallback(run, saver, lambda: validation.measure(module), begin)
         trainer = FineTuner(
-            net,
+            module,
             training_arguments(settings, plan, world, epochs=settings.loop.epochs - at.epoch, unused=unused),
             passes=NamedPasses(feed, plan, at),
+            index=data.index,
             optimizer=settings.optimizer,
-            objective=objective_of(data.index, settings.optimizer.label_smoothing),
             schedule=lambda step: schedule(first + step),
-            padding=padding,
             meter=meter,
             callback=bookkeeping,
         )

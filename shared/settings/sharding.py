@@ -66,3 +66,8 @@ class ShardingSettings:
             ),
         ),
     ] = "none"
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether no rank has all of the training."""
+        return self.sharding != "none"

@@ -13,7 +13,7 @@ import pytest
 from shared import checkpoint
 from shared.data import Dataset
 from shared.models import load_model, load_predictor
-from tests.components.training import bit_equal, furthest, lines, train, training, weights, write_digits
+from tests.components.training import arguments, bit_equal, furthest, lines, train, training, weights, write_digits
 from tests.helpers import ROOT, clean_environment, finish
 from tests.local.support import pipeline, run_json
 
@@ -173,20 +173,22 @@ REFUSED = [
 ]
 
 
-def test_what_a_module_lacks_is_said_once(few: Path, code: Path) -> None:
+def test_what_a_module_lacks_is_said_once(few: Path, code: Path, tmp_path: Path) -> None:
     """In this process, where Lightning is imported once: a start of ranks for each would take seconds."""
-    import torch
-
+    from components.train_lightning.train_lightning import Settings
     from shared.distributed import Refusal, init
-    from shared.settings.lightning import ModuleSettings
-    from shared.settings.training import PrecisionSettings
-    from shared.training.lightning.start import make_own_module
+    from shared.settings.command_line import read_settings
+    from shared.training.core.batch_plan import BatchPlan
+    from shared.training.core.schedule import Schedule
+    from shared.training.lightning.task import make_own_task
+    from shared.training.torch.optimization import Precision
 
     with init("torch") as world:
+        common = Dataset.open(few), world, Precision("fp32", world.device), BatchPlan(24, 1, 1)
         for options, message in REFUSED:
-            network = ModuleSettings(model_code=code, **options)
+            settings = read_settings(Settings, words=arguments(few, tmp_path, model_code=code, **options))
             with pytest.raises(Refusal) as raised:
-                make_own_module(network, PrecisionSettings(), 0, Dataset.open(few), world, torch.float32)
+                make_own_task(settings, settings.network, *common, Schedule("constant", 0.1, 1, 0))
             assert message in str(raised.value)
 
 

@@ -18,11 +18,11 @@ class TokenModel(nn.Module):
 
     def __init__(self, net: nn.Module, padding: int | None) -> None:
         super().__init__()
-        self.net, self._padding = net, padding
+        self.net, self.padding = net, padding
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Map tokens (N, L) to logits (N, classes), or (N, L, vocabulary)."""
-        mask = None if self._padding is None else attention_mask(rows, self._padding)
+        mask = None if self.padding is None else attention_mask(rows, self.padding)
         outputs: Any = self.net(input_ids=rows, attention_mask=mask)
         return outputs.logits
 

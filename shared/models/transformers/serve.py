@@ -26,12 +26,10 @@ if TYPE_CHECKING:
     from shared.models import Card
     from shared.models.transformers import TokenModel
 
-    Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
-
 _ROWS_AT_ONCE = 64
 
 
-class _Served(PythonModel):
+class ServedModel(PythonModel):
     """Takes texts or their tokens and returns one logit for each class; of a language model, for each next token.
 
     Texts that are longer than what the model was trained with are cut.
@@ -74,23 +72,23 @@ class _Served(PythonModel):
         for place, row in enumerate(rows):
             padded[place, : len(row)] = row
         with torch.inference_mode():
-            parts = [
-                self.module(part.to(self.device)).float().cpu()
-                for part in torch.from_numpy(padded).split(_ROWS_AT_ONCE)
-            ]
-        return torch.cat(parts).numpy()
+            split: Sequence[torch.Tensor] = torch.from_numpy(padded).split(_ROWS_AT_ONCE)
+            return torch.cat([self._logits(part) for part in split]).numpy()
 
-    def _tokens(self, given: Any) -> list[Tokens]:
+    def _logits(self, rows: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.module(rows.to(self.device))
+        return logits.float().cpu()
+
+    def _tokens(self, given: Any) -> list[npt.NDArray[np.int64]]:
         if hasattr(given, "columns"):
             column = "tokens" if "tokens" in given.columns and given["tokens"].notna().all() else "text"
             given = given[column].tolist()
-        if not len(given) or not isinstance(given[0], str):
-            return [np.asarray(row, np.int64) for row in given]
-        return self._encode(given)
+        rows = self._encode(given) if len(given) and isinstance(given[0], str) else given
+        return [np.asarray(row, np.int64) for row in rows]
 
-    def _encode(self, texts: Sequence[str]) -> list[Tokens]:
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         if self.tokenizer is None:
-            return [np.frombuffer(text.encode(), np.uint8)[: self.card.input_shape[0]] for text in texts]
+            return [list(text.encode()[: self.card.input_shape[0]]) for text in texts]
         return [one.ids for one in self.tokenizer.encode_batch(list(texts))]
 
 
@@ -107,4 +105,4 @@ def _package(folder: Path) -> ModuleType:
     return importlib.import_module(f"{name}.transformers")
 
 
-set_model(_Served())
+set_model(ServedModel())

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict, cast
+from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
@@ -21,24 +21,8 @@ from shared.training.torch.state import own_generators, random_state, set_random
 
 _OURS = "allranks"
 """Key of what we add to Lightning's dictionary."""
-
-
-class _Ours(TypedDict):
-    """What we add.
-
-    Attributes:
-        position: the fields of a `Position`.
-        settings: what makes it another training.
-        world_size: how many ranks wrote it.
-        staged: the files of the ranks' own states, which go into the checkpoint as they are, and not into this.
-        generators: of earlier versions: the states of all ranks' random number generators.
-    """
-
-    position: dict[str, Any]
-    settings: Mapping[str, object]
-    world_size: int
-    staged: NotRequired[list[Path]]
-    generators: NotRequired[list[Mapping[str, object]]]
+_STAGED = "staged"
+"""Key in that: the files of the ranks' own states, which go into the checkpoint as they are."""
 
 
 class SafetensorsIO(CheckpointIO):
@@ -54,8 +38,8 @@ class SafetensorsIO(CheckpointIO):
             Refusal: naming what in it JSON and safetensors cannot hold.
         """
         del storage_options
-        ours = cast("_Ours", dict(checkpoint.get(_OURS, {})))
-        ranks = ours.pop("staged", [])
+        ours = dict(checkpoint.get(_OURS, {}))
+        ranks: list[Path] = ours.pop(_STAGED, [])
         kept = checkpoint | ({_OURS: ours} if ours else {})
         tensors, state = tree.pack(kept, "The module's checkpoint")
         files.save(path, int(checkpoint["global_step"]), tensors, state, ranks=ranks)
@@ -103,7 +87,7 @@ class Saver(DeferringSaver, Callback):
         path = choose_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
         if path is None:
             return self._position, None
-        state: Mapping[str, _Ours] = json.loads((path / files.STATE).read_text(encoding="utf-8"))
+        state: Mapping[str, Mapping[str, Any]] = json.loads((path / files.STATE).read_text(encoding="utf-8"))
         if _OURS not in state:
             raise Refusal(f"The checkpoint {path} was not written by train_lightning.")
         files.check_same(state[_OURS], self.plan.identity, path)
@@ -134,19 +118,18 @@ class Saver(DeferringSaver, Callback):
         """Add what Lightning's dictionary lacks; every rank is here."""
         del trainer, pl_module
         own = {"generators": random_state()}
-        ours: _Ours = {
+        checkpoint[_OURS] = {
             "position": asdict(self._position),
             "settings": self.plan.identity,
             "world_size": self.world.world_size,
-            "staged": files.stage_rank_states(self.world, self.plan.folder, own, self.plan.timeout),
+            _STAGED: files.stage_rank_states(self.world, self.plan.folder, own, self.plan.timeout),
         }
-        checkpoint[_OURS] = ours
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Keep the random numbers for the start."""
         del trainer, pl_module
-        ours: _Ours = checkpoint[_OURS]
+        ours: Mapping[str, Any] = checkpoint[_OURS]
         if ours["world_size"] == self.world.world_size:
-            old = ours.get("generators")
+            old = ours.get("generators")  # of earlier versions: the states of all ranks
             assert self._path is not None  # noqa: S101  # Lightning has loaded it
             self._generators = old[self.world.rank] if old else own_generators(self._path, self.world)

@@ -1,24 +1,36 @@
-"""What Lightning's Trainer is told of a model: one of ours, or the user's LightningModule."""
+"""What is trained: a model of ours, or the user's LightningModule, with all that Lightning's Trainer is told of it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 
+import torch
 from lightning import Callback, LightningModule
 from torch import nn
 
 from shared.data import Dataset
 from shared.distributed import Refusal, World
-from shared.models import Card, Normalised
-from shared.settings.running import LoaderSettings
-from shared.settings.training import OptimizerSettings
+from shared.models import Card, Normalised, build, check_saveable, save_model
+from shared.settings.lightning import ModuleSettings
+from shared.settings.trainer import TrainerSettings
 from shared.training.core.batch_plan import BatchPlan
+from shared.training.core.rows_card import card_of_rows
 from shared.training.core.schedule import Schedule
 from shared.training.lightning.feed import ValidationPasses
-from shared.training.lightning.module import OptimizerRate
-from shared.training.torch.feed import Reader
+from shared.training.lightning.module import OptimizerRate, SettledBuckets, ZooModule
+from shared.training.torch.batch_norm import synchronise_batch_norm
+from shared.training.torch.evaluation import Evaluation
+from shared.training.torch.feed import Feed, Reader
+from shared.training.torch.objective import objective_of
+from shared.training.torch.optimization import Precision, checkpoint_activations
 from shared.training.torch.passes import Prepare
+from shared.training.torch.start import make_rows_model, seed_all
+
+_NEEDED = ("forward", "training_step", "configure_optimizers")
+"""Methods that a module of the user's has to have."""
 
 
 @dataclass(frozen=True)
@@ -44,35 +56,134 @@ class TrainingTask:
     callbacks: tuple[Callback, ...] = ()
 
 
-def make_own_task(
-    module: Normalised,
-    card: Card,
-    save: Callable[[], None],
-    optimizer: OptimizerSettings,
-    schedule: Schedule,
+def make_zoo_task(
+    settings: TrainerSettings,
+    network: ModuleSettings,
     data: Dataset,
     world: World,
+    precision: Precision,
     plan: BatchPlan,
-    loader: LoaderSettings,
+    feed: Feed,
+    schedule: Schedule,
 ) -> TrainingTask:
-    """Train a model that `make_own_module` made.
+    """Make the task of the input `architecture`.
 
     Raises:
-        Refusal: if it makes its optimizer steps itself, and is to accumulate.
+        Refusal: see ``make_rows_model``.
     """
-    net, name = module.net, card.architecture
-    assert isinstance(net, LightningModule)  # noqa: S101  # it has been looked at when it was made
-    if not net.automatic_optimization and plan.accumulation_steps > 1:
+    if network.module_arguments:
         raise Refusal(
-            f"accumulation_steps {plan.accumulation_steps}: module {name} makes its optimizer steps itself, so "
+            f"module_arguments {network.module_arguments} are for a module: name it in module, or leave both empty."
+        )
+    module, card = make_rows_model(network, settings.precision, settings.seed, data, world, precision.dtype)
+    if settings.precision.compile:
+        module.compile()
+    validation = Evaluation(data, "validation", world, precision, plan, settings.loader, settings.timeouts)
+    objective = objective_of(data.index, settings.optimizer.label_smoothing)
+    return TrainingTask(
+        lightning=ZooModule(module, objective, schedule, settings.optimizer),
+        save=partial(save_model, settings.model, module, card, network.model_code),
+        rate=schedule,
+        validate=partial(validation.measure, module),
+        callbacks=(SettledBuckets(feed.one_pass(), precision),),
+    )
+
+
+def make_own_task(
+    settings: TrainerSettings,
+    network: ModuleSettings,
+    data: Dataset,
+    world: World,
+    precision: Precision,
+    plan: BatchPlan,
+    schedule: Schedule,
+) -> TrainingTask:
+    """Make the task of the input `module`.
+
+    The module is fed as a network of `model_code` is everywhere: with standardised rows, images channels-first. It
+    gives one logit for each class, or the target's value in its own units.
+
+    Raises:
+        Refusal: if it cannot be built, trained or saved.
+    """
+    name, code = network.module or "", network.model_code
+    card = replace(card_of_rows(name, data), arguments=_arguments(network.module_arguments))
+    card = replace(card, target_mean=0.0, target_std=1.0)
+    seed_all(settings.seed)
+    made = build(card.architecture, card.input_shape, card.outputs, code, card.arguments)
+    net = _checked(name, made, plan.accumulation_steps)
+    module = Normalised(card.mean, card.std, net)
+    check_saveable(module, card, code)
+    _check_output(module, card)
+    if settings.precision.sync_batch_norm:
+        synchronise_batch_norm(net, world)
+    if settings.precision.gradient_checkpointing:
+        checkpoint_activations(net)
+    if settings.precision.compile:
+        net.compile()
+    prepare = Normalised(card.mean, card.std, nn.Identity())
+    for part in (module, prepare):
+        part.to(world.device, precision.dtype)
+    seed_all(settings.seed, world.rank)
+    if not net.automatic_optimization and settings.optimizer.clip_norm > 0:
+        world.note(f"note: clip_norm has no effect here: module {name} makes its optimizer steps itself")
+    passes = None
+    measured = type(net).validation_step is not LightningModule.validation_step
+    if measured and data.index.rows("validation") >= world.world_size:
+        reader = Reader(data.split("validation"), world.device, settings.loader)
+        passes = ValidationPasses(reader, plan, world, prepare)
+    return TrainingTask(
+        lightning=net,
+        save=partial(save_model, settings.model, module, card, code, packages=("lightning",)),
+        rate=OptimizerRate(**asdict(schedule), module=net),
+        prepare=prepare,
+        validation_passes=passes,
+    )
+
+
+def _arguments(text: str | None) -> dict[str, object]:
+    try:
+        found: object = json.loads(text or "{}")
+    except ValueError as error:
+        raise Refusal(f'module_arguments is not JSON: {error}. Example: {{"hidden": 64}}.') from error
+    if not isinstance(found, dict):
+        raise Refusal(f"module_arguments is {text}; it has to be a JSON object of arguments by name.")
+    return found
+
+
+def _checked(name: str, net: nn.Module, accumulation_steps: int) -> LightningModule:
+    """See that it is a LightningModule of the package that trains it, with all that is needed.
+
+    Raises:
+        Refusal: if not.
+    """
+    if not isinstance(net, LightningModule):
+        bases = [base for base in type(net).__mro__ if base.__name__ == "LightningModule"]
+        other = f" It is one of {bases[0].__module__.partition('.')[0]}: import it from lightning." if bases else ""
+        raise Refusal(f"module {name} is a {type(net).__name__}, not a lightning.LightningModule.{other}")
+    missing = [name for name in _NEEDED if getattr(type(net), name) is getattr(LightningModule, name)]
+    if missing:
+        raise Refusal(
+            f"module {name} does not define {', '.join(missing)}. A module defines training_step and "
+            "configure_optimizers, with which it is trained, and forward, which is what its saved model does."
+        )
+    if not net.automatic_optimization and accumulation_steps > 1:
+        raise Refusal(
+            f"accumulation_steps {accumulation_steps}: module {name} makes its optimizer steps itself, so "
             "it has to accumulate itself too. Set accumulation_steps to 1."
         )
-    if not net.automatic_optimization and optimizer.clip_norm > 0:
-        world.note(f"note: clip_norm has no effect here: module {name} makes its optimizer steps itself")
-    prepare = Normalised(card.mean, card.std, nn.Identity()).to(world.device, module.mean.dtype)
-    measured = type(net).validation_step is not LightningModule.validation_step
-    passes = None
-    if measured and data.index.rows("validation") >= world.world_size:
-        passes = ValidationPasses(Reader(data.split("validation"), world.device, loader), plan, world, prepare)
-    rate = OptimizerRate(**asdict(schedule), module=net)
-    return TrainingTask(net, save, rate, prepare, validation_passes=passes)
+    return net
+
+
+def _check_output(module: Normalised, card: Card) -> None:
+    rows = torch.zeros((2, *card.input_shape), dtype=getattr(torch, card.input_dtype))
+    try:
+        with torch.no_grad():
+            outputs = module.eval()(rows)
+    except Exception as error:
+        raise Refusal(f"{card.architecture}: forward cannot take 2 rows: {type(error).__name__}: {error}") from error
+    finally:
+        module.train()
+    shape = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
+    if shape != (2, card.outputs):
+        raise Refusal(f"{card.architecture}: forward maps 2 rows to {shape}; it has to be (2, {card.outputs}).")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -34,18 +34,6 @@ _OFFSET_TYPES = ("roberta", "camembert", "longformer", "mpnet", "data2vec-text",
 """Types whose positions begin after the id of the padding token, and whose relatives' names begin likewise."""
 
 
-class _ModelClass(Protocol):
-    """What we use of transformers' `AutoModelFor...`, which has no types."""
-
-    def from_config(self, config: PreTrainedConfig, *, trust_remote_code: bool) -> PreTrainedModel:
-        """Make one with random weights."""
-
-    def from_pretrained(
-        self, folder: Path, /, *, config: PreTrainedConfig, dtype: torch.dtype, **options: bool
-    ) -> tuple[PreTrainedModel, Mapping[str, Collection[str]]]:
-        """Read one, and say what was missing; with `output_loading_info`."""
-
-
 def padding_token(data: Dataset) -> int | None:
     """Give the token that fills rows up; None: the rows of a language model are full."""
     return _text(data).padding if data.index.classes else None
@@ -67,7 +55,7 @@ def make_base_model(base: BaseModelSettings, precision: PrecisionSettings, seed:
         raise Refusal("base_model and base_config are both given: a model to go on from, or one to begin; choose one.")
     text, folder = _text(data), check_model_folder(base.base_model) if base.base_model else None
     what = str(folder or base.base_config or "the built-in model")
-    kind = cast("_ModelClass", AutoModelForSequenceClassification if data.index.classes else AutoModelForCausalLM)
+    kind: Any = AutoModelForSequenceClassification if data.index.classes else AutoModelForCausalLM
     try:
         config = _config(folder, base.base_config, data, text)
         _check_fit(config, data, text, folder)
@@ -145,6 +133,8 @@ def _small(text: Text, *, causal: bool) -> PreTrainedConfig:
             bos_token_id=text.end_of_text,
             eos_token_id=text.end_of_text,
         )
+    names = ("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
+    special: dict[str, Any] = dict.fromkeys(names, text.end_of_text)
     return ModernBertConfig(
         vocab_size=text.vocabulary,
         hidden_size=128,
@@ -157,10 +147,7 @@ def _small(text: Text, *, causal: bool) -> PreTrainedConfig:
         mlp_dropout=0.1,
         classifier_dropout=0.3,
         pad_token_id=text.padding,
-        bos_token_id=text.end_of_text,
-        eos_token_id=text.end_of_text,
-        cls_token_id=text.end_of_text,
-        sep_token_id=text.end_of_text,
+        **special,
     )
 
 
@@ -173,8 +160,10 @@ def _adapt(config: PreTrainedConfig, data: Dataset, text: Text) -> None:
         config.problem_type = "single_label_classification"
 
 
-def _loaded(kind: _ModelClass, folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
+def _loaded(kind: Any, folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
     """Load a model, and see that the weights of its body are there; a head may be new."""
+    net: PreTrainedModel
+    found: Mapping[str, Collection[str]]
     net, found = kind.from_pretrained(
         folder,
         config=config,
@@ -217,9 +206,7 @@ def has_unused_parameters(net: PreTrainedModel) -> bool:
     """Find out whether some parameters have no part in the outputs; DDP would wait for their gradients for ever."""
     with torch.enable_grad():
         logits = _logits(net, torch.ones((1, 2), dtype=torch.int64, device=net.device))
-    nodes: list[Node | None] = [logits.grad_fn]
-    seen: set[Node] = set()
-    reached: set[int] = set()
+    seen, reached, nodes = set[Node](), set[int](), [logits.grad_fn]
     while nodes:  # the gradients themselves would take the memory of a second model
         node = nodes.pop()
         if node is not None and node not in seen:

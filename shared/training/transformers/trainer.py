@@ -9,12 +9,13 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
-from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
+from shared.data import Index
 from shared.models.transformers import TokenModel
 from shared.settings.training import OptimizerSettings
-from shared.training.torch.objective import Objective
+from shared.training.torch.objective import objective_of
 from shared.training.torch.optimization import make_optimizer
 from shared.training.torch.passes import Passes
 from shared.training.torch.progress import Meter
@@ -34,34 +35,33 @@ class FineTuner(Trainer):
     """The Trainer's loop around our parts.
 
     Args:
-        net: the model.
+        module: the model.
         arguments: the Trainer's own.
         passes: the training rows.
+        index: of the dataset, whose task says what is minimised.
         optimizer: what it is told.
-        objective: what is minimised.
         schedule: the learning rate of each step that is still to come.
-        padding: the token that fills rows up; None: rows are full.
         meter: adds up the loss.
         callback: of the loop.
     """
 
     def __init__(
         self,
-        net: PreTrainedModel,
+        module: TokenModel,
         arguments: TrainingArguments,
         *,
         passes: NamedPasses,
+        index: Index,
         optimizer: OptimizerSettings,
-        objective: Objective,
         schedule: Callable[[int], float],
-        padding: int | None,
         meter: Meter,
         callback: TrainerCallback,
     ) -> None:
-        super().__init__(net, arguments, callbacks=[callback])
+        super().__init__(module.net, arguments, callbacks=[callback])
         self.remove_callback(PrinterCallback)  # the run reports what there is to say
-        self._passes, self._settings, self._objective, self._schedule = passes, optimizer, objective, schedule
-        self._padding, self._meter = padding, meter
+        self._passes, self._settings, self._schedule, self._meter = passes, optimizer, schedule, meter
+        self._objective = objective_of(index, optimizer.label_smoothing)
+        self._padding = module.padding
 
     def get_train_dataloader(self) -> DataLoader[Inputs]:
         """Give our passes: their order does not depend on the number of ranks."""
