@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-environments check locks format build clean
+.PHONY: help run test test-environments check renew locks format build clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -37,8 +37,11 @@ check: $(VENV)/.stamp-dev ## formatting, lint, types and the quick tests
 test-environments: $(VENV)/.stamp-dev ## build each environment from its lock, and run its components in it (some: ENVIRONMENTS="pytorch evaluate")
 	ALLRANKS_ENVIRONMENTS="$(ENVIRONMENTS)" $(BIN)/pytest tests/environments/built.py $(ARGS)
 
+renew: $(VENV)/.stamp-dev ## write what follows from settings, imports and YAML: components, pages, types, pipelines
+	$(BIN)/allranks renew --pipelines $(ARGS)
+
 locks: $(VENV)/.stamp-dev ## resolve constraints.txt and every environment's lock (newest versions: ARGS=--upgrade)
-	$(BIN)/python -m allranks.renew --locks $(ARGS)
+	$(BIN)/allranks renew --locks $(ARGS)
 
 format: $(VENV)/.stamp-dev ## format the code and fix what can be fixed without thought
 	$(BIN)/ruff format .

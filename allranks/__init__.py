@@ -1,7 +1,7 @@
 """Distributed-training components for Azure ML pipelines, and the tool that runs the same pipelines on one machine.
 
-``components``, ``scale`` and ``submit`` need the Azure ML SDK and load it when they are first used; ``import allranks``
-does not.
+``components``, ``port``, ``scale`` and ``submit`` need the Azure ML SDK and load it when they are first used;
+``import allranks`` does not.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from allranks.api import find_run, run, runs, submit
+    from allranks.azure.component_port import port
     from allranks.azure.components import components
     from allranks.azure.composing import scale
 
     __version__: str
 
-__all__ = ["__version__", "components", "find_run", "run", "runs", "scale", "submit"]
+__all__ = ["__version__", "components", "find_run", "port", "run", "runs", "scale", "submit"]
 _HOMES = {
     "components": "azure.components",
+    "port": "azure.component_port",
     "scale": "azure.composing",
     **dict.fromkeys(("find_run", "run", "runs", "submit"), "api"),
 }

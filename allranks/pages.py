@@ -6,16 +6,11 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from allranks.sizes import BuildTable, VMSize, images_in_words, runs_on
-from allranks.spec import Component, Distribution, Input, Output
+from allranks.spec import Component, Input, Output
+from allranks.spec.distribution import distribution_kind
 from allranks.spec.values import plain_number
 
 _MADE = "<!-- Made from {} by `python -m allranks.renew`: change that, and make it again. -->"
-_WHAT = {
-    "pytorch": "PyTorch: Azure ML starts the processes of every node",
-    "mpi": "MPI: Azure ML starts the processes of every node with mpirun",
-    "tensorflow": "TensorFlow: one worker on each node",
-    "": "none: one process",
-}
 
 
 def component_page(component: Component) -> str:
@@ -42,12 +37,11 @@ def component_page(component: Component) -> str:
 
 
 def _facts(component: Component) -> list[Sequence[str]]:
-    distribution = component.distribution or Distribution("")
     tags = ", ".join(f"{name}: {value}" for name, value in component.tags.items())
     facts = [
         ("name", f"`{component.name}`"),
         ("version", component.version),
-        ("distribution", _WHAT[distribution.type]),
+        ("distribution", distribution_kind(component.distribution).title),
         ("environment", f"`{component.environment.reference}`"),
         ("tags", tags),
     ]
@@ -89,7 +83,8 @@ def yaml_step(component: Component) -> str:
         lines += ["    distribution:", f"      type: {distribution.type}"]
         servers = distribution.parameter_server_count
         lines += [f"      parameter_server_count: {servers}"] if servers else []
-        own_processes = distribution.type != "tensorflow" and "processes_per_node" not in component.inputs
+        kind = distribution_kind(distribution)
+        own_processes = kind.starts_processes and "processes_per_node" not in component.inputs
         lines += ["      process_count_per_instance: 4"] if own_processes else []
     return "\n".join(lines) + "\n"
 
@@ -103,7 +98,7 @@ def python_step(component: Component) -> str:
     scaled = component.distribution is not None
     lines = [f"step = components.{component.name}({arguments})"]
     if component.distribution is not None:
-        processes = "" if component.distribution.type == "tensorflow" else ", processes_per_node=4"
+        processes = ", processes_per_node=4" if distribution_kind(component.distribution).starts_processes else ""
         lines.append(f"scale(step, nodes=2{processes})")
     first = next(iter(component.outputs), None)
     lines.append(f'return {{"{first}": step.outputs.{first}}}' if first else "return {}")
@@ -130,7 +125,7 @@ def _annotation(port: Input) -> str:
 def command(component: Component) -> str:
     """The command that runs it here, with its required inputs in capitals."""
     required = [f"{name}={name.upper()}" for name, port in component.inputs.items() if port.required]
-    processes = 1 if component.distribution and component.distribution.type == "tensorflow" else 2
+    processes = 2 if distribution_kind(component.distribution).starts_processes else 1
     scaled = [f"--scale {component.name}=2x{processes}"] if component.distribution else []
     return " ".join(["allranks run", component.name, *required, *scaled])
 
@@ -172,8 +167,7 @@ def builds_table(table: BuildTable, sizes: Iterable[VMSize]) -> str:
         gpus = ", ".join(gpu for gpu, one in known.items() if runs_on(one, build.machine_code))
         later = ", ".join(gpu for gpu, one in known.items() if runs_on(one, build.ptx))
         gpus += f"; {later} with a driver of series {build.ptx_driver} or newer" if later else ""
-        name = f"{build.name} {build.version}".removesuffix(" compiled")
-        rows.append((name, build.cuda, gpus, f"{build.driver} and newer", build.why))
+        rows.append((build.label, build.cuda, gpus, f"{build.driver} and newer", build.why))
     return _table(("framework", "CUDA", "GPUs", "drivers", "why"), rows)
 
 

@@ -28,7 +28,8 @@ from side_by_side import in_turn, keep  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from train_ddp import add_gradients, parser  # noqa: E402
 
-from shared.data import Array, Dataset, Index, Statistics, write_index, write_shard  # noqa: E402
+from shared.data import Array, Dataset, Index, Statistics  # noqa: E402
+from shared.data.write import write_index, write_shard  # noqa: E402
 from shared.distributed import World, init  # noqa: E402
 from shared.models import Normalised  # noqa: E402
 from shared.training.core.batch_plan import plan_batches  # noqa: E402

@@ -12,33 +12,20 @@ from typing import Any
 from azure.ai.ml import Input
 from azure.ai.ml.dsl import pipeline
 
-from allranks import components, scale
+from allranks import components, port, scale
 
 
 @pipeline(display_name="Compare frameworks", experiment_name="compare_frameworks", default_compute="serverless")
 def compare_frameworks(
     *,
-    dataset: Input(
-        type="string",
-        enum=["digits", "image_folder", "cifar", "idx", "npy", "csv", "parquet"],
-        description="What is read. digits is a built-in sample of 1,797 handwritten digits of 8x8 pixels; the others "
-        "read data. All files are taken together and split anew, so a test batch of CIFAR or MNIST is not kept apart.",
-    ) = "digits",
-    data: Input(
-        type="uri_folder",
-        optional=True,
-        description="Folder with your files. image_folder: one folder of images for each class. cifar: the unpacked "
-        "batches (data_batch_1 and so on). idx: MNIST's files, gzipped or not. npy: x.npy with the rows and y.npy with "
-        "their labels or targets. csv, parquet: one table, in one file or several. Leave empty for digits.",
-    ) = None,
+    dataset: port("prepare_data", "dataset"),
+    data: port("prepare_data", "data"),
     nodes: Input(type="integer", min=1, max=1000, description="Machines for each trainer.") = 2,
     processes_per_node: Input(
         type="integer", min=1, max=64, description="Ranks on each machine for PyTorch and Horovod: its GPUs."
     ) = 1,
-    epochs: Input(type="integer", min=1, description="Passes over the training rows.") = 15,
-    seed: Input(
-        type="integer", min=0, max=4294967295, description="Seed of the initial weights and of the order of the rows."
-    ) = 0,
+    epochs: port("train_ddp", "epochs"),
+    seed: port("train_ddp", "seed"),
 ) -> dict[str, Any]:
     """Trains the same model on the same data with six ways to use several machines, and names the best."""
     prepare = components.prepare_data(dataset=dataset, data=data)

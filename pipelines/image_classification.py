@@ -13,77 +13,26 @@ from typing import Any
 from azure.ai.ml import Input
 from azure.ai.ml.dsl import pipeline
 
-from allranks import components, scale
+from allranks import components, port, scale
 
 
 @pipeline(display_name="Image classification", experiment_name="image_classification", default_compute="serverless")
 def image_classification(
     *,
-    dataset: Input(
-        type="string",
-        enum=["digits", "image_folder", "cifar", "idx", "npy", "csv", "parquet"],
-        description="What is read. digits is a built-in sample of 1,797 handwritten digits of 8x8 pixels; the others "
-        "read data. All files are taken together and split anew, so a test batch of CIFAR or MNIST is not kept apart.",
-    ) = "digits",
-    data: Input(
-        type="uri_folder",
-        optional=True,
-        description="Folder with your files. image_folder: one folder of images for each class. cifar: the unpacked "
-        "batches (data_batch_1 and so on). idx: MNIST's files, gzipped or not. npy: x.npy with the rows and y.npy with "
-        "their labels or targets. csv, parquet: one table, in one file or several. Leave empty for digits.",
-    ) = None,
-    image_size: Input(
-        type="integer",
-        optional=True,
-        min=1,
-        max=4096,
-        description="For image_folder, cifar and idx: side in pixels to which images are brought, scaled and then "
-        "cropped around the centre. Needed when they differ in size.",
-    ) = None,
+    dataset: port("prepare_data", "dataset"),
+    data: port("prepare_data", "data"),
+    image_size: port("prepare_data", "image_size"),
     nodes: Input(type="integer", min=1, max=1000, description="Machines to train on.") = 2,
     processes_per_node: Input(type="integer", min=1, max=64, description="Ranks on each machine: its GPUs.") = 2,
-    architecture: Input(
-        type="string",
-        description='mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since resnet '
-        "and vit are for images. The function takes (input_shape, num_outputs) and returns a torch.nn.Module for "
-        "channels-first batches.",
-    ) = "mlp",
-    model_code: Input(
-        type="uri_folder",
-        optional=True,
-        description='Folder with your model\'s code, when "architecture" is FILE.py:FUNCTION; otherwise it has no '
-        "effect.",
-    ) = None,
-    epochs: Input(type="integer", min=1, description="Passes over the training rows.") = 15,
-    batch_size: Input(
-        type="integer",
-        min=1,
-        description="Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x "
-        "accumulation_steps; the last partial batch of an epoch is left out.",
-    ) = 64,
-    accumulation_steps: Input(
-        type="integer",
-        min=1,
-        description="Parts in which each GPU computes its share of a batch, one after the other, to use less memory.",
-    ) = 1,
-    optimizer: Input(type="string", enum=["sgd", "adam", "adamw"], description="Optimization method.") = "adamw",
-    learning_rate: Input(
-        type="number",
-        min=0,
-        description="Highest learning rate, reached after the warm-up.",
-    ) = 0.006,
-    precision: Input(
-        type="string",
-        enum=["fp32", "bf16", "fp16", "fp64"],
-        description="Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales "
-        "the loss and needs a GPU; fp64 is for exact comparisons.",
-    ) = "fp32",
-    seed: Input(
-        type="integer",
-        min=0,
-        max=4294967295,
-        description="Seed of the initial weights and of the order of the rows.",
-    ) = 0,
+    architecture: port("train_ddp", "architecture"),
+    model_code: port("train_ddp", "model_code"),
+    epochs: port("train_ddp", "epochs"),
+    batch_size: port("train_ddp", "batch_size"),
+    accumulation_steps: port("train_ddp", "accumulation_steps"),
+    optimizer: port("train_ddp", "optimizer"),
+    learning_rate: port("train_ddp", "learning_rate"),
+    precision: port("train_ddp", "precision"),
+    seed: port("train_ddp", "seed"),
 ) -> dict[str, Any]:
     """Prepares images, trains a classifier on several nodes with PyTorch DDP, and evaluates it."""
     prepare = components.prepare_data(dataset=dataset, data=data, image_size=image_size)

@@ -10,11 +10,10 @@ machine ``--scale train=1x2`` gives each trial two ranks.
 
 from typing import Any
 
-from azure.ai.ml import Input
 from azure.ai.ml.dsl import pipeline
 from azure.ai.ml.sweep import BanditPolicy, Choice, LogUniform, RandomSamplingAlgorithm
 
-from allranks import components
+from allranks import components, port
 
 
 @pipeline(
@@ -24,48 +23,13 @@ from allranks import components
 )
 def tune_image_classification(
     *,
-    dataset: Input(
-        type="string",
-        enum=["digits", "image_folder", "cifar", "idx", "npy", "csv", "parquet"],
-        description="What is read. digits is a built-in sample of 1,797 handwritten digits of 8x8 pixels; the others "
-        "read data. All files are taken together and split anew, so a test batch of CIFAR or MNIST is not kept "
-        "apart.",
-    ) = "digits",
-    data: Input(
-        type="uri_folder",
-        optional=True,
-        description="Folder with your files. image_folder: one folder of images for each class. cifar: the unpacked "
-        "batches (data_batch_1 and so on). idx: MNIST's files, gzipped or not. npy: x.npy with the rows and "
-        "y.npy with their labels or targets. csv, parquet: one table, in one file or several. Leave empty for"
-        " digits.",
-    ) = None,
-    image_size: Input(
-        type="integer",
-        optional=True,
-        min=1,
-        max=4096,
-        description="For image_folder, cifar and idx: side in pixels to which images are brought, scaled and then "
-        "cropped around the centre. Needed when they differ in size.",
-    ) = None,
-    architecture: Input(
-        type="string",
-        description='mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since resnet '
-        "and vit are for images. The function takes (input_shape, num_outputs) and returns a torch.nn.Module for "
-        "channels-first batches.",
-    ) = "mlp",
-    model_code: Input(
-        type="uri_folder",
-        optional=True,
-        description='Folder with your model\'s code, when "architecture" is FILE.py:FUNCTION; otherwise it has no '
-        "effect.",
-    ) = None,
-    epochs: Input(type="integer", min=1, description="Passes over the training rows.") = 15,
-    seed: Input(
-        type="integer",
-        min=0,
-        max=4294967295,
-        description="Seed of the initial weights and of the order of the rows.",
-    ) = 0,
+    dataset: port("prepare_data", "dataset"),
+    data: port("prepare_data", "data"),
+    image_size: port("prepare_data", "image_size"),
+    architecture: port("train_ddp", "architecture"),
+    model_code: port("train_ddp", "model_code"),
+    epochs: port("train_ddp", "epochs"),
+    seed: port("train_ddp", "seed"),
 ) -> dict[str, Any]:
     """Prepares images, searches learning rate, optimizer and batch size, and evaluates the best classifier."""
     prepare = components.prepare_data(dataset=dataset, data=data, image_size=image_size)

@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from shared.data import Text
 
-Floats = npt.NDArray[np.float64]
+_Floats = npt.NDArray[np.float64]
 
-LARGEST_EXPONENT = 709.0
+_LARGEST_EXPONENT = 709.0
 """e to more than this is no float64."""
 
 
 @dataclass(frozen=True, slots=True)
-class Language:
+class LanguageMetrics:
     """All that is known about a language model on N rows of L predicted tokens.
 
     Attributes:
@@ -30,9 +30,9 @@ class Language:
 
     text: Text
     split: str
-    nats: Floats
-    right: Floats
-    by_position: Floats
+    nats: _Floats
+    right: _Floats
+    by_position: _Floats
 
     @property
     def tokens(self) -> int:
@@ -40,9 +40,9 @@ class Language:
         return len(self.nats) * len(self.by_position)
 
     @property
-    def per_token(self) -> Floats:
+    def per_token(self) -> _Floats:
         """Mean cross entropy of each row's tokens, in nats."""
-        result: Floats = self.nats / len(self.by_position)
+        result: _Floats = self.nats / len(self.by_position)
         return result
 
     def numbers(self) -> dict[str, float]:
@@ -59,4 +59,4 @@ class Language:
             "tokens": float(self.tokens),
             "rows": float(len(self.nats)),
         }
-        return numbers | ({"perplexity": math.exp(loss)} if loss < LARGEST_EXPONENT else {})
+        return numbers | ({"perplexity": math.exp(loss)} if loss < _LARGEST_EXPONENT else {})

@@ -16,9 +16,9 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-CALIBRATION_BINS = 15
-CURVE_POINTS = 500  # that are kept: more cannot be seen
-PROBABILITIES_BYTES = 2**27  # of as many classes at a time as fit, one at least
+_CALIBRATION_BINS = 15
+_CURVE_POINTS = 500  # that are kept: more cannot be seen
+_PROBABILITIES_BYTES = 2**27  # of as many classes at a time as fit, one at least
 
 
 class Logits(Protocol):
@@ -32,7 +32,7 @@ class Logits(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ClassScores:
+class _ClassScores:
     """Precision, recall, F1 and number of rows of each class; a quotient with nothing to divide by is 0."""
 
     precision: Floats
@@ -68,7 +68,7 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True)
-class Classification:
+class ClassificationMetrics:
     """All that is known about a classifier's predictions of N rows in C classes.
 
     Attributes:
@@ -82,7 +82,7 @@ class Classification:
     predictions: Integers
     probability: Floats
     confusion: Integers
-    scores: ClassScores
+    scores: _ClassScores
     rocs: Mapping[int, Roc]
     calibration: Calibration
     loss: float
@@ -104,7 +104,9 @@ class Classification:
         return numbers
 
 
-def classify(logits: Logits, labels: Integers, memory: int = PROBABILITIES_BYTES) -> Classification:
+def measure_classification(
+    logits: Logits, labels: Integers, memory: int = _PROBABILITIES_BYTES
+) -> ClassificationMetrics:
     """Measure logits (N, C) against labels (N), which lie in 0 to C - 1; N is 1 or more.
 
     Args:
@@ -125,13 +127,13 @@ def classify(logits: Logits, labels: Integers, memory: int = PROBABILITIES_BYTES
         probability[numbers] = probabilities[each, said]
         losses[numbers] = -log_probabilities[each, labels[numbers]]
     confusion = confusion_matrix(labels, predictions, classes)
-    return Classification(
+    return ClassificationMetrics(
         predictions=predictions,
         probability=probability,
         confusion=confusion,
         scores=class_scores(confusion),
         rocs=_curves(logits, labels, classes, largest, log_sum, max(1, memory // (8 * rows))),
-        calibration=calibrate(probability, predictions == labels),
+        calibration=measure_calibration(probability, predictions == labels),
         loss=float(losses.mean()),
     )
 
@@ -177,10 +179,10 @@ def accuracy(confusion: Integers) -> float:
     return float(np.trace(confusion) / confusion.sum())
 
 
-def class_scores(confusion: Integers) -> ClassScores:
+def class_scores(confusion: Integers) -> _ClassScores:
     """Precision, recall and F1 of each class."""
     hits, predicted, support = np.diag(confusion), confusion.sum(0), confusion.sum(1)
-    return ClassScores(
+    return _ClassScores(
         precision=_quotient(hits, predicted),
         recall=_quotient(hits, support),
         f1=_quotient(2 * hits, predicted + support),
@@ -200,11 +202,13 @@ def roc_curve(positive: npt.NDArray[np.bool_], scores: Floats) -> Roc | None:
     misses = np.concatenate([[0], last_of_equals + 1]) - hits
     # Twice the area, in whole numbers: no rounding before the one division.
     area = int((np.diff(misses) * (hits[1:] + hits[:-1])).sum())
-    kept = np.unique(np.linspace(0, len(hits) - 1, CURVE_POINTS).astype(int))
+    kept = np.unique(np.linspace(0, len(hits) - 1, _CURVE_POINTS).astype(int))
     return Roc(misses[kept] / negatives, hits[kept] / positives, area / (2 * positives * negatives))
 
 
-def calibrate(probability: Floats, correct: npt.NDArray[np.bool_], bins: int = CALIBRATION_BINS) -> Calibration:
+def measure_calibration(
+    probability: Floats, correct: npt.NDArray[np.bool_], bins: int = _CALIBRATION_BINS
+) -> Calibration:
     """Compare the predicted class's probability with how often it was right; bins are closed above."""
     bin_of = np.clip(np.ceil(probability * bins).astype(np.int64) - 1, 0, bins - 1)
     rows = np.bincount(bin_of, minlength=bins)

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.order import Rows
+from shared.data.dataset.order import Rows
 
-Outputs = npt.NDArray[np.floating[Any]]
+ModelOutputs = npt.NDArray[np.floating[Any]]
 
-FILE_BYTES = 2**24
+_FILE_BYTES = 2**24
 """Outputs that are gathered in memory before a file of them is written."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class OutputParts:
     """The outputs of a split's rows.
 
     Attributes:
@@ -45,10 +45,10 @@ class Parts:
         starts = range(rank * self.batch_size, self.rows, self.world_size * self.batch_size)
         return [np.arange(start, min(start + self.batch_size, self.rows)) for start in starts]
 
-    def write(self, rank: int, batches: Iterable[Outputs], file_bytes: int = FILE_BYTES) -> bool:
+    def write(self, rank: int, batches: Iterable[ModelOutputs], file_bytes: int = _FILE_BYTES) -> bool:
         """Write the outputs of a rank's batches, (rows, outputs) each; False at the first that are not all finite."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        gathered: list[Outputs] = []
+        gathered: list[ModelOutputs] = []
         number = size = 0
         for outputs in batches:
             if not np.isfinite(outputs).all():
@@ -62,7 +62,7 @@ class Parts:
             self._write(rank, number, gathered)
         return True
 
-    def blocks(self) -> Iterator[tuple[Rows, Outputs]]:
+    def blocks(self) -> Iterator[tuple[Rows, ModelOutputs]]:
         """Row numbers (n,) and their outputs (outputs, n), mapped from the file, for each file."""
         for rank in range(self.world_size):
             left, number = np.concatenate([np.empty(0, np.int64), *self.batches(rank)]), 0
@@ -71,9 +71,9 @@ class Parts:
                 yield left[: block.shape[1]], block
                 left, number = left[block.shape[1] :], number + 1
 
-    def columns(self, first: int = 0, last: int | None = None) -> Outputs:
+    def columns(self, first: int = 0, last: int | None = None) -> ModelOutputs:
         """The outputs from `first` up to `last` of all rows, in row order: (outputs, rows)."""
-        columns: Outputs | None = None
+        columns: ModelOutputs | None = None
         for rows, block in self.blocks():
             some = block[first:last]
             columns = np.empty((len(some), self.rows), some.dtype) if columns is None else columns
@@ -81,7 +81,7 @@ class Parts:
         assert columns is not None  # noqa: S101  # a split has rows
         return columns
 
-    def _write(self, rank: int, number: int, batches: list[Outputs]) -> None:
+    def _write(self, rank: int, number: int, batches: list[ModelOutputs]) -> None:
         path = self._path(rank, number)
         written = path.with_suffix(".tmp")
         with written.open("wb") as file:

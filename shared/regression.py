@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+_Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Regression:
+class RegressionMetrics:
     """All that is known about predictions of N targets.
 
     Attributes:
@@ -19,11 +19,11 @@ class Regression:
         predictions: what the model said.
     """
 
-    targets: Floats
-    predictions: Floats
+    targets: _Floats
+    predictions: _Floats
 
     @property
-    def residuals(self) -> Floats:
+    def residuals(self) -> _Floats:
         """Prediction less target, for each row."""
         return self.predictions - self.targets
 
@@ -44,6 +44,6 @@ class Regression:
         return numbers | ({"r2": 1 - float(np.square(residuals).sum()) / variation} if variation > 0 else {})
 
 
-def regress(outputs: npt.NDArray[np.floating], targets: Floats) -> Regression:
+def measure_regression(outputs: npt.NDArray[np.floating], targets: _Floats) -> RegressionMetrics:
     """Measure finite outputs (N, 1) against targets (N,); N is 1 or more."""
-    return Regression(targets.astype(np.float64), outputs[:, 0].astype(np.float64))
+    return RegressionMetrics(targets.astype(np.float64), outputs[:, 0].astype(np.float64))

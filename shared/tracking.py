@@ -19,18 +19,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 if TYPE_CHECKING:
     from shared.distributed import World
 
-SECRET = re.compile(r"TOKEN|KEY|SECRET|SAS|PASSWORD", re.IGNORECASE)
-CLOSE_SECONDS = 120.0
-"""How long `close` waits for MLflow to take what is left."""
-FAILED_SECONDS = 0.4
+_SECRET = re.compile(r"TOKEN|KEY|SECRET|SAS|PASSWORD", re.IGNORECASE)
+_CLOSE_SECONDS = 120.0
+"""How long the end waits for MLflow to take what is left."""
+_FAILED_SECONDS = 0.4
 """The same in a rank that fails: whoever started it hears of it when it has ended, and `metrics.jsonl` is whole."""
 
-Number = float | int
+_Number = float | int
+_Item = tuple[Literal["metrics", "params", "artifacts"], Mapping[str, Any], int, float]
+"""What to send to MLflow: its kind, values by name, step and time."""
 
 
 class Tracker:
@@ -51,7 +53,7 @@ class Tracker:
             if os.environ.get("MLFLOW_TRACKING_URI"):
                 self._mlflow = _MLflowThread()
 
-    def log(self, metrics: Mapping[str, Number], step: int) -> None:
+    def log(self, metrics: Mapping[str, _Number], step: int) -> None:
         """Report named numbers at a step; numbers that are not finite are left out, because JSON has none."""
         if self._path is None:
             return
@@ -71,14 +73,8 @@ class Tracker:
     def params(self, params: Mapping[str, object]) -> None:
         """Report the run's settings to MLflow, without those whose name speaks of a secret and without credentials."""
         if self._mlflow is not None:
-            shown = {name: _without_credentials(str(v)) for name, v in params.items() if not SECRET.search(name)}
+            shown = {name: _without_credentials(str(v)) for name, v in params.items() if not _SECRET.search(name)}
             self._mlflow.put(("params", shown, 0, time.time()))
-
-    def close(self, *, failed: bool = False) -> None:
-        """Send what is left to MLflow, waiting for two minutes at most, or half a second if the rank `failed`."""
-        if self._mlflow is not None:
-            self._mlflow.close(failed=failed)
-            self._mlflow = None
 
     def __enter__(self) -> Self:
         return self
@@ -86,26 +82,28 @@ class Tracker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close(failed=kind is not None)
+        """Send what is left to MLflow, waiting for two minutes at most, or half a second if the rank fails."""
+        if self._mlflow is not None:
+            self._mlflow.close(failed=kind is not None)
 
 
 class _MLflowThread:
     """Sends what is put into its queue to one MLflow run."""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[tuple[str, Mapping[str, Any], int, float] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._failed = False
         # A daemon: a tracking server that hangs must not keep a finished rank alive.
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
         self._thread.start()
 
-    def put(self, item: tuple[str, Mapping[str, Any], int, float]) -> None:
+    def put(self, item: _Item) -> None:
         self._queue.put(item)
 
     def close(self, *, failed: bool) -> None:
         self._failed = failed
         self._queue.put(None)
-        patience = FAILED_SECONDS if failed else CLOSE_SECONDS
+        patience = _FAILED_SECONDS if failed else _CLOSE_SECONDS
         self._thread.join(patience)
         if self._thread.is_alive():
             _warn(f"MLflow did not take the last metrics within {patience:g} s")
@@ -142,7 +140,7 @@ class _MLflowThread:
         if ours:
             client.set_terminated(run_id, "FAILED" if self._failed else "FINISHED")
 
-    def _next_items(self) -> tuple[list[tuple[str, Mapping[str, Any], int, float]], bool]:
+    def _next_items(self) -> tuple[list[_Item], bool]:
         """Wait for an item and take those that came with it; the flag says whether there will be more."""
         items = []
         item = self._queue.get()
@@ -226,6 +224,6 @@ def _without_credentials(text: str) -> str:
     text = re.sub(r"(\w+://)[^/@\s]+@", r"\1", text)
     text = re.sub(r"\?\S+", "", text)
     for name, value in os.environ.items():
-        if SECRET.search(name) and len(value) >= 8:
+        if _SECRET.search(name) and len(value) >= 8:
             text = text.replace(value, "***")
     return " ".join(text.split())[:500]

@@ -12,6 +12,8 @@ from allranks.azure.client import quiet
 from allranks.azure.placement import duration_seconds, identity_word
 from allranks.errors import UsageError
 from allranks.sizes import Use, misfits, nccl_variables
+from allranks.spec import Distribution
+from allranks.spec.distribution import distribution_kind
 
 if TYPE_CHECKING:
     from azure.ai.ml.entities._job.pipeline._io import PipelineInput
@@ -115,14 +117,15 @@ def _distribute(step: Any, nodes: Any, processes: Any) -> None:
         step.inputs.processes_per_node = processes
         processes = None
     distribution = copy.deepcopy(_carrier(step).distribution)
-    kind = _kind(distribution)
-    if kind == "tensorflow" and nodes is not None:
-        distribution.worker_count = _count(nodes, "nodes")
-    if processes is not None and kind in ("pytorch", "mpi"):
-        distribution.process_count_per_instance = _count(processes, _PROCESSES_INPUT)
-    elif processes not in (None, 1):
-        what = f"has the distribution {kind}" if kind else "has no distribution"
+    name, kind = _kind(distribution), distribution_kind(_kind(distribution))
+    if not kind.starts_processes and processes not in (None, 1):
+        what = f"has the distribution {name}" if name else "has no distribution"
         raise UsageError(f"{component.name} {what}: it runs one process on each node, not {processes}.")
+    nodes = None if nodes is None else _count(nodes, "nodes")
+    ranks = _count(processes, _PROCESSES_INPUT) if kind.starts_processes and processes is not None else None
+    for key, count in kind.scaled(Distribution(name), nodes, ranks).counts.items():
+        if count is not None:
+            setattr(distribution, key, count)
     if distribution is not None:
         _carrier(step).distribution = distribution
 
@@ -178,9 +181,9 @@ def _fit(step: Any) -> None:
         helping = nccl_variables(size) if nodes != 1 else {}
         given = {**helping, **(step.environment_variables or {})}
         step.environment_variables = given or step.environment_variables
-    kind = _kind(carrier.distribution)
+    gpu_per_rank = distribution_kind(_kind(carrier.distribution)).starts_processes
     environment = component.environment if isinstance(component.environment, str) else ""
-    use = Use(size, _known(nodes), _known(_processes(step)), kind, component.command, given, environment)
+    use = Use(size, _known(nodes), _known(_processes(step)), gpu_per_rank, component.command, given, environment)
     for where, message, hint, severity in misfits(use):
         if severity == "error":
             raise UsageError(f"{component.name}: {where}: {message}", hint)

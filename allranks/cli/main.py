@@ -26,6 +26,7 @@ VERBS = {
     "export": "allranks.cli.export",
     "submit": "allranks.cli.submit",
     "copy": "allranks.cli.copy",
+    "renew": "allranks.cli.renew",
     "env": "allranks.cli.env",
     "register": "allranks.cli.register",
     "cluster": "allranks.cli.cluster",

@@ -18,6 +18,7 @@ from allranks.cli import text
 from allranks.errors import UnknownNameError
 from allranks.local.assets import Stands, read_mapping
 from allranks.spec import Component, Data, Distribution, Input, Output, Pipeline, Resources, Step, Sweep, read
+from allranks.spec.distribution import distribution_kind
 from allranks.spec.values import plain_number
 
 NAME = "show"
@@ -133,20 +134,7 @@ def example(shown: Component | Pipeline, target: str, mapped: Sequence[str] = ()
 
 def launch(distribution: Distribution | None, resources: Resources) -> str:
     """How it is started, in words: ``pytorch, 2 nodes x 2 processes``; a binding is shown as ``<input>``."""
-    return _BINDING.sub(r"<\1>", _launch(distribution, resources))
-
-
-def _launch(distribution: Distribution | None, resources: Resources) -> str:
-    nodes = 1 if resources.nodes is None else resources.nodes
-    on = f"{nodes} node{'' if nodes == 1 else 's'}"
-    if distribution is None:
-        return f"no distribution, {on}"
-    if distribution.type == "tensorflow":
-        workers = nodes if distribution.worker_count is None else distribution.worker_count
-        servers = f" + {n} parameter servers" if (n := distribution.parameter_server_count) else ""
-        return f"tensorflow, {on}, {workers} workers{servers}"
-    processes = 1 if distribution.processes_per_node is None else distribution.processes_per_node
-    return f"{distribution.type}, {on} x {processes} process{'' if processes == 1 else 'es'}"
+    return distribution_kind(distribution).launch_words(distribution or Distribution(""), resources.nodes)
 
 
 def _launch_document(distribution: Distribution | None, resources: Resources) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
-from allranks.spec import Component, Data, Distribution, Input, Pipeline, Step, check_value
+from allranks.spec import Component, Data, Input, Pipeline, Step, check_value
+from allranks.spec.distribution import distribution_kind
 
 PROCESSES_INPUT = "processes_per_node"  # a component that starts its own processes on each node takes their number here
 
@@ -162,22 +163,10 @@ def _scaling(name: str, nodes: int, processes: int) -> Callable[[Step], Step]:
         if PROCESSES_INPUT in step.component.inputs:
             inputs = MappingProxyType({**step.inputs, PROCESSES_INPUT: processes})
             return replace(step, resources=resources, inputs=inputs)
-        if distribution is None:
-            if (nodes, processes) != (1, 1):
-                raise UsageError(
-                    f"--scale {name}={nodes}x{processes}: the step has no distribution, so it runs 1x1 only."
-                )
-            return replace(step, resources=resources)
-        if distribution.type == "tensorflow" and processes != 1:
-            raise UsageError(
-                f"--scale {name}={nodes}x{processes}: a TensorFlow step has one worker on each node, so {nodes}x1 only."
-            )
-        return replace(step, resources=resources, distribution=_with_processes(distribution, nodes, processes))
+        kind = distribution_kind(distribution)
+        if fault := kind.scale_fault(nodes, processes):
+            raise UsageError(f"--scale {name}={nodes}x{processes}: {fault}")
+        scaled = None if distribution is None else kind.scaled(distribution, nodes, processes)
+        return replace(step, resources=resources, distribution=scaled)
 
     return change
-
-
-def _with_processes(distribution: Distribution, nodes: int, processes: int) -> Distribution:
-    if distribution.type == "tensorflow":
-        return replace(distribution, worker_count=nodes)
-    return replace(distribution, processes_per_node=processes)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from allranks.sizes.builds import BuildTable, build_table, images_in_words, judge_image, runs_on
 from allranks.sizes.fit import Misfit, Use, misfits
-from allranks.sizes.nccl import nccl_variables
-from allranks.sizes.table import VMSize, find, sizes, with_infiniband
+from allranks.sizes.table import VMSize, find, nccl_variables, sizes, with_infiniband
 
 __all__ = [
     "BuildTable",

@@ -38,10 +38,15 @@ class FrameworkBuild:
     machine_code: tuple[Capability, ...]
     ptx: tuple[Capability, ...]
     driver: int
-    ptx_driver: int
-    index: str
-    cudnn: str
     why: str
+    ptx_driver: int = 0
+    index: str = ""
+    cudnn: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name and, unless the image compiles it, the version."""
+        return self.name if self.version == "compiled" else f"{self.name} {self.version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ class BuildTable:
     arm_processors: frozenset[str]
 
 
-class Verdict(NamedTuple):
+class ImageVerdict(NamedTuple):
     """Whether an image suits a size.
 
     Attributes:
@@ -89,21 +94,14 @@ def build_table() -> BuildTable:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     document = yaml.load(_FILE.read_text(encoding="utf-8"), loader)  # noqa: S506 -- both are safe
     builds = {name: _build(name, facts) for name, facts in document["builds"].items()}
-    return BuildTable(
-        oldest_driver=document["oldest_driver"],
-        base=document["base"],
-        base_cuda=document["base_cuda"],
-        plain_base=document["plain_base"],
-        builds=MappingProxyType(builds),
-        images=MappingProxyType(
-            {image: tuple(builds[name] for name in names) for image, names in document["images"].items()}
-        ),
-        capabilities=MappingProxyType({gpu: _capability(text) for gpu, text in document["capabilities"].items()}),
-        arm_processors=frozenset(document["arm_processors"]),
-    )
+    images = {image: tuple(builds[name] for name in names) for image, names in document["images"].items()}
+    capabilities = {gpu: _capability(text) for gpu, text in document["capabilities"].items()}
+    read = {"builds": MappingProxyType(builds), "images": MappingProxyType(images)}
+    read |= {"capabilities": MappingProxyType(capabilities)}
+    return BuildTable(**{**document, **read, "arm_processors": frozenset(document["arm_processors"])})
 
 
-def judge_image(image: str, size: VMSize) -> Verdict:
+def judge_image(image: str, size: VMSize) -> ImageVerdict:
     """Whether one of our images suits a size; any suits a size without GPUs.
 
     Args:
@@ -112,24 +110,23 @@ def judge_image(image: str, size: VMSize) -> Verdict:
     """
     table = build_table()
     if not size.gpu:
-        return Verdict(suits=True)
+        return ImageVerdict(suits=True)
     if size.gpu in table.arm_processors:
-        return Verdict(suits=False, reason="its processors are ARM's (Grace), and the images are for x86-64")
+        return ImageVerdict(suits=False, reason="its processors are ARM's (Grace), and the images are for x86-64")
     capability = table.capabilities[size.gpu]
     if table.images[image] and capability is None:
-        return Verdict(suits=False, reason="its GPUs are AMD's, for which the images have no builds (ROCm)")
+        return ImageVerdict(suits=False, reason="its GPUs are AMD's, for which the images have no builds (ROCm)")
     notes = []
     for build in table.images[image]:
         assert capability is not None  # noqa: S101
         if runs_on(capability, build.machine_code):
             continue
-        what = f"{build.name} {build.version}".removesuffix(" compiled")
         if not runs_on(capability, build.ptx):
             number = ".".join(map(str, capability))
-            reason = f"{what} for CUDA {build.cuda} has no code for {size.gpu} (capability {number})"
-            return Verdict(suits=False, reason=reason)
-        notes.append(f"{what} needs a driver of series {build.ptx_driver} or newer there")
-    return Verdict(suits=True, reason="; ".join(notes))
+            reason = f"{build.label} for CUDA {build.cuda} has no code for {size.gpu} (capability {number})"
+            return ImageVerdict(suits=False, reason=reason)
+        notes.append(f"{build.label} needs a driver of series {build.ptx_driver} or newer there")
+    return ImageVerdict(suits=True, reason="; ".join(notes))
 
 
 def runs_on(gpu: Capability, codes: Iterable[Capability]) -> bool:
@@ -151,18 +148,8 @@ def images_in_words(size: VMSize) -> str:
 
 
 def _build(name: str, facts: Mapping[str, Any]) -> FrameworkBuild:
-    return FrameworkBuild(
-        name=name,
-        version=facts["version"],
-        cuda=facts["cuda"],
-        machine_code=_capabilities(facts["machine_code"]),
-        ptx=_capabilities(facts.get("ptx", ())),
-        driver=facts["driver"],
-        ptx_driver=facts.get("ptx_driver", 0),
-        index=facts.get("index", ""),
-        cudnn=facts.get("cudnn", ""),
-        why=facts["why"],
-    )
+    codes = {key: _capabilities(facts.get(key, ())) for key in ("machine_code", "ptx")}
+    return FrameworkBuild(name=name, **{**facts, **codes})
 
 
 def _capabilities(texts: Any) -> tuple[Capability, ...]:

@@ -16,10 +16,10 @@ _LAUNCHER = re.compile(
     r"\b(torchrun|torch\.distributed\.(run|launch)|accelerate\s+launch|deepspeed|horovodrun|mpirun|mpiexec)\b"
 )
 
-SIZE = "resources.instance_type"
+_SIZE = "resources.instance_type"
 NODES = "resources.instance_count"
-PROCESSES = "distribution.process_count_per_instance"
-VARIABLES = "environment_variables"
+PROCESSES_KEY = "distribution.process_count_per_instance"
+_VARIABLES = "environment_variables"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Use:
         size: the VM size as written.
         nodes: number of machines.
         processes: ranks that Azure ML or the component's launcher starts on each.
-        distribution: ``pytorch``, ``mpi``, ``tensorflow``, or empty.
+        gpu_per_rank: whether each rank needs a GPU of its own.
         command: the component's command: one with a launcher in it starts further processes itself.
         variables: the step's environment variables.
         environment: the step's environment as written; only the library's own are judged.
@@ -39,7 +39,7 @@ class Use:
     size: str
     nodes: int | None = None
     processes: int | None = None
-    distribution: str = ""
+    gpu_per_rank: bool = False
     command: str = ""
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     environment: str = ""
@@ -67,7 +67,7 @@ def misfits(use: Use) -> Iterator[Misfit]:
         return
     if size.retired:
         message = f"{size.name} was retired on {size.retired}; Azure has none any more."
-        yield Misfit(SIZE, message, "See the sizes of today with: allranks cluster sizes.")
+        yield Misfit(_SIZE, message, "See the sizes of today with: allranks cluster sizes.")
     yield from _image(use, size)
     yield from _processes(use, size)
     yield from _network(use, size)
@@ -77,7 +77,7 @@ def misfits(use: Use) -> Iterator[Misfit]:
 def _without_prefix(written: str) -> Iterator[Misfit]:
     full = find(f"Standard_{written}")
     if full is not None:
-        yield Misfit(SIZE, f"{written!r} is short for a size.", f"Write {full.name}.")
+        yield Misfit(_SIZE, f"{written!r} is short for a size.", f"Write {full.name}.")
 
 
 def _image(use: Use, size: VMSize) -> Iterator[Misfit]:
@@ -87,25 +87,25 @@ def _image(use: Use, size: VMSize) -> Iterator[Misfit]:
     verdict = judge_image(image, size)
     if not verdict.suits:
         message = f"the environment {image!r} does not suit {size.name}: {verdict.reason}."
-        yield Misfit(SIZE, message, "Take another size (allranks cluster sizes), or an environment of yours.", "error")
+        yield Misfit(_SIZE, message, "Take another size (allranks cluster sizes), or an environment of yours.", "error")
     elif verdict.reason:
         message = (
             f"the environment {image!r} on {size.name}: {verdict.reason}, and Azure's hosts have some that are older."
         )
-        yield Misfit(SIZE, message, "It ends at its start where the driver is older; check_cluster shows the driver.")
+        yield Misfit(_SIZE, message, "It ends at its start where the driver is older; check_cluster shows the driver.")
 
 
 def _processes(use: Use, size: VMSize) -> Iterator[Misfit]:
-    if not size.gpus or use.processes is None or use.distribution not in ("pytorch", "mpi"):
+    if not size.gpus or use.processes is None or not use.gpu_per_rank:
         return
     have = f"{size.name} has {_gpus(size)}"
     if use.processes > size.gpus:
         message = f"{use.processes} processes on each node, and {have}: each rank needs a GPU of its own."
-        yield Misfit(PROCESSES, message, f"Set {size.gpus}, or take a size with more GPUs.", "error")
+        yield Misfit(PROCESSES_KEY, message, f"Set {size.gpus}, or take a size with more GPUs.", "error")
     elif use.processes < size.gpus and not (use.processes == 1 and _LAUNCHER.search(use.command)):
         processes = f"{use.processes} process{'' if use.processes == 1 else 'es'} on each node"
         message = f"{processes}, and {have}: {size.gpus - use.processes} would be paid for and idle."
-        yield Misfit(PROCESSES, message, f"Set {size.gpus}.")
+        yield Misfit(PROCESSES_KEY, message, f"Set {size.gpus}.")
 
 
 def _gpus(size: VMSize) -> str:
@@ -128,7 +128,7 @@ def _network(use: Use, size: VMSize) -> Iterator[Misfit]:
 def _variables(use: Use, size: VMSize) -> Iterator[Misfit]:
     none = f"and {size.name} has none that NCCL can use"
     for name, value in use.variables.items():
-        where = f"{VARIABLES}.{name}"
+        where = f"{_VARIABLES}.{name}"
         disabled = name == "NCCL_IB_DISABLE" and value == "1"
         if size.infiniband:
             if disabled and (use.nodes or 1) > 1:

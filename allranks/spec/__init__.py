@@ -8,7 +8,7 @@ from allranks.spec.check_machines import Compute, check_machines
 from allranks.spec.check_quotes import check_quotes
 from allranks.spec.document import read_document
 from allranks.spec.expressions import Reference, literal_text, references, render_command, single, substitute
-from allranks.spec.graph import dependencies
+from allranks.spec.graph import step_dependencies
 from allranks.spec.model import (
     Component,
     Data,
@@ -47,7 +47,6 @@ __all__ = [
     "check_quotes",
     "check_value",
     "component_from",
-    "dependencies",
     "literal_text",
     "pipeline_from",
     "read",
@@ -57,5 +56,6 @@ __all__ = [
     "references",
     "render_command",
     "single",
+    "step_dependencies",
     "substitute",
 ]

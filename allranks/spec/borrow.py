@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from allranks.spec.expressions import OF_STEP, Reference, literal_text, references, single, substitute
+from allranks.spec.expressions import STEP_INPUT_SCOPE, Reference, literal_text, references, single, substitute
 from allranks.spec.model import Data, Literal, Step
 
 
-def borrow(steps: Mapping[str, Step]) -> dict[str, Step]:
+def resolve_borrowed_inputs(steps: Mapping[str, Step]) -> dict[str, Step]:
     """Give the steps what they borrow; a reference to what is not there, or to itself, stays as it is written."""
 
     def settled(value: Literal | Data, seen: tuple[Reference, ...] = ()) -> Literal | Data:
@@ -23,13 +23,13 @@ def borrow(steps: Mapping[str, Step]) -> dict[str, Step]:
             if isinstance(lent, Data):
                 return Data(lent.path, value.type or lent.type, value.mode or lent.mode)
             return replace(value, path=lent) if isinstance(lent, str) else value
-        if not isinstance(value, str) or all(one.scope != OF_STEP for one in references(value)):
+        if not isinstance(value, str) or all(one.scope != STEP_INPUT_SCOPE for one in references(value)):
             return value
         reference = single(value)
         return substitute(value, lambda one: in_text(one, seen)) if reference is None else lent_by(reference, seen)
 
     def lent_by(reference: Reference, seen: tuple[Reference, ...]) -> Literal | Data:
-        step = steps.get(reference.step) if reference.scope == OF_STEP and reference not in seen else None
+        step = steps.get(reference.step) if reference.scope == STEP_INPUT_SCOPE and reference not in seen else None
         if step is None:
             return str(reference)
         if reference.name in step.inputs:

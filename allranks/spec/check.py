@@ -12,7 +12,7 @@ from allranks.errors import Problem
 from allranks.spec.check_command import check_command, check_component_name
 from allranks.spec.check_pipeline import PipelineCheck
 from allranks.spec.model import Component, Data, Literal, Pipeline
-from allranks.spec.section import noun
+from allranks.spec.section import a_or_an
 from allranks.spec.suggest import did_you_mean
 from allranks.spec.values import check_command_values, check_value
 
@@ -66,7 +66,9 @@ def _given(
 
 def _missing(document: Component | Pipeline, given: Mapping[str, Literal | Data]) -> list[Problem]:
     return [
-        document.source.problem(f"inputs.{name}", f"needs {noun(declared.type)}, and has none.", f"Add {name}=VALUE.")
+        document.source.problem(
+            f"inputs.{name}", f"needs {a_or_an(declared.type)}, and has none.", f"Add {name}=VALUE."
+        )
         for name, declared in document.inputs.items()
         if declared.required and name not in given
     ]

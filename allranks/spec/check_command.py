@@ -10,9 +10,9 @@ from pathlib import Path
 from allranks.errors import Problem
 from allranks.spec import schema
 from allranks.spec.check_script import check_script
-from allranks.spec.expressions import Reference, almost, declared_name, faults, references, single
+from allranks.spec.expressions import Reference, bracket_faults, declared_name, near_references, references, single
 from allranks.spec.model import Component, Distribution, Input, Output, Resources, Source
-from allranks.spec.section import noun, shown
+from allranks.spec.section import a_or_an, shown_value
 from allranks.spec.suggest import did_you_mean
 from allranks.spec.values import check_command_values, check_value
 
@@ -73,13 +73,14 @@ def check_inputs(source: Source, inputs: Mapping[str, Input]) -> Iterator[Proble
         ranged = declared.type in ("integer", "number")
         for key, bound in (("min", declared.min), ("max", declared.max)):
             if bound is not None and not ranged:
-                message = f"'{key}' applies to integers and numbers, and this is {noun(declared.type)}."
+                message = f"'{key}' applies to integers and numbers, and this is {a_or_an(declared.type)}."
                 yield source.problem(f"{where}.{key}", message)
         if ranged and declared.min is not None and declared.max is not None and declared.min > declared.max:
-            message = f"min {shown(declared.min)} is above max {shown(declared.max)}, so no value is allowed."
-            yield source.problem(f"{where}.min", message)
-        yield from _check_enum(source, declared)
-        if declared.default is not None and not _has_fault(source, declared):
+            least, most = shown_value(declared.min), shown_value(declared.max)
+            yield source.problem(f"{where}.min", f"min {least} is above max {most}, so no value is allowed.")
+        faults_of_enum = list(_check_enum(source, declared))
+        yield from faults_of_enum
+        if declared.default is not None and not faults_of_enum:
             typed = check_value(declared, declared.default)
             place = f"{where}.default" if source.place(f"{where}.default") in source.lines else where
             if isinstance(typed, Problem):
@@ -89,21 +90,17 @@ def check_inputs(source: Source, inputs: Mapping[str, Input]) -> Iterator[Proble
             yield from check_spelling(source, place, declared)
 
 
-def _has_fault(source: Source, declared: Input) -> bool:
-    return any(_check_enum(source, declared))
-
-
 def _check_enum(source: Source, declared: Input) -> Iterator[Problem]:
     where = f"inputs.{declared.name}.enum"
     if declared.enum and declared.type == "boolean":
-        yield source.problem(
-            where, "'enum' does not apply to a boolean.", "Make it a string with the choices in quotes."
-        )
+        hint = "Make it a string with the choices in quotes."
+        yield source.problem(where, "'enum' does not apply to a boolean.", hint)
         return
     for index, choice in enumerate(declared.enum):
         if not isinstance(choice, str):
             written = source.texts.get(source.place(f"{where}.{index}"), str(choice))
-            yield source.problem(f"{where}.{index}", f"{shown(choice)} is not a text.", f"Write '{written}' in quotes.")
+            message = f"{shown_value(choice)} is not a text."
+            yield source.problem(f"{where}.{index}", message, f"Write '{written}' in quotes.")
         elif declared.type != "string":
             plain = Input(declared.name, declared.type, min=declared.min, max=declared.max)
             typed = check_value(plain, choice)
@@ -134,19 +131,18 @@ def _check_text(component: Component) -> Iterator[Problem]:
     if not command.strip():
         yield source.problem("command", "has no command.", "Write command: python my_script.py.")
         return
-    for fault in faults(command):
+    for fault in bracket_faults(command):
         yield source.problem("command", fault)
-    for written, meant in almost(command):
+    for written, meant in near_references(command):
         if meant.name in _declared(component, meant.scope):
-            yield source.problem(
-                "command", f"'{written}' is no reference; the shell gets it as it stands.", f"Write {meant}.", "warning"
-            )
+            message = f"'{written}' is no reference; the shell gets it as it stands."
+            yield source.problem("command", message, f"Write {meant}.", "warning")
     used: dict[str, set[str]] = {"inputs": set(), "outputs": set()}
     for reference in references(command):
         yield from _check_reference(component, reference)
         if reference.scope in used:
             used[reference.scope].add(declared_name(reference.name, _declared(component, reference.scope)))
-    if command.startswith("mldesigner execute"):
+    if component.is_generated:
         return
     for name, declared in component.inputs.items():
         if name not in used["inputs"] and not declared.is_data:
@@ -252,15 +248,11 @@ def check_shm_size(source: Source, where: str, size: str | None) -> Iterator[Pro
 
 
 def check_workers(source: Source, distribution: Distribution | None, nodes: float | str | None) -> Iterator[Problem]:
-    """Check that TensorFlow's workers are as many as the nodes, which Azure ML demands and does not check."""
-    if distribution is None or distribution.type != "tensorflow":
-        return
-    workers = distribution.worker_count
-    count = 1 if nodes is None else nodes
+    """Check that workers, where there are any, are as many as the nodes, which Azure ML demands and does not check."""
+    workers, count = None if distribution is None else distribution.worker_count, 1 if nodes is None else nodes
     if isinstance(workers, int) and isinstance(count, int) and workers != count:
-        message = (
-            f"worker_count is {workers}, and resources.instance_count is {count}; Azure ML starts one worker a node."
-        )
+        starts = "Azure ML starts one worker a node."
+        message = f"worker_count is {workers}, and resources.instance_count is {count}; {starts}"
         yield source.problem("distribution.worker_count", message, f"Set both to {max(workers, count)}.")
 
 
@@ -268,9 +260,7 @@ def _check_bindings(component: Component) -> Iterator[Problem]:
     """The SDK refuses bindings in a component's own numbers; on a pipeline's step it takes them."""
     distribution = component.distribution or Distribution("")
     counts: Iterable[tuple[str, object]] = (
-        ("distribution.process_count_per_instance", distribution.processes_per_node),
-        ("distribution.worker_count", distribution.worker_count),
-        ("distribution.parameter_server_count", distribution.parameter_server_count),
+        *((f"distribution.{key}", count) for key, count in distribution.counts.items()),
         ("resources.instance_count", component.resources.nodes),
         ("limits.timeout", component.timeout),
     )

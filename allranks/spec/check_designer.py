@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from allranks.errors import Problem
 from allranks.spec.model import Component, Input, Output, Pipeline, Source
 
-DISPLAY_NAME_LENGTH = 40  # a node of the canvas is about as wide
+_DISPLAY_NAME_LENGTH = 40  # a node of the canvas is about as wide
 
 
 def check_designer(document: Component | Pipeline) -> list[Problem]:
@@ -30,8 +30,8 @@ def _head(document: Component | Pipeline) -> Iterator[Problem]:
     if not shown:
         message = f"has no display name, so the canvas shows '{document.name}'."
         yield source.problem("display_name", message, "Write display_name: in words.", "warning")
-    elif len(shown) > DISPLAY_NAME_LENGTH:
-        message = f"has {len(shown)} characters; a node of the canvas shows about {DISPLAY_NAME_LENGTH}."
+    elif len(shown) > _DISPLAY_NAME_LENGTH:
+        message = f"has {len(shown)} characters; a node of the canvas shows about {_DISPLAY_NAME_LENGTH}."
         yield source.problem("display_name", message, "Move the rest into the description.", "warning")
     if not document.description.strip():
         message = "has no description: in the list of components nothing says what it does."

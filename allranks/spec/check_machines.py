@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from allranks.errors import Problem
 from allranks.sizes import Use, misfits
-from allranks.sizes.fit import PROCESSES
-from allranks.spec.expressions import single
+from allranks.sizes.fit import PROCESSES_KEY
+from allranks.spec.distribution import distribution_kind
 from allranks.spec.model import Component, Data, Distribution, Literal, Pipeline, Resources, Source, Step
+from allranks.spec.values import Values, default_values, given_values, resolved_value
 
-PROCESSES_INPUT = "processes_per_node"  # a component that starts its own processes on each node takes their number here
-
-Values = Mapping[str, Literal | Data]
+_PROCESSES_INPUT = "processes_per_node"  # where a component that starts its own processes is told their number
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,8 @@ def check_machines(
     known = {**default_values(document), **(values or {})}
     if isinstance(document, Component):
         return list(StepMachines(document.source, Step("", document), document, known, "").problems())
-    return list(dict.fromkeys(_of_pipeline(document, known, computes or {})))
-
-
-def _of_pipeline(pipeline: Pipeline, known: Values, computes: Mapping[str, Compute]) -> Iterator[Problem]:
-    for _, machines in machines_of_steps(pipeline, known, computes):
-        yield from machines.problems()
+    found = (machines.problems() for _, machines in machines_of_steps(document, known, computes or {}))
+    return list(dict.fromkeys(chain.from_iterable(found)))
 
 
 def machines_of_steps(
@@ -66,7 +62,7 @@ def machines_of_steps(
     for step in pipeline.steps.values():
         name = _compute_name(step.compute, known) or default
         if isinstance(step.component, Pipeline):
-            inner = {**default_values(step.component), **_given_to(step, known)}
+            inner = {**default_values(step.component), **given_values(step, known)}
             yield from machines_of_steps(step.component, inner, computes, name, f"{prefix}{step.name}.")
         else:
             place = f"jobs.{step.name}."
@@ -74,27 +70,9 @@ def machines_of_steps(
             yield prefix + step.name, machines
 
 
-def default_values(document: Component | Pipeline) -> dict[str, Literal | Data]:
-    """Return the inputs of a document that have a value of their own."""
-    return {name: one.default for name, one in document.inputs.items() if one.default is not None}
-
-
 def _compute_name(written: str | None, known: Values) -> str:
-    name = _resolved(written, known)
+    name = resolved_value(written, known)
     return name.removeprefix("azureml:") if isinstance(name, str) else ""
-
-
-def _given_to(step: Step, known: Values) -> dict[str, Literal | Data]:
-    found = {name: _resolved(value, known) for name, value in step.inputs.items()}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _resolved(value: Literal | Data | None, known: Values) -> Literal | Data | None:
-    """The value that a binding to the pipeline's input has, None where it is known only when it runs."""
-    reference = single(value if isinstance(value, str) else None)
-    if reference is None:
-        return value
-    return known.get(reference.name) if reference.scope == "parent.inputs" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,19 +101,19 @@ class StepMachines:
         use = self.use()
         if use is not None:
             for where, message, hint, severity in misfits(use):
-                place = f"inputs.{PROCESSES_INPUT}" if where == PROCESSES and self._starts_its_own else where
+                place = f"inputs.{_PROCESSES_INPUT}" if where == PROCESSES_KEY and self._starts_its_own else where
                 yield self.source.problem(self.prefix + place, message, hint, severity)
         yield from self._too_many_nodes()
         yield from self._spot()
 
     @property
     def _starts_its_own(self) -> bool:
-        return PROCESSES_INPUT in self.component.inputs
+        return _PROCESSES_INPUT in self.component.inputs
 
     @property
     def size(self) -> str | None:
         """The VM size: the cluster's where it is known, else the step's ``instance_type``."""
-        size = self.compute.size if self.compute else _resolved(own_resources(self.step).instance_type, self.known)
+        size = self.compute.size if self.compute else resolved_value(own_resources(self.step).instance_type, self.known)
         return size if isinstance(size, str) else None
 
     @property
@@ -148,7 +126,7 @@ class StepMachines:
         """The number of machines; None where it is known only when it runs."""
         nodes = own_resources(self.step).nodes
         nodes = self.component.resources.nodes if nodes is None else nodes
-        return _count(_resolved(1 if nodes is None else nodes, self.known))
+        return _count(resolved_value(1 if nodes is None else nodes, self.known))
 
     @property
     def processes(self) -> int | None:
@@ -159,17 +137,18 @@ class StepMachines:
         """What the step asks of its machines; None where their size is not known."""
         if self.size is None:
             return None
-        component, distribution = self.component, self.distribution
+        component, kind = self.component, distribution_kind(self.distribution)
         variables = {**component.environment_variables, **self.step.environment_variables}
         image = component.environment.reference or ""
-        return Use(self.size, self.nodes, self.processes, distribution.type, component.command, variables, image)
+        gpu_per_rank = kind.starts_processes
+        return Use(self.size, self.nodes, self.processes, gpu_per_rank, component.command, variables, image)
 
     def _processes(self, distribution: Distribution) -> Literal | Data | None:
         if self._starts_its_own:
-            declared = self.component.inputs[PROCESSES_INPUT]
-            return _resolved(self.step.inputs.get(PROCESSES_INPUT, declared.default), self.known)
+            declared = self.component.inputs[_PROCESSES_INPUT]
+            return resolved_value(self.step.inputs.get(_PROCESSES_INPUT, declared.default), self.known)
         processes = distribution.processes_per_node
-        return _resolved(1 if processes is None else processes, self.known)
+        return resolved_value(1 if processes is None else processes, self.known)
 
     def _too_many_nodes(self) -> Iterator[Problem]:
         most = None if self.compute is None else self.compute.max_nodes

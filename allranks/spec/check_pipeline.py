@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from allranks.errors import Problem
 from allranks.spec import schema
@@ -10,7 +10,8 @@ from allranks.spec.check_command import check_command, check_inputs, check_ports
 from allranks.spec.check_step import StepCheck, check_local
 from allranks.spec.expressions import single
 from allranks.spec.graph import find_cycle
-from allranks.spec.model import Component, Data, Literal, Output, Pipeline, Step
+from allranks.spec.model import Component, Data, Output, Pipeline, Step
+from allranks.spec.values import Values, default_values, given_values
 
 
 class PipelineCheck:
@@ -22,16 +23,10 @@ class PipelineCheck:
         seen: components that were checked before; they are shared by the steps of all pipelines of a document.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        given: Mapping[str, Literal | Data],
-        seen: dict[int, Component | Pipeline] | None = None,
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, given: Values, seen: dict[int, Component | Pipeline] | None = None) -> None:
         self._pipeline = pipeline
         self._source = pipeline.source
-        defaults = {name: one.default for name, one in pipeline.inputs.items() if one.default is not None}
-        self._known = {**defaults, **given}
+        self._known = {**default_values(pipeline), **given}
         self._seen = {} if seen is None else seen
 
     def problems(self) -> Iterator[Problem]:
@@ -46,18 +41,14 @@ class PipelineCheck:
                 yield from check_local(source, f"inputs.{name}", value, declared.type)
         for step in pipeline.steps.values():
             yield from self._check_name(step)
-            if step.component.name:
-                yield from StepCheck(pipeline, step, self._known).problems()
+            yield from StepCheck(pipeline, step, self._known).problems()
+            if step.has_component:
                 yield from self._check_component(step)
-            else:
-                yield from StepCheck(pipeline, step, self._known).problems_without_component()
         yield from self._check_outputs()
         cycle = find_cycle(pipeline)
         if cycle is not None:
-            chain = " -> ".join(cycle)
-            yield source.problem(
-                f"jobs.{cycle[0]}", f"the steps wait for each other: {chain}.", "Cut one of the bindings."
-            )
+            message = f"the steps wait for each other: {' -> '.join(cycle)}."
+            yield source.problem(f"jobs.{cycle[0]}", message, "Cut one of the bindings.")
 
     def _check_name(self, step: Step) -> Iterator[Problem]:
         name = step.name
@@ -75,22 +66,11 @@ class PipelineCheck:
         component = step.component
         if isinstance(component, Pipeline):
             yield from component.source.problems
-            yield from PipelineCheck(component, self._given_to(step), self._seen).problems()
+            yield from PipelineCheck(component, given_values(step, self._known), self._seen).problems()
         elif id(component) not in self._seen:
             self._seen[id(component)] = component
             yield from component.source.problems
             yield from check_command(component)
-
-    def _given_to(self, step: Step) -> dict[str, Literal | Data]:
-        """Return the values that a nested pipeline gets, as far as they are known before anything runs."""
-        given = {}
-        for name, value in step.inputs.items():
-            reference = single(value.path if isinstance(value, Data) else value)
-            if reference is None:
-                given[name] = value
-            elif reference.scope == "parent.inputs" and reference.name in self._known:
-                given[name] = self._known[reference.name]
-        return given
 
     def _check_outputs(self) -> Iterator[Problem]:
         fed: dict[str, str] = {}

@@ -16,7 +16,7 @@ def check_quotes(document: Component | Pipeline) -> list[Problem]:
     if isinstance(document, Pipeline):
         inner = [problem for step in document.steps.values() for problem in check_quotes(step.component)]
         return list(dict.fromkeys(inner))
-    if document.command.startswith("mldesigner execute"):
+    if document.is_generated:
         return []
     names = [declared_name(name, document.inputs) for name in bare_inputs(document.command)]
     texts = [name for name in names if _is_free_text(document, name)]

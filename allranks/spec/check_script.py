@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from allranks.errors import Problem
 from allranks.spec.expressions import substitute
 from allranks.spec.model import Component
-from allranks.spec.suggest import nearest
+from allranks.spec.suggest import nearest_hint
 
 _STARTERS = frozenset(
     {"python", "python3", "bash", "sh", "torchrun", "deepspeed", "horovodrun", "mpirun", "accelerate"}
@@ -28,9 +28,8 @@ def check_script(component: Component) -> Iterator[Problem]:
     for script in _started(component.command):
         if not _is_there(code, component.includes, script):
             names = [path.name for path in code.iterdir() if path.suffix in _SCRIPTS] if code.is_dir() else [code.name]
-            near = nearest(script, names)
             message = f"starts '{script}', which is neither in '{code}' nor among the additional_includes."
-            yield component.source.problem("command", message, f"Did you mean '{near}'?" if near else "", "warning")
+            yield component.source.problem("command", message, nearest_hint(script, names), "warning")
 
 
 def _started(command: str) -> Iterator[str]:

@@ -12,12 +12,12 @@ from allranks.spec.expressions import references
 from allranks.spec.graph import input_references
 from allranks.spec.model import Component, Input, Step, Sweep
 from allranks.spec.search_space import has_fractions, value_at
-from allranks.spec.section import noun, shown
+from allranks.spec.section import a_or_an, shown_value
 from allranks.spec.suggest import did_you_mean
 from allranks.spec.values import check_command_values, check_value
 
 
-class Finding(NamedTuple):
+class SpaceFinding(NamedTuple):
     """What is wrong with the search of one input."""
 
     name: str
@@ -25,7 +25,7 @@ class Finding(NamedTuple):
     hint: str = ""
 
 
-def check_space(step: Step, sweep: Sweep) -> Iterator[Finding]:
+def check_space(step: Step, sweep: Sweep) -> Iterator[SpaceFinding]:
     """Check that the trial has what is searched, and that its inputs take the values."""
     used = {reference.name for _, reference in input_references(step) if reference.scope == "search_space"}
     if isinstance(step.component, Component):
@@ -38,54 +38,55 @@ def check_space(step: Step, sweep: Sweep) -> Iterator[Finding]:
             yield from checked
             yield from _quotes(step, name, values)
         elif name not in used:
-            yield Finding(
-                name, f"the trial has no input '{name}'.", did_you_mean(name, step.component.inputs, "inputs")
-            )
+            hint = did_you_mean(name, step.component.inputs, "inputs")
+            yield SpaceFinding(name, f"the trial has no input '{name}'.", hint)
 
 
-def _choices(declared: Input, values: list[Any]) -> Iterator[Finding]:
+def _choices(declared: Input, values: list[Any]) -> Iterator[SpaceFinding]:
     for value in values:
         if isinstance(value, dict):  # a choice with choices of its own
             continue
         if value is None or isinstance(value, list):
-            yield Finding(declared.name, f"{shown(value)} cannot be chosen; write texts, numbers or booleans.")
+            message = f"{shown_value(value)} cannot be chosen; write texts, numbers or booleans."
+            yield SpaceFinding(declared.name, message)
             continue
         if isinstance(value, str) and references(value):
-            yield Finding(declared.name, f"{shown(value)} is a binding; Azure ML takes none here.", "Write the value.")
+            message = f"{shown_value(value)} is a binding; Azure ML takes none here."
+            yield SpaceFinding(declared.name, message, "Write the value.")
             continue
         typed = check_value(declared, value)
         if isinstance(typed, Problem):
-            yield Finding(declared.name, typed.message, typed.hint)
+            yield SpaceFinding(declared.name, typed.message, typed.hint)
 
 
-def _quotes(step: Step, name: str, values: object) -> Iterator[Finding]:
+def _quotes(step: Step, name: str, values: object) -> Iterator[SpaceFinding]:
     for value in values if isinstance(values, list) and isinstance(step.component, Component) else ():
         if isinstance(value, str) and isinstance(step.component, Component):
             for problem in check_command_values(step.component, {name: value}):
-                yield Finding(name, problem.message, problem.hint)
+                yield SpaceFinding(name, problem.message, problem.hint)
 
 
-def _range(declared: Input, search: Mapping[str, object], sweep: Sweep) -> Iterator[Finding]:
+def _range(declared: Input, search: Mapping[str, object], sweep: Sweep) -> Iterator[SpaceFinding]:
     """Check the two ends of a search of numbers; one with mistakes of its own is passed over."""
-    if any(key not in search for key in schema.SEARCHES[str(search["type"])]):
+    if any(key not in search for key in schema.SEARCH_KEYS[str(search["type"])]):
         return
     low, high = search.get("min_value"), search.get("max_value")
     if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low > high:
-        yield Finding(declared.name, f"min_value {low} is above max_value {high}.")
+        yield SpaceFinding(declared.name, f"min_value {low} is above max_value {high}.")
         return
     if search.get("q") == 0 or not isinstance(search.get("upper", 1), (int, float)):
         return
     if declared.type == "integer" and has_fractions(search):
-        message = f"a search of type {search['type']} gives fractions, and the input takes {noun('integer')}."
-        yield Finding(declared.name, message, "Use randint, or quniform with q: 1.")
+        message = f"a search of type {search['type']} gives fractions, and the input takes {a_or_an('integer')}."
+        yield SpaceFinding(declared.name, message, "Use randint, or quniform with q: 1.")
         return
-    bounded = "normal" not in str(search["type"])
+    bounded = "sigma" not in search
     for place in (0.0, 1.0):
         end = value_at(search, place, sweep.log_base)
         if isinstance(end, float) and math.isinf(end):
             hint = "The ends of a logarithmic search are exponents." if bounded else ""
-            yield Finding(declared.name, "its values are too large for a number.", hint)
+            yield SpaceFinding(declared.name, "its values are too large for a number.", hint)
             return
         typed = check_value(declared, end) if bounded else None
         if isinstance(typed, Problem):
-            yield Finding(declared.name, f"the search reaches {typed.message}", typed.hint)
+            yield SpaceFinding(declared.name, f"the search reaches {typed.message}", typed.hint)

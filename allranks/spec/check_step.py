@@ -1,33 +1,25 @@
-"""Checks of one step: what it gives to its component's inputs, where its outputs go, and its own settings."""
+"""Checks of one step: what it gives to its component's inputs, and where its outputs go."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from allranks.errors import Problem
-from allranks.spec.check_command import check_counts, check_shm_size, check_spelling, check_workers
+from allranks.spec.check_bindings import StepBindings
+from allranks.spec.check_command import check_spelling
+from allranks.spec.check_settings import check_settings
 from allranks.spec.check_space import check_space
-from allranks.spec.expressions import OF_STEP, Reference, faults, references, single
+from allranks.spec.expressions import Reference, bracket_faults, references, single
 from allranks.spec.inline import output_type
-from allranks.spec.model import Component, Data, Distribution, Input, Literal, Output, Pipeline, Source, Step
-from allranks.spec.section import is_address, noun, shown
-from allranks.spec.suggest import did_you_mean
+from allranks.spec.model import Component, Data, Input, Literal, Output, Pipeline, Source, Step
+from allranks.spec.section import a_or_an, is_address, shown_value
+from allranks.spec.suggest import nearest_hint
 from allranks.spec.values import check_command_values, check_value
 
 _FOLDERS = frozenset({"uri_folder", "mltable", "mlflow_model", "triton_model"})
 _SAME = "Make both optional, or neither."
-
-
-def fits(given: str, wanted: str) -> bool:
-    """Whether data of one type can go where another is wanted.
-
-    Azure ML publishes no table of this; what is told here is a file for a folder and the reverse. A ``custom_model``
-    and the older ``path`` may be either.
-    """
-    return not ((given == "uri_file" and wanted in _FOLDERS) or (given in _FOLDERS and wanted == "uri_file"))
 
 
 def check_local(source: Source, where: str, data: Data, wanted: str) -> Iterator[Problem]:
@@ -36,8 +28,19 @@ def check_local(source: Source, where: str, data: Data, wanted: str) -> Iterator
         return
     if not os.path.lexists(data.path):
         yield source.problem(where, f"there is no file or folder '{data.path}'.")
-    elif not fits(f"uri_{(kind := 'folder' if Path(data.path).is_dir() else 'file')}", wanted):
-        yield source.problem(where, f"'{data.path}' is a {kind}, and the input takes {noun(wanted)}.")
+        return
+    kind, given = ("folder", "uri_folder") if Path(data.path).is_dir() else ("file", "uri_file")
+    if not _fits(given, wanted):
+        yield source.problem(where, f"'{data.path}' is a {kind}, and the input takes {a_or_an(wanted)}.")
+
+
+def _fits(given: str, wanted: str) -> bool:
+    """Whether data of one type can go where another is wanted.
+
+    Azure ML publishes no table of this; what is told here is a file for a folder and the reverse. A ``custom_model``
+    and the older ``path`` may be either.
+    """
+    return not ((given == "uri_file" and wanted in _FOLDERS) or (given in _FOLDERS and wanted == "uri_file"))
 
 
 class StepCheck:
@@ -46,51 +49,33 @@ class StepCheck:
     def __init__(self, pipeline: Pipeline, step: Step, known: Mapping[str, Literal | Data]) -> None:
         self._pipeline = pipeline
         self._step = step
-        self._known = known
-        self._source = pipeline.source
+        self._bindings = StepBindings(pipeline, step, known)
+        self._wrong = self._bindings.wrong
         self._values: dict[str, Literal | Data] = {}  # the inputs whose value is known before anything runs
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong with the step's wiring and settings."""
-        step = self._step
-        declared = step.component.inputs
+        """Yield what is wrong with the step's wiring and settings; of a component that is not known here, less."""
+        yield from self._check_inputs()
+        yield from self._check_outputs()
+        yield from check_settings(self._bindings)
+        if isinstance(self._step.component, Component):
+            for problem in check_command_values(self._step.component, self._values):
+                yield self._wrong(problem.where, problem.message, problem.hint)
+
+    def _check_inputs(self) -> Iterator[Problem]:
+        step, declared = self._step, self._step.component.inputs
         for name, value in step.inputs.items():
             if name in declared:
                 yield from self._check_input(declared[name], value)
-            else:
+            elif step.has_component:
                 message = f"there is no input '{name}' in '{step.component.name}'."
-                yield self._wrong(f"inputs.{name}", message, did_you_mean(name, declared, "inputs"))
+                yield self._bindings.unknown(f"inputs.{name}", message, name, declared, "inputs")
+            else:
+                yield from self._check_bindings(value, f"inputs.{name}")
         yield from self._check_missing()
-        yield from self._check_space()
-        yield from self._check_outputs()
-        yield from self._check_settings()
-        yield from self._check_lost_memory()
-        if isinstance(step.component, Component):
-            for problem in check_command_values(step.component, self._values):
-                yield self._wrong(problem.where, problem.message, problem.hint)
-
-    def problems_without_component(self) -> Iterator[Problem]:
-        """Yield what is wrong with the step of a component that is not known here: its bindings and its settings."""
-        for name, value in self._step.inputs.items():
-            yield from self._check_bindings(value, f"inputs.{name}")
-        for name, output in self._step.outputs.items():
-            yield from self._check_output(name, output, None)
-        yield from self._check_settings()
-
-    def _wrong(self, where: str, message: str, hint: str = "", severity: str = "error") -> Problem:
-        return self._source.problem(f"jobs.{self._step.name}.{where}".rstrip("."), message, hint, severity)
-
-    def _check_lost_memory(self) -> Iterator[Problem]:
-        """Warn where a step's resources replace the component's, shm_size and all, as the SDK sends them."""
-        step, written = self._step, f"jobs.{self._step.name}.resources"
-        if self._source.place(written) not in self._source.lines or not isinstance(step.component, Component):
-            return
-        lost = step.component.resources.shm_size
-        if lost is not None and step.resources.shm_size is None and step.component.source.file != self._source.file:
-            message = f"these replace all of the component's resources, so its shm_size {lost} is lost on Azure ML."
-            yield self._wrong("resources", message, f"Add shm_size: {lost}.", "warning")
-
-    # Inputs
+        if step.sweep is not None:
+            for name, message, hint in check_space(step, step.sweep):
+                yield self._wrong(f"search_space.{name}", message, hint)
 
     def _check_input(self, declared: Input, value: Literal | Data) -> Iterator[Problem]:
         where = f"inputs.{declared.name}"
@@ -103,10 +88,10 @@ class StepCheck:
             yield from self._check_bound(declared, reference, where)
 
     def _check_bindings(self, value: Literal | Data, where: str) -> Iterator[Problem]:
-        for fault in faults(_text(value)):
+        for fault in bracket_faults(_text(value)):
             yield self._wrong(where, fault)
         for reference in references(_text(value)):
-            yield from self.check_reference(reference, where)
+            yield from self._bindings.check(reference, where, in_inputs=True)
 
     def _check_given(self, declared: Input, value: Literal | Data, where: str, origin: str = "") -> Iterator[Problem]:
         typed = check_value(declared, value)
@@ -116,67 +101,17 @@ class StepCheck:
         self._values[declared.name] = typed
         if origin:
             return
-        yield from check_spelling(self._source, f"jobs.{self._step.name}.{where}", declared)
+        place = f"{self._bindings.place}.{where}"
+        yield from check_spelling(self._pipeline.source, place, declared)
         if isinstance(typed, Data):
             given = typed.type or declared.type
-            if not fits(given, declared.type):
-                yield self._other_type(where, f"is {noun(given)}, and the input takes {noun(declared.type)}")
-            yield from check_local(self._source, f"jobs.{self._step.name}.{where}", typed, given)
+            if not _fits(given, declared.type):
+                yield self._other_type(where, f"is {a_or_an(given)}, and the input takes {a_or_an(declared.type)}")
+            yield from check_local(self._pipeline.source, place, typed, given)
 
     def _other_type(self, where: str, message: str) -> Problem:
         """Warn of data of another type: Azure ML mounts what the job says, and its own examples make use of that."""
         return self._wrong(where, f"{message}; the component is given what is there.", severity="warning")
-
-    def check_reference(self, reference: Reference, where: str) -> Iterator[Problem]:
-        """Check that what a binding of this step names is there."""
-        pipeline = self._pipeline
-        if reference.scope == "parent.inputs":
-            if reference.name not in pipeline.inputs:
-                message = f"{reference}: the pipeline has no input '{reference.name}'."
-                yield self._wrong(where, message, did_you_mean(reference.name, pipeline.inputs, "inputs"))
-        elif reference.scope == "parent.jobs":
-            yield from self._check_job(reference, where)
-        elif reference.scope == OF_STEP:
-            yield from self._check_not_borrowed(reference, where)
-        elif reference.scope == "search_space" and self._step.sweep is not None and where.startswith("inputs."):
-            space = self._step.sweep.space
-            if reference.name not in space:
-                message = f"{reference}: the search space has no '{reference.name}'."
-                yield self._wrong(where, message, did_you_mean(reference.name, space, "names"))
-        elif reference.scope == "inputs":
-            message = f"{reference} is for a command; a step binds the pipeline's inputs."
-            yield self._wrong(where, message, f"Write ${{{{parent.inputs.{reference.name}}}}}.")
-        elif not reference.scope and reference.name.startswith("jobs."):
-            yield self._wrong(where, f"{reference} misses 'parent'.", f"Write ${{{{parent.{reference.name}}}}}.")
-        else:
-            hint = "Write ${{parent.inputs.NAME}} or ${{parent.jobs.STEP.outputs.NAME}}."
-            yield self._wrong(where, f"{reference} means nothing in a step's inputs.", hint)
-
-    def _check_job(self, reference: Reference, where: str) -> Iterator[Problem]:
-        steps = self._pipeline.steps
-        maker = steps.get(reference.step)
-        if maker is None:
-            message = f"{reference}: there is no step '{reference.step}'."
-            yield self._wrong(where, message, did_you_mean(reference.step, steps, "steps"))
-        elif maker.component.name and reference.name not in maker.component.outputs:
-            message = f"{reference}: step '{reference.step}' has no output '{reference.name}'."
-            yield self._wrong(where, message, did_you_mean(reference.name, maker.component.outputs, "outputs"))
-
-    def _check_not_borrowed(self, reference: Reference, where: str) -> Iterator[Problem]:
-        """Say why a value of another step could not be taken: where it can, it has been since the reading."""
-        steps = self._pipeline.steps
-        lender = steps.get(reference.step)
-        if lender is None:
-            message = f"{reference}: there is no step '{reference.step}'."
-            yield self._wrong(where, message, did_you_mean(reference.step, steps, "steps"))
-        elif reference.name in lender.inputs:
-            yield self._wrong(where, f"{reference} leads back to itself.", "Write the value at one of the steps.")
-        elif lender.component.name and reference.name not in lender.component.inputs:
-            message = f"{reference}: step '{reference.step}' has no input '{reference.name}'."
-            yield self._wrong(where, message, did_you_mean(reference.name, lender.component.inputs, "inputs"))
-        elif lender.component.name:
-            message = f"{reference}: step '{reference.step}' is given nothing there."
-            yield self._wrong(where, message, f"Give step '{reference.step}' a value, or write one here.")
 
     def _check_bound(self, declared: Input, reference: Reference, where: str) -> Iterator[Problem]:
         if reference.scope == "parent.inputs":
@@ -185,25 +120,26 @@ class StepCheck:
         type_ = output_type(self._pipeline, reference)
         if type_ is None:
             return
-        message = f"takes {noun(declared.type)}, and {reference} is {noun(type_)}"
+        message = f"takes {a_or_an(declared.type)}, and {reference} is {a_or_an(type_)}"
         if Input(reference.name, type_).is_data != declared.is_data:
             yield self._wrong(where, f"{message}.")
-        elif declared.is_data and not fits(type_, declared.type):
+        elif declared.is_data and not _fits(type_, declared.type):
             yield self._other_type(where, message)
 
     def _check_parent(self, declared: Input, given: Input, where: str) -> Iterator[Problem]:
         """Check a binding to one of the pipeline's inputs: its type, and its value if that is known."""
         origin = f" It is the pipeline's input '{given.name}'."
-        message = f"takes {noun(declared.type)}, and the pipeline's input '{given.name}' is {noun(given.type)}"
+        message = f"takes {a_or_an(declared.type)}, and the pipeline's input '{given.name}' is {a_or_an(given.type)}"
+        known = self._bindings.known
         if given.is_data != declared.is_data:
             yield self._wrong(where, f"{message}.")
-        elif declared.is_data and not fits(given.type, declared.type):
+        elif declared.is_data and not _fits(given.type, declared.type):
             yield self._other_type(where, message)
         elif given.optional and not declared.optional and declared.default is None:
             missing = f"must have a value, and the pipeline's input '{given.name}' is optional."
             yield self._wrong(where, missing, _SAME)
-        elif given.name in self._known:
-            yield from self._check_given(declared, self._known[given.name], where, origin)
+        elif given.name in known:
+            yield from self._check_given(declared, known[given.name], where, origin)
         elif not declared.is_data and not _literal_fits(given.type, declared.type):
             yield self._wrong(where, f"{message}.")
         if given.optional and not declared.optional and declared.default is not None:
@@ -220,116 +156,41 @@ class StepCheck:
                 if isinstance(typed := check_value(declared, declared.default), Problem):
                     yield self._wrong(f"inputs.{name}", f"the default {typed.message}", "Give a value here.")
             elif declared.required:
-                near = did_you_mean(name, [one for one in step.inputs if one not in step.component.inputs], "inputs")
-                hint = near if near.startswith("Did") else f"Write {name}: … below the step's inputs."
+                hint = nearest_hint(name, sorted(step.inputs.keys() - step.component.inputs.keys()))
                 message = f"the required input '{name}' ({declared.type}) is missing."
-                yield self._wrong("inputs" if step.inputs else "", message, hint)
-
-    def _check_space(self) -> Iterator[Problem]:
-        if self._step.sweep is not None:
-            for name, message, hint in check_space(self._step, self._step.sweep):
-                yield self._wrong(f"search_space.{name}", message, hint)
-
-    # Outputs and settings
+                place = "inputs" if step.inputs else ""
+                yield self._wrong(place, message, hint or f"Write {name}: … below the step's inputs.")
 
     def _check_outputs(self) -> Iterator[Problem]:
         declared = self._step.component.outputs
         for name, value in self._step.outputs.items():
-            if name in declared:
-                yield from self._check_output(name, value, declared[name].type)
+            if name in declared or not self._step.has_component:
+                yield from self._check_output(name, value, declared[name].type if name in declared else None)
             else:
                 message = f"there is no output '{name}' in '{self._step.component.name}'."
-                yield self._wrong(f"outputs.{name}", message, did_you_mean(name, declared, "outputs"))
+                yield self._bindings.unknown(f"outputs.{name}", message, name, declared, "outputs")
 
     def _check_output(self, name: str, value: Output | str, port: str | None) -> Iterator[Problem]:
         """Check where an output goes; ``port`` is its type in the component, None when that is not known."""
         where = f"outputs.{name}"
         if isinstance(value, Output):
-            if value.type and port and not fits(value.type, port):
-                message = f"is {noun(port)} of the component, and cannot become {noun(value.type)}."
+            if value.type and port and not _fits(value.type, port):
+                message = f"is {a_or_an(port)} of the component, and cannot become {a_or_an(value.type)}."
                 yield self._wrong(where, message)
             if value.path is None or single(value.path) is None:
                 return
         reference = single(value.path if isinstance(value, Output) else value)
         if reference is None or reference.scope != "parent.outputs":
-            message = f"{shown(value)} is no place for an output."
+            message = f"{shown_value(value)} is no place for an output."
             yield self._wrong(where, message, "Write ${{parent.outputs.NAME}} or a mapping with mode and path.")
         elif reference.name not in self._pipeline.outputs:
             message = f"{reference}: the pipeline has no output '{reference.name}'."
-            yield self._wrong(where, message, did_you_mean(reference.name, self._pipeline.outputs, "outputs"))
+            yield self._bindings.unknown(where, message, reference.name, self._pipeline.outputs, "outputs")
         else:
             wanted = self._pipeline.outputs[reference.name].type
-            if port and wanted and not fits(port, wanted):
-                message = f"is {noun(port)}, and the pipeline's output '{reference.name}' is {noun(wanted)}."
+            if port and wanted and not _fits(port, wanted):
+                message = f"is {a_or_an(port)}, and the pipeline's output '{reference.name}' is {a_or_an(wanted)}."
                 yield self._wrong(where, message)
-
-    def _check_settings(self) -> Iterator[Problem]:
-        step = self._step
-        source = replace(self._source, prefix=self._source.place(f"jobs.{step.name}"))
-        yield from check_counts(source, step.distribution, step.resources, step.timeout)
-        distribution, resources, timeout = step.distribution, step.resources, step.timeout
-        nodes = resources.nodes
-        if isinstance(step.component, Component):
-            distribution = distribution or step.component.distribution
-            nodes = step.component.resources.nodes if nodes is None else nodes
-            if step.component.name:
-                yield from check_workers(source, distribution, self._count(nodes))
-        counts = distribution or Distribution("")
-        yield from self._check_count("resources.instance_count", nodes)
-        yield from self._check_count("distribution.process_count_per_instance", counts.processes_per_node)
-        yield from self._check_count("distribution.worker_count", counts.worker_count)
-        yield from self._check_count("limits.timeout", timeout)
-        yield from self._check_texts(source)
-
-    def _count(self, value: float | str | None) -> float | str | None:
-        """Return a count, a binding resolved where the pipeline's value is known."""
-        reference = single(value)
-        if reference is None or reference.scope != "parent.inputs":
-            return value
-        known = self._known.get(reference.name)
-        typed = None if known is None else check_value(Input(reference.name, "integer"), known)
-        return typed if isinstance(typed, int) else value
-
-    def _check_count(self, where: str, value: float | str | None) -> Iterator[Problem]:
-        if not isinstance(value, str):
-            return
-        reference = single(value)
-        if reference is None or reference.scope != "parent.inputs":
-            yield self._wrong(where, f"'{value}' is no binding for a number.", "Write ${{parent.inputs.NAME}}.")
-            return
-        problems = list(self.check_reference(reference, where))
-        yield from problems
-        if problems:
-            return
-        given = self._pipeline.inputs[reference.name]
-        origin = f" It is the pipeline's input '{given.name}'."
-        if given.name in self._known:
-            typed = check_value(Input(given.name, "integer", min=1), self._known[given.name])
-            if isinstance(typed, Problem):
-                yield self._wrong(where, typed.message + origin)
-        elif given.type == "boolean" or given.is_data:
-            yield self._wrong(
-                where, f"takes an integer, and the pipeline's input '{given.name}' is {noun(given.type)}."
-            )
-
-    def _check_texts(self, source: Source) -> Iterator[Problem]:
-        step = self._step
-        texts = {
-            "compute": step.compute,
-            "resources.instance_type": step.resources.instance_type,
-            "resources.shm_size": step.resources.shm_size,
-            **{f"environment_variables.{name}": text for name, text in step.environment_variables.items()},
-        }
-        for where, text in texts.items():
-            for reference in references(text or ""):
-                if reference.scope == "parent.jobs":
-                    yield self._wrong(where, f"{reference}: only the pipeline's inputs can stand here.")
-                    continue
-                problems = list(self.check_reference(reference, where))
-                yield from problems
-                known = self._known.get(reference.name) if reference.scope == "parent.inputs" else None
-                if where == "resources.shm_size" and not problems and isinstance(known, str):
-                    yield from check_shm_size(source, where, known)
 
 
 def _text(value: Literal | Data) -> str:

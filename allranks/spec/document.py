@@ -10,7 +10,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from allranks.errors import Problem, SpecError
-from allranks.spec.limits import MOST_BYTES, MOST_DEPTH, MOST_DIGITS, is_too_deep, too_deep
+from allranks.spec.limits import MOST_DEPTH, MOST_DIGITS, MOST_FILE_BYTES, depth_message, is_too_deep
 from allranks.spec.model import Source
 
 try:
@@ -36,22 +36,22 @@ def read_document(path: Path | str) -> tuple[dict[str, Any], Source]:
     """
     path = Path(path).absolute()
     try:
-        if path.is_file() and path.stat().st_size > MOST_BYTES:
-            message = f"has {path.stat().st_size:,} bytes; at most {MOST_BYTES:,} are read as YAML."
+        if path.is_file() and path.stat().st_size > MOST_FILE_BYTES:
+            message = f"has {path.stat().st_size:,} bytes; at most {MOST_FILE_BYTES:,} are read as YAML."
             raise SpecError([Problem(message, file=path)])
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SpecError([Problem(f"is not UTF-8 text: byte {error.start} is {error.reason}.", file=path)]) from None
     except OSError as error:
         raise SpecError([Problem(f"cannot be read: {error.strerror or error}.", file=path)]) from None
-    return parse_document(text, path)
+    return parse_yaml(text, path)
 
 
-def parse_document(text: str, path: Path) -> tuple[dict[str, Any], Source]:
+def parse_yaml(text: str, path: Path) -> tuple[dict[str, Any], Source]:
     """Read YAML text that stands, or would stand, in the file ``path``; as ``read_document``."""
     try:
         if is_too_deep(text, _Loader):
-            raise SpecError([Problem(too_deep(), file=path)])
+            raise SpecError([Problem(depth_message(), file=path)])
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
@@ -65,17 +65,17 @@ def parse_document(text: str, path: Path) -> tuple[dict[str, Any], Source]:
         reason = str(error).splitlines()[0]
         raise SpecError([Problem(f"is not YAML: {reason}.", file=path)]) from None
     except RecursionError:  # composed without libyaml
-        raise SpecError([Problem(too_deep(), file=path)]) from None
+        raise SpecError([Problem(depth_message(), file=path)]) from None
     if node is None:
         raise SpecError([Problem("is empty.", file=path)])
     if not isinstance(data, dict):
-        message = f"is a {kind_of(data)} at the top; a component or pipeline is a mapping of keys to values."
+        message = f"is a {yaml_kind(data)} at the top; a component or pipeline is a mapping of keys to values."
         raise SpecError([Problem(message, file=path, line=node.start_mark.line + 1)])
     lines, texts = MappingProxyType(walk.lines), MappingProxyType(walk.texts)
     return data, Source(path, path.parent, lines, texts=texts, problems=tuple(walk.problems))
 
 
-def kind_of(value: object) -> str:
+def yaml_kind(value: object) -> str:
     """Name the kind of a YAML value for a message."""
     names = {dict: "mapping", list: "list", str: "text", bool: "boolean", int: "number", float: "number"}
     return "nothing" if value is None else names.get(type(value), type(value).__name__)
@@ -110,7 +110,7 @@ class _Walk:
             self._wrong(node, where, "an anchor contains itself.")
             return None
         if len(self._open) == MOST_DEPTH:
-            self._wrong(node, where, too_deep())
+            self._wrong(node, where, depth_message())
             return None
         if id(node) not in self._done:
             self._open.add(id(node))

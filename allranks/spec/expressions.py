@@ -19,9 +19,9 @@ _WORD = re.compile(
     re.ASCII,
 )
 
-OF_STEP = "parent.jobs.inputs"
+STEP_INPUT_SCOPE = "parent.jobs.inputs"
 """Scope of ``${{parent.jobs.STEP.inputs.NAME}}``: the value that another step is given, not one that it makes."""
-SCOPES = ("inputs", "outputs", "search_space", "parent.inputs", "parent.outputs", "parent.jobs", OF_STEP)
+_SCOPES = ("inputs", "outputs", "search_space", "parent.inputs", "parent.outputs", "parent.jobs", STEP_INPUT_SCOPE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Reference:
     def __str__(self) -> str:
         """Write the expression as Azure ML's YAML does."""
         if self.step:
-            side = "inputs" if self.scope == OF_STEP else "outputs"
+            side = "inputs" if self.scope == STEP_INPUT_SCOPE else "outputs"
             return f"${{{{parent.jobs.{self.step}.{side}.{self.name}}}}}"
         return f"${{{{{self.scope}.{self.name}}}}}" if self.scope else f"${{{{{self.name}}}}}"
 
@@ -54,7 +54,7 @@ def _reference(word: str, *, optional: bool = False) -> Reference:
     if match is None:
         return Reference("", word, optional=optional)
     if match["step"]:
-        scope = OF_STEP if match["side"] == "inputs" else "parent.jobs"
+        scope = STEP_INPUT_SCOPE if match["side"] == "inputs" else "parent.jobs"
         return Reference(scope, match["port"], match["step"], optional)
     return Reference(match["scope"], match["name"], optional=optional)
 
@@ -86,7 +86,7 @@ def single(value: object) -> Reference | None:
     return None if match is None else _reference(match[1])
 
 
-def faults(text: str) -> list[str]:
+def bracket_faults(text: str) -> list[str]:
     """Describe brackets that are opened and not closed, which Azure ML would pass on to the shell."""
     found = []
     closed = "".join(part for part, _ in _parts(text))
@@ -100,7 +100,7 @@ def faults(text: str) -> list[str]:
     return found
 
 
-def almost(text: str) -> Iterator[tuple[str, Reference]]:
+def near_references(text: str) -> Iterator[tuple[str, Reference]]:
     """Yield what is one character short of a reference, as written and as meant: ``{{inputs.x}}``, ``${inputs.x}``."""
     for match in _ALMOST.finditer(text):
         yield match[0], _reference(match[1])
@@ -129,7 +129,7 @@ def render_command(command: str, inputs: Mapping[str, str | None], outputs: Mapp
         UsageError: for an expression that names nothing here, an input without a value outside ``$[[ ]]``, or a
             bracket that is not closed.
     """
-    broken = faults(command)
+    broken = bracket_faults(command)
     if broken:
         raise UsageError(f"The command cannot be filled in: {broken[0]}")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 
 from allranks.spec.expressions import Reference, references
 from allranks.spec.model import Data, Pipeline, Step
@@ -17,7 +18,7 @@ def input_references(step: Step) -> Iterator[tuple[str, Reference]]:
                 yield name, reference
 
 
-def dependencies(step: Step) -> tuple[str, ...]:
+def step_dependencies(step: Step) -> tuple[str, ...]:
     """Return the names of the steps whose outputs this step reads, each once, in the order written."""
     found = (reference.step for _, reference in input_references(step) if reference.scope == "parent.jobs")
     return tuple(dict.fromkeys(found))
@@ -25,27 +26,11 @@ def dependencies(step: Step) -> tuple[str, ...]:
 
 def find_cycle(pipeline: Pipeline) -> list[str] | None:
     """Return the steps of one cycle, the first one again at the end, or None when the steps can be ordered."""
-    needs = {name: [d for d in dependencies(step) if d in pipeline.steps] for name, step in pipeline.steps.items()}
-    done: set[str] = set()
-    for start in needs:
-        cycle = _walk(start, needs, done)
-        if cycle is not None:
-            first = cycle.index(next(name for name in needs if name in cycle))
-            return [*cycle[first:], *cycle[: first + 1]]
-    return None
-
-
-def _walk(start: str, needs: Mapping[str, list[str]], done: set[str]) -> list[str] | None:
-    path: list[str] = []
-    stack = [(start, False)]  # a step, and whether all that it needs has been walked
-    while stack:
-        name, left = stack.pop()
-        if left:
-            done.add(path.pop())
-        elif name in path:
-            return list(reversed(path[path.index(name) :]))
-        elif name not in done:
-            path.append(name)
-            stack.append((name, True))
-            stack.extend((needed, False) for needed in needs[name])
+    needs = {name: [d for d in step_dependencies(step) if d in pipeline.steps] for name, step in pipeline.steps.items()}
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        cycle: list[str] = error.args[1][1:]
+        first = cycle.index(next(name for name in needs if name in cycle))
+        return [*cycle[first:], *cycle[: first + 1]]
     return None

@@ -11,28 +11,18 @@ from types import MappingProxyType
 
 from allranks.errors import Problem
 from allranks.spec.expressions import Reference, single
-from allranks.spec.model import Component, Data, Input, Literal, Output, Pipeline, Step
-from allranks.spec.ports import type_of
+from allranks.spec.model import Data, Input, Literal, Output, Pipeline, Step
+from allranks.spec.ports import literal_type
 from allranks.spec.values import check_value
 
 
-def settle(pipeline: Pipeline, bare: Iterable[str]) -> Pipeline:
+def infer_port_types(pipeline: Pipeline, bare: Iterable[str]) -> Pipeline:
     """Give inline commands their ports, and the job's ``bare`` literal inputs the type of the ports that they feed."""
-    steps = {
-        name: _with_outputs(step, pipeline) if is_inline(step, pipeline) else step
-        for name, step in pipeline.steps.items()
-    }
+    steps = {name: _with_outputs(step, pipeline) if step.is_inline else step for name, step in pipeline.steps.items()}
     inputs = {**pipeline.inputs, **_typed_by_use(pipeline, steps.values(), frozenset(bare))}
     pipeline = replace(pipeline, inputs=MappingProxyType(inputs), steps=MappingProxyType(steps))
-    steps = {name: _with_inputs(step, pipeline) if is_inline(step, pipeline) else step for name, step in steps.items()}
+    steps = {name: _with_inputs(step, pipeline) if step.is_inline else step for name, step in steps.items()}
     return replace(pipeline, steps=MappingProxyType(steps))
-
-
-def is_inline(step: Step, pipeline: Pipeline) -> bool:
-    """Whether the step's command stands on the step itself."""
-    component = step.component
-    place = pipeline.source.place(f"jobs.{step.name}")
-    return isinstance(component, Component) and component.name != "" and component.source.prefix == place
 
 
 def _with_outputs(step: Step, pipeline: Pipeline) -> Step:
@@ -54,7 +44,7 @@ def _type(value: Literal | Data, pipeline: Pipeline) -> str:
     bound = "" if reference is None else _type_of_bound(reference, pipeline)
     if isinstance(value, Data):
         return value.type or bound or "uri_folder"
-    return bound or type_of(value)
+    return bound or literal_type(value)
 
 
 def _type_of_bound(reference: Reference, pipeline: Pipeline) -> str:

@@ -9,7 +9,7 @@ import re
 
 import yaml
 
-MOST_BYTES = 8 * 2**20
+MOST_FILE_BYTES = 8 * 2**20
 """Of one YAML file."""
 
 MOST_DEPTH = 100
@@ -52,6 +52,6 @@ def is_too_deep(text: str, loader: type) -> bool:
     return False
 
 
-def too_deep() -> str:
+def depth_message() -> str:
     """What is said of a document that is nested too deeply to be read."""
     return f"is nested too deeply to be read: more than {MOST_DEPTH} mappings and lists inside each other."

@@ -12,14 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from allranks.errors import Problem
 
 Literal: TypeAlias = str | int | float | bool
 """A literal value as YAML gives it."""
 
-EMPTY: Mapping[str, str] = MappingProxyType({})
+CountOrBinding: TypeAlias = int | str | None
+"""A number, a binding to one, or None where the YAML is silent."""
+
+NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
 LITERAL_TYPES = ("string", "integer", "number", "boolean")
 DATA_TYPES = ("uri_file", "uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model", "path")
@@ -125,16 +128,25 @@ class Distribution:
     """
 
     type: str
-    processes_per_node: int | str | None = None
-    worker_count: int | str | None = None
-    parameter_server_count: int | str | None = None
+    processes_per_node: CountOrBinding = None
+    worker_count: CountOrBinding = None
+    parameter_server_count: CountOrBinding = None
+
+    @property
+    def counts(self) -> dict[str, CountOrBinding]:
+        """Its numbers by the YAML's keys."""
+        return {
+            "process_count_per_instance": self.processes_per_node,
+            "worker_count": self.worker_count,
+            "parameter_server_count": self.parameter_server_count,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
     """The machines that a step asks for; None means that the YAML is silent."""
 
-    nodes: int | str | None = None
+    nodes: CountOrBinding = None
     instance_type: str | None = None
     shm_size: str | None = None
     properties: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
@@ -160,30 +172,37 @@ class Component:
     """A command component: what one node runs, and the promise it makes to its users.
 
     Attributes:
+        noun: how a message calls such a document.
         code: the folder (or single file) that becomes the snapshot; None when the command needs no files.
         includes: ``additional_includes``, absolute, in the order written.
         timeout: seconds, from ``limits.timeout``; a binding stays text; None for no limit.
         tier: ``queue_settings.job_tier`` in lower case; ``spot`` machines are cheap and may be taken away.
     """
 
+    noun: ClassVar[str] = "command component"
     name: str
     source: Source
     version: str = ""
     display_name: str = ""
     description: str = ""
-    tags: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    tags: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
     inputs: Mapping[str, Input] = field(default_factory=lambda: MappingProxyType({}))
     outputs: Mapping[str, Output] = field(default_factory=lambda: MappingProxyType({}))
     command: str = ""
     code: Path | None = None
     includes: tuple[Path, ...] = ()
     environment: Environment = field(default_factory=Environment)
-    environment_variables: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    environment_variables: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
     distribution: Distribution | None = None
     resources: Resources = field(default_factory=Resources)
     is_deterministic: bool = True
-    timeout: int | str | None = None
+    timeout: CountOrBinding = None
     tier: str | None = None
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether mldesigner made it from a function of Python, to which it gives the inputs itself."""
+        return self.command.startswith("mldesigner execute")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +237,7 @@ class Step:
         inputs: input name to a literal, to Data, or to a text with bindings.
         outputs: output name to the step's settings for it, or to the ``${{parent.outputs.x}}`` that it feeds.
         timeout: seconds, a binding, or None.
+        is_inline: whether its command stands on the step itself.
     """
 
     name: str
@@ -226,12 +246,18 @@ class Step:
     outputs: Mapping[str, Output | str] = field(default_factory=lambda: MappingProxyType({}))
     distribution: Distribution | None = None
     resources: Resources = field(default_factory=Resources)
-    environment_variables: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    timeout: int | str | None = None
+    environment_variables: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
+    timeout: CountOrBinding = None
     compute: str | None = None
     display_name: str = ""
     sweep: Sweep | None = None
     tier: str | None = None
+    is_inline: bool = False
+
+    @property
+    def has_component(self) -> bool:
+        """Whether its component is known here; one that could not be read stands for it without a name."""
+        return bool(self.component.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,13 +273,14 @@ class Settings:
 class Pipeline:
     """A pipeline job or a pipeline component: steps by name, in the order written."""
 
+    noun: ClassVar[str] = "pipeline"
     name: str
     source: Source
     version: str = ""
     display_name: str = ""
     description: str = ""
     experiment_name: str = ""
-    tags: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    tags: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
     inputs: Mapping[str, Input] = field(default_factory=lambda: MappingProxyType({}))
     outputs: Mapping[str, Output] = field(default_factory=lambda: MappingProxyType({}))
     steps: Mapping[str, Step] = field(default_factory=lambda: MappingProxyType({}))

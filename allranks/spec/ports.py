@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from allranks.spec import schema
-from allranks.spec.document import kind_of
+from allranks.spec.document import yaml_kind
 from allranks.spec.model import DATA_TYPES, LITERAL_TYPES, Data, Input, Literal, Output
 from allranks.spec.section import Section
 from allranks.spec.suggest import did_you_mean, nearest
@@ -14,14 +14,14 @@ from allranks.spec.values import sent_default
 _TYPES = (*LITERAL_TYPES, *DATA_TYPES)
 
 
-def type_of(value: Literal) -> str:
+def literal_type(value: Literal) -> str:
     """Return the literal type that Azure ML gives to a bare value."""
     if isinstance(value, bool):
         return "boolean"
     return "integer" if isinstance(value, int) else "number" if isinstance(value, float) else "string"
 
 
-def declared_inputs(section: Section) -> dict[str, Input]:
+def read_declared_inputs(section: Section) -> dict[str, Input]:
     """Read a component's inputs: each states its type, and none has a value."""
     inputs = {}
     for name in section:
@@ -30,16 +30,16 @@ def declared_inputs(section: Section) -> dict[str, Input]:
             inputs[name] = _declared(section.mapping(name), name)
         else:
             example = f"Write {name}: {{type: {_example(value)}}}."
-            section.wrong(name, f"is a {kind_of(value)}; an input of a component states its type.", example)
+            section.wrong(name, f"is a {yaml_kind(value)}; an input of a component states its type.", example)
             inputs[name] = Input(name, default=None if isinstance(value, (list, type(None))) else value)
     return inputs
 
 
 def _example(value: Any) -> str:
-    return "string" if value is None or isinstance(value, list) else f"{type_of(value)}, default: {value}"
+    return "string" if value is None or isinstance(value, list) else f"{literal_type(value)}, default: {value}"
 
 
-def valued_inputs(section: Section) -> dict[str, Input]:
+def read_valued_inputs(section: Section) -> dict[str, Input]:
     """Read a pipeline's or a job's inputs, which have values, declarations or both; the value becomes the default."""
     inputs = {}
     for name in section:
@@ -51,7 +51,7 @@ def valued_inputs(section: Section) -> dict[str, Input]:
             section.wrong(name, "has no value.", f"Write a value, a path, or {name}: {{type: uri_folder}}.")
             inputs[name] = Input(name, optional=True)
         elif not isinstance(value, dict):
-            inputs[name] = Input(name, type_of(value), value)
+            inputs[name] = Input(name, literal_type(value), value)
         elif "type" in value or not ({"path", "value"} & value.keys()):
             inputs[name] = _declared(section.mapping(name), name, valued=True)
         else:
@@ -63,34 +63,25 @@ def _declared(section: Section, name: str, *, valued: bool = False) -> Input:
     if valued and "type" not in section and {"dataset", "data", "file", "folder", "local_path"} & section.data.keys():
         section.wrong("", "is written as in the preview of Azure ML v2.", "Write {type: uri_folder, path: ./data}.")
         return Input(name, "uri_folder", optional=True)
-    section.known(schema.INPUT | schema.VALUE if valued else schema.INPUT, "an input")
+    section.known(schema.INPUT_KEYS | schema.VALUE_KEYS if valued else schema.INPUT_KEYS, "an input")
     type_ = _type(section, _TYPES)
-    mode = section.choice("mode", schema.MODES, "modes")
+    mode = section.choice("mode", schema.PORT_MODES, "modes")
     optional, description = section.flag("optional") is True, section.text("description")
     if type_ is None:
         return Input(name, optional=True, mode=mode, description=description)
     if type_ in DATA_TYPES:
-        return Input(
-            name, type_, _data_default(section, type_, valued=valued), optional, mode=mode, description=description
-        )
-    return Input(
-        name,
-        type_,
-        _literal(section, "value") if valued and "value" in section else _default(section, type_),
-        optional,
-        tuple(section.items("enum")),
-        section.number("min"),
-        section.number("max"),
-        mode,
-        description,
-    )
+        path = _data_default(section, type_, valued=valued)
+        return Input(name, type_, path, optional, mode=mode, description=description)
+    default = _literal(section, "value") if valued and "value" in section else _default(section, type_)
+    enum, least, most = tuple(section.items("enum")), section.number("min"), section.number("max")
+    return Input(name, type_, default, optional, enum, least, most, mode, description)
 
 
 def _valued(section: Section, name: str) -> Input:
-    section.known(schema.VALUE | {"description", "optional"}, "an input with a value")
+    section.known(schema.VALUE_KEYS | {"description", "optional"}, "an input with a value")
     if "value" in section:
         value = _literal(section, "value")
-        return Input(name, "string" if value is None else type_of(value), value)
+        return Input(name, "string" if value is None else literal_type(value), value)
     return Input(name, "uri_folder", _data(section), mode=section.text("mode") or None)
 
 
@@ -118,7 +109,7 @@ def _default(section: Section, type_: str) -> Literal | None:
 def _literal(section: Section, key: str) -> Literal | None:
     value = section.data.get(key)
     if isinstance(value, (dict, list)):
-        section.wrong(key, f"is a {kind_of(value)}; a literal is a text, number or boolean.")
+        section.wrong(key, f"is a {yaml_kind(value)}; a literal is a text, number or boolean.")
         return None
     return value
 
@@ -135,10 +126,10 @@ def _data_default(section: Section, type_: str, *, valued: bool) -> Data | None:
 
 def _data(section: Section) -> Data:
     type_ = section.text("type") or None
-    return Data(section.local(section.text("path")), type_, section.choice("mode", schema.MODES, "modes"))
+    return Data(section.local(section.text("path")), type_, section.choice("mode", schema.PORT_MODES, "modes"))
 
 
-def step_inputs(section: Section) -> dict[str, Literal | Data]:
+def read_step_inputs(section: Section) -> dict[str, Literal | Data]:
     """Read what a step gives to its component's inputs."""
     inputs: dict[str, Literal | Data] = {}
     for name in section:
@@ -157,14 +148,14 @@ def step_inputs(section: Section) -> dict[str, Literal | Data]:
 
 
 def _step_data(section: Section, name: str) -> Literal | Data | None:
-    if section.data and not (section.data.keys() & schema.VALUE):
+    if section.data and not (section.data.keys() & schema.VALUE_KEYS):
         if {"dataset", "data", "file", "folder", "local_path"} & section.data.keys():
             hint = "Write {type: uri_folder, path: ./data}."
         else:
             hint = f"Write a member of an input group as {name}.{next(iter(section))}: VALUE."
         section.wrong("", "is a mapping without 'path'.", hint)
         return None
-    section.known(schema.VALUE, "an input's value")
+    section.known(schema.VALUE_KEYS, "an input's value")
     if "value" in section:
         return _literal(section, "value")
     if "path" not in section:
@@ -175,7 +166,7 @@ def _step_data(section: Section, name: str) -> Literal | Data | None:
     return _data(section)
 
 
-def outputs(section: Section, *, typed: bool) -> dict[str, Output]:
+def read_outputs(section: Section, *, typed: bool) -> dict[str, Output]:
     """Read declared outputs; ``typed`` demands a type of each, as a component does."""
     found = {}
     for name in section:
@@ -185,12 +176,12 @@ def outputs(section: Section, *, typed: bool) -> dict[str, Output]:
         elif isinstance(value, (dict, type(None))):
             found[name] = _output(section.mapping(name), name, typed=typed)
         else:
-            section.wrong(name, f"is a {kind_of(value)}.", f"Write {name}: {{type: uri_folder}}.")
+            section.wrong(name, f"is a {yaml_kind(value)}.", f"Write {name}: {{type: uri_folder}}.")
             found[name] = Output(name)
     return found
 
 
-def step_outputs(section: Section) -> dict[str, Output | str]:
+def read_step_outputs(section: Section) -> dict[str, Output | str]:
     """Read what a step says of its outputs: settings, or the pipeline's output that one feeds."""
     found: dict[str, Output | str] = {}
     for name in section:
@@ -204,18 +195,19 @@ def step_outputs(section: Section) -> dict[str, Output | str]:
         elif isinstance(value, dict):
             found[name] = _output(section.mapping(name), name, typed=False)
         else:
-            section.wrong(name, f"is a {kind_of(value)}.", f"Write {name}: ${{{{parent.outputs.NAME}}}} or a mapping.")
+            hint = f"Write {name}: ${{{{parent.outputs.NAME}}}} or a mapping."
+            section.wrong(name, f"is a {yaml_kind(value)}.", hint)
     return found
 
 
 def _output(section: Section, name: str, *, typed: bool) -> Output:
-    section.known(schema.OUTPUT, "an output")
+    section.known(schema.OUTPUT_KEYS, "an output")
     type_ = _type(section, _TYPES) if typed or "type" in section else None
     path = section.text("path")
     return Output(
         name,
         type_,
-        section.choice("mode", schema.MODES, "modes"),
+        section.choice("mode", schema.PORT_MODES, "modes"),
         section.text("description"),
         section.local(path) if path else None,
         section.text("name") or None,

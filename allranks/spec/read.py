@@ -15,11 +15,11 @@ from allranks.errors import SpecError
 from allranks.spec.check import check
 from allranks.spec.document import read_document
 from allranks.spec.model import Component, Pipeline, Source
-from allranks.spec.reader import Reader, Resolve
+from allranks.spec.reader import DocumentReader, FileResolver
 from allranks.spec.section import Section
 
 
-def read(path: Path | str, resolve: Resolve | None = None, *, to_run: bool = True) -> Component | Pipeline:
+def read(path: Path | str, resolve: FileResolver | None = None, *, to_run: bool = True) -> Component | Pipeline:
     """Read a component or a pipeline, whichever the file holds.
 
     Args:
@@ -32,7 +32,7 @@ def read(path: Path | str, resolve: Resolve | None = None, *, to_run: bool = Tru
     Raises:
         SpecError: with all the problems of the file and of the component files that it names.
     """
-    return _read(*read_document(path), resolve, "", to_run=to_run)
+    return _read(*read_document(path), resolve, None, to_run=to_run)
 
 
 def read_component(path: Path | str) -> Component:
@@ -44,7 +44,7 @@ def read_component(path: Path | str) -> Component:
     return component_from(*read_document(path))
 
 
-def read_pipeline(path: Path | str, resolve: Resolve | None = None) -> Pipeline:
+def read_pipeline(path: Path | str, resolve: FileResolver | None = None) -> Pipeline:
     """Read a pipeline job or a pipeline component, with the components of its steps; arguments as for ``read``.
 
     Raises:
@@ -55,21 +55,26 @@ def read_pipeline(path: Path | str, resolve: Resolve | None = None) -> Pipeline:
 
 def component_from(data: Mapping[str, Any], source: Source) -> Component:
     """Make a component from a document in memory, in the form of its YAML; see ``read_component``."""
-    return cast("Component", _read(data, source, None, "command"))
+    return cast("Component", _read(data, source, None, Component))
 
 
-def pipeline_from(data: Mapping[str, Any], source: Source, resolve: Resolve | None = None) -> Pipeline:
+def pipeline_from(data: Mapping[str, Any], source: Source, resolve: FileResolver | None = None) -> Pipeline:
     """Make a pipeline from a document in memory, in the form of its YAML; see ``read_pipeline``.
 
     Components may stand inline, also those of nested pipelines; relative paths start at ``source.base``.
     """
-    return cast("Pipeline", _read(data, source, resolve, "pipeline"))
+    return cast("Pipeline", _read(data, source, resolve, Pipeline))
 
 
 def _read(
-    data: Mapping[str, Any], source: Source, resolve: Resolve | None, kind: str, *, to_run: bool = True
+    data: Mapping[str, Any],
+    source: Source,
+    resolve: FileResolver | None,
+    kind: type[Component | Pipeline] | None,
+    *,
+    to_run: bool = True,
 ) -> Component | Pipeline:
-    reader = Reader(resolve)
+    reader = DocumentReader(resolve)
     found = reader.document(Section(dict(data), source.prefix, source, list(source.problems)), kind)
     wrong = [problem for problem in reader.problems() if problem.severity != "warning"]
     if found is None or (wrong and (to_run or any(problem.severity == "error" for problem in wrong))):

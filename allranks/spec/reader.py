@@ -6,33 +6,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from allranks.errors import Problem, SpecError
 from allranks.spec import ports, schema, settings
-from allranks.spec.borrow import borrow
-from allranks.spec.document import kind_of, read_document
-from allranks.spec.inline import settle
+from allranks.spec.borrow import resolve_borrowed_inputs
+from allranks.spec.document import read_document, yaml_kind
+from allranks.spec.inline import infer_port_types
 from allranks.spec.limits import MOST_NESTED, MOST_STEPS
-from allranks.spec.model import Component, Data, Input, Literal, Output, Pipeline, Resources, Settings, Step
+from allranks.spec.model import Component, Input, Pipeline, Settings, Step
+from allranks.spec.read_command import read_command_document
 from allranks.spec.section import Section, is_address
-from allranks.spec.standalone import job_name, sweep_job, with_variables
-from allranks.spec.step_type import did_you_mean_type, refuse_type, step_type
-from allranks.spec.suggest import did_you_mean, nearest
-from allranks.spec.sweep import sweep as read_sweep
+from allranks.spec.standalone import sweep_job, with_variables
+from allranks.spec.steps import read_step, type_hint
+from allranks.spec.suggest import did_you_mean, nearest_hint
 
-Resolve: TypeAlias = Callable[[str], Path | None]
+FileResolver: TypeAlias = Callable[[str], Path | None]
 """Finds the file of a component that is named otherwise than by its path, or returns None."""
 
-_ON_THE_STEP = dict.fromkeys(schema.COMMAND_JOB - schema.COMMAND_COMPONENT, "write it on the pipeline's step.")
-_IN_THE_COMPONENT = dict.fromkeys(("environment", "command", "code"), "the component's own counts.")
-_INSIDE = dict.fromkeys(schema.COMPONENT_STEP | schema.SWEEP_STEP, "write it on the steps of the inner pipeline.")
 
-
-class Reader:
+class DocumentReader:
     """Reads one document and the component files that it names, each once."""
 
-    def __init__(self, resolve: Resolve | None = None) -> None:
+    def __init__(self, resolve: FileResolver | None = None) -> None:
         self._resolve = resolve or (lambda _reference: None)
         self._problems: list[list[Problem]] = []  # one list for each file
         self._open: list[Path] = []  # the files being read, outermost first
@@ -43,8 +39,8 @@ class Reader:
         """List what is wrong so far, in the order of the files and of reading, without repetitions."""
         return list(dict.fromkeys(problem for problems in self._problems for problem in problems))
 
-    def document(self, top: Section, kind: str = "") -> Component | Pipeline | None:
-        """Read a file's document, or one from memory; ``kind`` is ``command``, ``pipeline`` or, for either, empty."""
+    def document(self, top: Section, kind: type[Component | Pipeline] | None = None) -> Component | Pipeline | None:
+        """Read a file's document, or one from memory, which has to be a ``kind``."""
         self._problems.append(top.problems)
         file = top.source.file
         self._open += [file] if file else []
@@ -53,10 +49,8 @@ class Reader:
             self._open.pop()
         if found is None:
             return None
-        if kind and (kind == "pipeline") != isinstance(found, Pipeline):
-            top.wrong(
-                "", f"is a {_noun(found)}; a {'pipeline' if kind == 'pipeline' else 'command component'} is wanted."
-            )
+        if kind and not isinstance(found, kind):
+            top.wrong("", f"is a {found.noun}; a {kind.noun} is wanted.")
             return None
         warnings = tuple(problem for problem in top.problems if problem.severity == "warning")
         return replace(found, source=replace(found.source, problems=warnings))
@@ -66,7 +60,7 @@ class Reader:
         if type_ == "pipeline" or "jobs" in top:
             return self._pipeline(top, name)
         if type_ == "command":
-            return self._component(top, name)
+            return read_command_document(top, name)
         if type_ == "sweep" and not top.where:
             rewritten = sweep_job(top)
             pipeline = self._pipeline(rewritten, rewritten.text("name"))
@@ -78,57 +72,41 @@ class Reader:
             top.wrong("type", message, severity="elsewhere")
         else:
             message = f"'{type_}' is the type of no component or pipeline."
-            top.wrong("type", message, did_you_mean_type(type_, ("command", "pipeline"), "types that run here"))
+            top.wrong("type", message, type_hint(type_, ("command", "pipeline"), "types that run here"))
         return None
 
-    def _component(self, top: Section, name: str) -> Component:
-        job = "commandjob" in top.text("$schema").lower()
-        if job:
-            top.known(schema.COMMAND_JOB, "a command job")
-            name = job_name(top)
-            inputs = ports.valued_inputs(top.mapping("inputs"))
-        else:
-            top.known(schema.COMMAND_COMPONENT, "a component", _ON_THE_STEP)
-            inputs = ports.declared_inputs(top.mapping("inputs"))
-        outputs = ports.outputs(top.mapping("outputs"), typed=not job)
-        component = replace(_command(top, name), inputs=_frozen(inputs), outputs=_frozen(outputs))
-        if job:
-            variables = _frozen(settings.environment_variables(top))
-            component = replace(component, environment_variables=variables, timeout=settings.timeout(top))
-        return component
-
     def _pipeline(self, top: Section, name: str) -> Pipeline | None:
-        top.known(schema.PIPELINE, "a pipeline")
-        inputs = ports.valued_inputs(top.mapping("inputs"))
+        top.known(schema.PIPELINE_KEYS, "a pipeline")
+        inputs = ports.read_valued_inputs(top.mapping("inputs"))
         if "component" in top and "jobs" not in top:
             return self._job_of_component(top, inputs)
         if "component" in top:
-            top.wrong(
-                "component", "stands beside 'jobs', and Azure ML refuses a job with both.", "Take one of them out."
-            )
+            message = "stands beside 'jobs', and Azure ML refuses a job with both."
+            top.wrong("component", message, "Take one of them out.")
         jobs = top.mapping("jobs")
         if not jobs.data:
             top.wrong("jobs" if "jobs" in top else "", "has no steps.", "A pipeline lists its steps below 'jobs'.")
-        read = {name: self._step(jobs, name) for name in jobs}
+        read = {name: read_step(jobs.mapping(name), name, self._referenced) for name in jobs}
         if (total := self._count_steps(read)) > MOST_STEPS:
             message = f"has {total:,} steps with those of its nested pipelines; at most {MOST_STEPS:,} can be read."
             jobs.wrong("", message, "Split it into several pipelines.")
             return None
-        steps = borrow(read)
         pipeline = Pipeline(
             name=name,
             source=replace(top.source, prefix=top.where, problems=()),
-            version=_version(top),
+            version=settings.read_version(top),
             display_name=top.text("display_name"),
             description=top.text("description"),
             experiment_name=top.text("experiment_name"),
-            tags=_frozen(top.texts("tags")),
-            inputs=_frozen(inputs),
-            outputs=_frozen(ports.outputs(top.mapping("outputs"), typed=False)),
-            steps=_frozen(steps),
+            tags=MappingProxyType(top.texts("tags")),
+            inputs=MappingProxyType(inputs),
+            outputs=MappingProxyType(ports.read_outputs(top.mapping("outputs"), typed=False)),
+            steps=MappingProxyType(resolve_borrowed_inputs(read)),
             settings=_settings(top),
         )
-        return settle(pipeline, bare={name for name, value in top.mapping("inputs").data.items() if _is_bare(value)})
+        written = top.mapping("inputs").data.items()
+        bare = {one for one, value in written if not isinstance(value, (dict, list, type(None)))}
+        return infer_port_types(pipeline, bare)
 
     def _count_steps(self, steps: Mapping[str, Step]) -> int:
         """Number of steps with those of nested pipelines; each file's are counted once, however often it is named."""
@@ -161,59 +139,7 @@ class Reader:
                 hint = did_you_mean(name, declared, "inputs")
                 top.wrong(f"inputs.{name}", f"the pipeline component has no input '{name}'.", hint)
         name = top.text("name") or component.name
-        return replace(component, name=name, inputs=_frozen(declared), settings=_settings(top))
-
-    def _step(self, jobs: Section, name: str) -> Step:
-        """Read one step; one that cannot run here gets a component without a name: ``check`` sees its bindings only."""
-        section = jobs.mapping(name)
-        type_ = step_type(section)
-        if type_ == "command" and _is_inline(section):
-            return _inline_step(section, name)
-        unread = Component("", replace(section.source, prefix=section.where, problems=()))
-        inputs, outputs = _wiring(section)
-        if type_ not in schema.STEP_TYPES:
-            refuse_type(section, type_, name)
-            resources = settings.resources(section, strict=False)
-            return Step(name, unread, inputs, outputs, resources=resources, compute=settings.compute(section))
-        component = self._component_of_step(section, name, type_)
-        sweep = read_sweep(section) if type_ == "sweep" and component is not None else None
-        return Step(
-            name=name,
-            component=component or unread,
-            inputs=inputs,
-            outputs=outputs,
-            distribution=settings.distribution(section),
-            resources=settings.resources(section),
-            environment_variables=_frozen(settings.environment_variables(section)),
-            timeout=None if type_ == "sweep" else settings.timeout(section),
-            compute=settings.compute(section),
-            display_name=section.text("display_name"),
-            sweep=sweep,
-            tier=settings.tier(section),
-        )
-
-    def _component_of_step(self, section: Section, name: str, type_: str) -> Component | Pipeline | None:
-        if type_ == "sweep":
-            section.known(
-                schema.SWEEP_STEP, "a sweep step", dict.fromkeys(schema.COMPONENT_STEP, "set it in the trial.")
-            )
-        elif type_ == "pipeline":
-            section.known(schema.PIPELINE_STEP, "a pipeline step", _INSIDE)
-        else:
-            dropped = _IN_THE_COMPONENT
-            section.known(schema.COMPONENT_STEP - dropped.keys(), "a step", dropped)
-            settings.check_services(section)
-        key = "trial" if type_ == "sweep" else "component"
-        if key not in section:
-            or_command = " and no 'command'" if type_ == "command" else ""
-            section.wrong("", f"a {type_} step has no '{key}'{or_command}.", f"Write {key}: ./component.yaml.")
-            return None
-        component = self._referenced(section, key, name)
-        if component is None or (type_ == "pipeline") == isinstance(component, Pipeline):
-            return component
-        hint = "Write type: pipeline." if isinstance(component, Pipeline) else "Write type: command."
-        section.wrong(key, f"is a {_noun(component)} on a step of type '{type_}'.", "" if type_ == "sweep" else hint)
-        return None
+        return replace(component, name=name, inputs=MappingProxyType(declared), settings=_settings(top))
 
     def _referenced(self, section: Section, key: str, name: str) -> Component | Pipeline | None:
         """Read the component that ``key`` holds or names; ``name`` is for one that has none."""
@@ -225,7 +151,7 @@ class Reader:
                 section.wrong(key, "Azure ML takes a nested pipeline from a file only.", severity="warning")
             return found
         if not isinstance(value, str):
-            section.wrong(key, f"is a {kind_of(value)}, and should be a file, a name or a mapping.")
+            section.wrong(key, f"is a {yaml_kind(value)}, and should be a file, a name or a mapping.")
             return None
         path = self._find(section, key, value)
         found = None if path is None else self._file(section, key, path)
@@ -240,16 +166,15 @@ class Reader:
             return local
         found = None if is_path else self._resolve(reference)
         if found is None and is_path:
-            near = nearest(local.name, (path.name for path in local.parent.glob("*.y*ml")))
-            section.wrong(key, f"there is no file '{reference}'.", f"Did you mean '{near}'?" if near else "")
+            hint = nearest_hint(local.name, (path.name for path in local.parent.glob("*.y*ml")))
+            section.wrong(key, f"there is no file '{reference}'.", hint)
         elif found is None and is_address(reference):
             hint = f"Give its YAML with --map {reference}=PATH."
             message = f"cannot run here: '{reference}' is registered in Azure, and not known here."
             section.wrong(key, message, hint, "elsewhere")
         elif found is None:
-            section.wrong(
-                key, f"'{reference}' is neither a file nor a component of the library.", "See: allranks list."
-            )
+            message = f"'{reference}' is neither a file nor a component of the library."
+            section.wrong(key, message, "See: allranks list.")
         return found
 
     def _file(self, section: Section, key: str, path: Path) -> Component | Pipeline | None:
@@ -272,87 +197,11 @@ class Reader:
         return self._files[path]
 
 
-def _command(section: Section, name: str) -> Component:
-    """Read what a component, a command job and an inline command have in common: all but inputs and outputs."""
-    return Component(
-        name=name,
-        source=replace(section.source, prefix=section.where, problems=()),
-        version=_version(section),
-        display_name=section.text("display_name"),
-        description=section.text("description"),
-        tags=_frozen(section.texts("tags")),
-        command=section.text("command"),
-        code=settings.code(section),
-        includes=settings.includes(section),
-        environment=settings.environment(section),
-        distribution=settings.distribution(section),
-        resources=settings.resources(section),
-        is_deterministic=section.flag("is_deterministic") is not False,
-        tier=settings.tier(section),
-    )
-
-
-def _wiring(section: Section) -> tuple[Mapping[str, Literal | Data], Mapping[str, Output | str]]:
-    """Read what every type of step has alike: what it gives to its inputs, and where its outputs go."""
-    inputs = ports.step_inputs(section.mapping("inputs"))
-    return _frozen(inputs), _frozen(ports.step_outputs(section.mapping("outputs")))
-
-
-def _is_inline(section: Section) -> bool:
-    """Whether a command step has its command in place; a misspelt 'component' or 'command' is seen first."""
-    if not section.data.keys() & {"component", "command"}:
-        section.known(schema.COMPONENT_STEP | schema.INLINE_STEP, "a step")
-    return "component" not in section and "command" in section
-
-
-def _inline_step(section: Section, name: str) -> Step:
-    """Read a step with its command in place; ``settle`` gives its component the inputs and outputs."""
-    section.known(schema.INLINE_STEP, "a step with a command")
-    settings.check_services(section)
-    inputs, outputs = _wiring(section)
-    return Step(
-        name=name,
-        component=_command(section, name),
-        inputs=inputs,
-        outputs=outputs,
-        resources=Resources(),
-        environment_variables=_frozen(settings.environment_variables(section)),
-        timeout=settings.timeout(section),
-        compute=settings.compute(section),
-        display_name=section.text("display_name"),
-    )
-
-
 def _settings(top: Section) -> Settings:
     section = top.mapping("settings")
-    section.known(schema.SETTINGS, "settings")
+    section.known(schema.SETTINGS_KEYS, "settings")
     return Settings(
-        section.text("default_compute") or settings.compute(top),
+        section.text("default_compute") or settings.read_compute(top),
         section.flag("force_rerun"),
         section.flag("continue_on_step_failure"),
     )
-
-
-def _version(section: Section) -> str:
-    version = section.text("version")
-    written = section.source.texts.get(section.source.place(section.path("version")), version)
-    if version and written != version:
-        message = f"YAML reads the version {written} as a number, and Azure ML gets '{version}'."
-        section.wrong("version", message, f'Write version: "{written}".', severity="warning")
-    return version
-
-
-def _is_bare(value: object) -> bool:
-    return not isinstance(value, (dict, list, type(None)))
-
-
-def _noun(found: Component | Pipeline) -> str:
-    return "pipeline" if isinstance(found, Pipeline) else "command component"
-
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-def _frozen(mapping: Mapping[K, V]) -> Mapping[K, V]:
-    return MappingProxyType(dict(mapping))

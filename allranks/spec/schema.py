@@ -9,79 +9,55 @@ from __future__ import annotations
 
 import re
 
-ASSET = frozenset(
-    {
-        "$schema",
-        "name",
-        "version",
-        "id",
-        "type",
-        "display_name",
-        "description",
-        "tags",
-        "properties",
-        "creation_context",
-    }
-    | {"latest_version", "auto_delete_setting", "is_deterministic", "inputs", "outputs", "intellectual_property"}
+_ANY = {"$schema", "name", "id", "type", "display_name", "description", "tags", "properties", "creation_context"}
+ASSET_KEYS = frozenset(
+    {"version", "latest_version", "auto_delete_setting", "is_deterministic", "inputs", "outputs"}
+    | {"intellectual_property"}
+    | _ANY
 )
-COMMAND = frozenset({"command", "code", "environment", "resources", "distribution", "queue_settings"})
-JOB = frozenset(
-    {
-        "$schema",
-        "name",
-        "id",
-        "type",
-        "display_name",
-        "description",
-        "tags",
-        "properties",
-        "creation_context",
-        "services",
-    }
-    | {"status", "experiment_name", "log_files", "compute", "identity", "inputs", "outputs"}
+COMMAND_KEYS = frozenset({"command", "code", "environment", "resources", "distribution", "queue_settings"})
+JOB_KEYS = frozenset(
+    {"services", "status", "experiment_name", "log_files", "compute", "identity", "inputs", "outputs"} | _ANY
 )
 
-COMMAND_COMPONENT = ASSET | COMMAND | {"additional_includes"}
-COMMAND_JOB = JOB | COMMAND | {"environment_variables", "limits", "parameters", "parent_job_name"}
-PIPELINE = ASSET | JOB | {"jobs", "settings", "component"}
+COMMAND_COMPONENT = ASSET_KEYS | COMMAND_KEYS | {"additional_includes"}
+COMMAND_JOB = JOB_KEYS | COMMAND_KEYS | {"environment_variables", "limits", "parameters", "parent_job_name"}
+PIPELINE_KEYS = ASSET_KEYS | JOB_KEYS | {"jobs", "settings", "component"}
 
-NODE = frozenset({"$schema", "type", "inputs", "outputs", "properties", "comment"})
+NODE_KEYS = frozenset({"$schema", "type", "inputs", "outputs", "properties", "comment"})
 STEP_TEXTS = frozenset({"name", "display_name", "description", "tags"})
-COMPONENT_STEP = NODE | STEP_TEXTS | COMMAND
+COMPONENT_STEP = NODE_KEYS | STEP_TEXTS | COMMAND_KEYS
 COMPONENT_STEP |= {"component", "environment_variables", "compute", "limits", "services", "identity"}
-SWEEP_STEP = NODE | STEP_TEXTS | {"trial", "sampling_algorithm", "search_space", "objective", "early_termination"}
-SWEEP_JOB = SWEEP_STEP | JOB | {"limits"}
+SWEEP_STEP = NODE_KEYS | STEP_TEXTS | {"trial", "sampling_algorithm", "search_space", "objective", "early_termination"}
+SWEEP_JOB = SWEEP_STEP | JOB_KEYS | {"limits"}
 SWEEP_STEP |= {"limits", "compute", "queue_settings", "resources", "identity"}
-PIPELINE_STEP = NODE | STEP_TEXTS | {"component", "settings"}
-INLINE_STEP = COMMAND_JOB | NODE
+PIPELINE_STEP = NODE_KEYS | STEP_TEXTS | {"component", "settings"}
+INLINE_STEP = COMMAND_JOB | NODE_KEYS
 
-INPUT = frozenset({"type", "optional", "default", "description", "min", "max", "enum", "mode", "intellectual_property"})
-VALUE = frozenset({"type", "mode", "path", "path_on_compute", "datastore", "value"})
-OUTPUT = frozenset(
+INPUT_KEYS = frozenset(
+    {"type", "optional", "default", "description", "min", "max", "enum", "mode", "intellectual_property"}
+)
+VALUE_KEYS = frozenset({"type", "mode", "path", "path_on_compute", "datastore", "value"})
+OUTPUT_KEYS = frozenset(
     {"type", "mode", "description", "path", "name", "version", "is_control", "early_available", "intellectual_property"}
 )
-RESOURCES = frozenset(
+RESOURCE_KEYS = frozenset(
     {"instance_count", "instance_type", "properties", "locations", "shm_size", "max_instance_count", "docker_args"}
 )
-DISTRIBUTIONS = {
-    "pytorch": frozenset({"type", "process_count_per_instance"}),
-    "mpi": frozenset({"type", "process_count_per_instance"}),
-    "tensorflow": frozenset({"type", "parameter_server_count", "worker_count"}),
-}
-SERVICE = frozenset({"type", "port", "nodes", "properties", "endpoint", "status", "error_message"})
-SERVICE |= {"ssh_public_keys", "log_dir"}  # of ssh and of tensor_board
-QUEUE = frozenset({"job_tier", "priority"})
-TIERS = ("spot", "basic", "standard", "premium", "null")
-SETTINGS = frozenset(
+SERVICE_KEYS = frozenset({"type", "port", "nodes", "properties", "endpoint", "status", "error_message"})
+SERVICE_KEYS |= {"ssh_public_keys", "log_dir"}  # of ssh and of tensor_board
+QUEUE_KEYS = frozenset({"job_tier", "priority"})
+JOB_TIERS = ("spot", "basic", "standard", "premium", "null")
+SETTINGS_KEYS = frozenset(
     {"default_datastore", "default_compute", "continue_on_step_failure", "force_rerun", "on_init", "on_finalize"}
 )
-ENVIRONMENT = frozenset(
+ENVIRONMENT_KEYS = frozenset(
     {"$schema", "name", "id", "description", "tags", "version", "creation_context", "latest_version", "properties"}
     | {"auto_delete_setting", "build", "image", "conda_file", "inference_config", "os_type", "datastore", "type"}
 )
 SWEEP_LIMITS = frozenset({"max_concurrent_trials", "max_total_trials", "timeout", "trial_timeout"})
-OBJECTIVE = frozenset({"goal", "primary_metric"})
-SEARCHES = {
+OBJECTIVE_KEYS = frozenset({"goal", "primary_metric"})
+SEARCH_KEYS = {
     "choice": ("values",),
     "randint": ("upper",),
     "uniform": ("min_value", "max_value"),
@@ -93,29 +69,19 @@ SEARCHES = {
     "qnormal": ("mu", "sigma", "q"),
     "qlognormal": ("mu", "sigma", "q"),
 }
-POLICIES = {
+LOGARITHMIC_SEARCHES = ("loguniform", "qloguniform", "lognormal", "qlognormal")
+POLICY_KEYS = {
     "bandit": ("slack_factor", "slack_amount"),
     "median_stopping": (),
     "truncation_selection": ("truncation_percentage",),
 }
 
-MODES = frozenset(
+PORT_MODES = frozenset(
     {"direct", "download", "eval_download", "eval_mount", "mount", "ro_mount", "rw_mount", "upload", "link"}
 )
-STEP_TYPES = ("command", "pipeline", "sweep")
 ELSEWHERE = frozenset(
-    {
-        "spark",
-        "automl",
-        "parallel",
-        "import",
-        "data_transfer",
-        "finetuning",
-        "distillation",
-        "promptflow_parallel",
-        "flow",
-    }
-    | {"do_while", "if_else", "parallel_for", "ray"}
+    {"spark", "automl", "parallel", "import", "data_transfer", "finetuning", "distillation", "promptflow_parallel"}
+    | {"flow", "do_while", "if_else", "parallel_for", "ray"}
 )
 
 COMPONENT_NAME = re.compile(r"[a-z][a-z\d_]*")

@@ -12,6 +12,7 @@ from decimal import Decimal
 from statistics import NormalDist
 from typing import Any
 
+from allranks.spec import schema
 from allranks.spec.model import Literal
 
 _EDGE = 2.0**-53  # the nearest to 0 and to 1 that a normal distribution is asked for: 8.2 sigma
@@ -28,25 +29,25 @@ def value_at(search: Mapping[str, Any], place: float, log_base: float = math.e) 
     Returns:
         A number, or one of the values of a choice as it was written. Too large a power is infinity.
     """
-    kind = str(search["type"])
-    if kind == "choice":
+    keys = schema.SEARCH_KEYS[str(search["type"])]
+    if "values" in keys:
         values: list[Literal] = search["values"]
         return values[min(int(place * len(values)), len(values) - 1)]
-    if kind == "randint":
+    if "upper" in keys:
         upper = int(search["upper"])
         return min(int(place * upper), upper - 1)
-    if kind.endswith("uniform"):
+    if "min_value" in keys:
         low, high = search["min_value"], search["max_value"]
         value = min(max(low + place * (high - low), low), high)
     else:
         inside = min(max(place, _EDGE), 1 - _EDGE)
         value = search["mu"] + search["sigma"] * NormalDist().inv_cdf(inside)
-    if "log" in kind:
+    if search["type"] in schema.LOGARITHMIC_SEARCHES:
         value = _power(log_base, value)
-    return on_grid(value, search["q"]) if kind.startswith("q") else float(value)
+    return _on_grid(value, search["q"]) if "q" in keys else float(value)
 
 
-def on_grid(value: float, step: float) -> float:
+def _on_grid(value: float, step: float) -> float:
     """The multiple of ``step`` nearest to ``value``: an integer when the step is one, else without binary dust."""
     if not math.isfinite(value):
         return value
@@ -56,8 +57,8 @@ def on_grid(value: float, step: float) -> float:
 
 def has_fractions(search: Mapping[str, Any]) -> bool:
     """Whether a search of numbers gives values that are not whole."""
-    kind = str(search["type"])
-    return kind not in ("choice", "randint") and not (kind.startswith("q") and search["q"] == int(search["q"]))
+    keys = schema.SEARCH_KEYS[str(search["type"])]
+    return not {"values", "upper"} & {*keys} and not ("q" in keys and search["q"] == int(search["q"]))
 
 
 def _power(base: float, exponent: float) -> float:

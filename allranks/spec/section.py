@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.errors import Problem
-from allranks.spec.document import kind_of
+from allranks.spec.document import yaml_kind
 from allranks.spec.expressions import references
 from allranks.spec.limits import MOST_DIGITS
 from allranks.spec.model import Source
@@ -80,7 +80,7 @@ class Section:
         if value is None:
             return default
         if isinstance(value, (dict, list)):
-            self.wrong(key, f"is a {kind_of(value)}, and should be a text.")
+            self.wrong(key, f"is a {yaml_kind(value)}, and should be a text.")
             return default
         return str(value)
 
@@ -91,7 +91,7 @@ class Section:
             return value.lower() == "true"
         if value is None or isinstance(value, bool):
             return value
-        self.wrong(key, f"{shown(value)} is neither true nor false.")
+        self.wrong(key, f"{shown_value(value)} is neither true nor false.")
         return None
 
     def whole(self, key: str) -> int | str | None:
@@ -104,7 +104,7 @@ class Section:
                 return value
             if re.fullmatch(rf"[+-]?\d{{1,{MOST_DIGITS}}}", value.strip(), re.ASCII):
                 return int(value)
-        self.wrong(key, f"{shown(value)} is not a whole number.")
+        self.wrong(key, f"{shown_value(value)} is not a whole number.")
         return None
 
     def number(self, key: str) -> float | None:
@@ -118,14 +118,14 @@ class Section:
             number = math.nan
         if math.isfinite(number):
             return number
-        self.wrong(key, f"{shown(value)} is not a {'finite ' if isinstance(value, float) else ''}number.")
+        self.wrong(key, f"{shown_value(value)} is not a {'finite ' if isinstance(value, float) else ''}number.")
         return None
 
     def mapping(self, key: str) -> Section:
         """Return the mapping below ``key``, empty when the key is absent; keys of the copy may be removed."""
         value = self.data.get(key)
         if value is not None and not isinstance(value, dict):
-            self.wrong(key, f"is a {kind_of(value)}, and should be a mapping of names to values.")
+            self.wrong(key, f"is a {yaml_kind(value)}, and should be a mapping of names to values.")
             value = None
         return Section(dict(value or {}), self.path(key), self.source, self.problems)
 
@@ -133,7 +133,7 @@ class Section:
         """Return the list below ``key``, empty when the key is absent."""
         value = self.data.get(key)
         if value is not None and not isinstance(value, list):
-            self.wrong(key, f"is a {kind_of(value)}, and should be a list.", hint="Start each item with '- '.")
+            self.wrong(key, f"is a {yaml_kind(value)}, and should be a list.", hint="Start each item with '- '.")
             value = None
         return value or []
 
@@ -148,7 +148,7 @@ class Section:
         value = self.data.get(key)
         if value is None or (isinstance(value, str) and value in choices):
             return value
-        self.wrong(key, f"{shown(value)} is none of the {plural}.", did_you_mean(str(value), choices, plural))
+        self.wrong(key, f"{shown_value(value)} is none of the {plural}.", did_you_mean(str(value), choices, plural))
         return nearest(str(value), choices)
 
     def local(self, text: str) -> str:
@@ -171,17 +171,17 @@ def is_address(text: str) -> bool:
     return _ADDRESS.match(text) is not None
 
 
-def shown(value: object) -> str:
+def shown_value(value: object) -> str:
     """Write a value for a message: texts in quotes, everything else as YAML writes it, long ones shortened."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (dict, list)):
-        return f"a {kind_of(value)}"
+        return f"a {yaml_kind(value)}"
     text = "nothing" if value is None else str(value)
     text = text if len(text) <= 80 else text[:77] + "..."
     return f"'{text}'" if isinstance(value, str) else text
 
 
-def noun(type_: str) -> str:
+def a_or_an(type_: str) -> str:
     """Put the article before the name of a type: an integer, a uri_folder, an mltable."""
     return f"an {type_}" if type_.startswith(("i", "ml", "mp")) else f"a {type_}"

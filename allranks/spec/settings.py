@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from allranks.spec import schema
-from allranks.spec.document import kind_of
-from allranks.spec.model import Distribution, Environment, Resources
-from allranks.spec.section import Section, is_address, noun
+from allranks.spec.distribution import CLOUD_ONLY_DISTRIBUTIONS, DISTRIBUTION_KINDS
+from allranks.spec.document import yaml_kind
+from allranks.spec.model import CountOrBinding, Distribution, Environment, Resources
+from allranks.spec.section import Section, a_or_an, is_address
 from allranks.spec.suggest import did_you_mean, nearest
 
 # As get_asset_arm_id of azure-ai-ml reads it; the short name of a curated environment is left to the service.
 _VERSIONLESS = re.compile(r"azureml:(?!AzureML-)[^:@/]+|azureml://registries/[^/]+/environments/[^/]+")
 
 
-def code(section: Section) -> Path | None:
+def read_code(section: Section) -> Path | None:
     """Read ``code``: an absolute folder or file, or None when the command needs no files."""
     value = section.data.get("code")
     if isinstance(value, dict):
@@ -33,7 +34,7 @@ def code(section: Section) -> Path | None:
     return Path(section.local(text))
 
 
-def includes(section: Section) -> tuple[Path, ...]:
+def read_includes(section: Section) -> tuple[Path, ...]:
     """Read ``additional_includes`` as absolute paths."""
     paths = []
     for index, item in enumerate(section.items("additional_includes")):
@@ -44,16 +45,16 @@ def includes(section: Section) -> tuple[Path, ...]:
             message = "cannot run here: it is an Azure DevOps artifact."
             section.wrong(name, message, "Download it and give its path.", "elsewhere")
         else:
-            section.wrong(f"additional_includes.{index}", f"is a {kind_of(item)}, and should be a path.")
+            section.wrong(f"additional_includes.{index}", f"is a {yaml_kind(item)}, and should be a path.")
     return tuple(paths)
 
 
-def environment(section: Section) -> Environment:
+def read_environment(section: Section) -> Environment:
     """Read ``environment``: a reference, an environment file, or one that is written in place."""
     value = section.data.get("environment")
     if isinstance(value, dict):
         inner = section.mapping("environment")
-        inner.known(schema.ENVIRONMENT, "an environment")
+        inner.known(schema.ENVIRONMENT_KEYS, "an environment")
         build = inner.mapping("build")
         named = inner.text("image") or build.text("path")
         if not named and not isinstance(inner.data.get("conda_file"), dict):
@@ -79,29 +80,27 @@ def environment(section: Section) -> Environment:
     return Environment(reference=text)
 
 
-def distribution(section: Section) -> Distribution | None:
+def read_distribution(section: Section) -> Distribution | None:
     """Read ``distribution``; its type counts in any spelling of upper and lower case."""
     inner = section.mapping("distribution")
     if not inner.data:
         return None
     written = inner.text("type")
     type_ = written.lower().replace("_", "")
-    if type_ == "ray":
-        hint = "Use pytorch, mpi or tensorflow."
-        inner.wrong("type", "cannot run here: distribution of type 'ray'.", hint, "elsewhere")
+    if type_ in CLOUD_ONLY_DISTRIBUTIONS:
+        *most, last = DISTRIBUTION_KINDS
+        hint = f"Use {', '.join(most)} or {last}."
+        inner.wrong("type", f"cannot run here: distribution of type '{type_}'.", hint, "elsewhere")
         return None
-    if type_ not in schema.DISTRIBUTIONS:
+    if type_ not in DISTRIBUTION_KINDS:
         message = f"'{written}' is no distribution." if written else "states no type."
-        inner.wrong("type" if written else "", message, did_you_mean(type_, schema.DISTRIBUTIONS, "distributions"))
-        type_ = nearest(type_, schema.DISTRIBUTIONS) or ""
+        inner.wrong("type" if written else "", message, did_you_mean(type_, DISTRIBUTION_KINDS, "distributions"))
+        type_ = nearest(type_, DISTRIBUTION_KINDS) or ""
     if not type_:
         return None
-    keys = schema.DISTRIBUTIONS[type_]
-    others = frozenset().union(*schema.DISTRIBUTIONS.values()) - keys
-    use = "the number of nodes is resources.instance_count."
-    if type_ == "tensorflow":
-        use = "TensorFlow has worker_count, one process on each node."
-    inner.known(keys, f"{noun(type_)} distribution", dict.fromkeys(others, use))
+    kind = DISTRIBUTION_KINDS[type_]
+    others = {key for other in DISTRIBUTION_KINDS.values() for key in other.keys} - {*kind.keys}
+    inner.known({"type", *kind.keys}, f"{a_or_an(type_)} distribution", dict.fromkeys(others, kind.other_keys))
     return Distribution(
         type_,
         inner.whole("process_count_per_instance"),
@@ -110,11 +109,11 @@ def distribution(section: Section) -> Distribution | None:
     )
 
 
-def resources(section: Section, *, strict: bool = True) -> Resources:
+def read_resources(section: Section, *, strict: bool = True) -> Resources:
     """Read ``resources``; ``strict`` refuses keys that a command's resources do not have."""
     inner = section.mapping("resources")
     if strict:
-        inner.known(schema.RESOURCES, "resources")
+        inner.known(schema.RESOURCE_KEYS, "resources")
     return Resources(
         inner.whole("instance_count"),
         inner.text("instance_type") or None,
@@ -123,33 +122,33 @@ def resources(section: Section, *, strict: bool = True) -> Resources:
     )
 
 
-def timeout(section: Section) -> int | str | None:
+def read_timeout(section: Section) -> CountOrBinding:
     """Read ``limits.timeout`` in seconds."""
     inner = section.mapping("limits")
     inner.known({"timeout"}, "limits")
     return inner.whole("timeout")
 
 
-def tier(section: Section) -> str | None:
+def read_tier(section: Section) -> str | None:
     """Read ``queue_settings.job_tier``, in lower case; None for the tier that Azure ML takes by itself."""
     inner = section.mapping("queue_settings")
-    inner.known(schema.QUEUE, "queue settings")
+    inner.known(schema.QUEUE_KEYS, "queue settings")
     written = inner.text("job_tier").lower()
-    if not written or written in schema.TIERS:
+    if not written or written in schema.JOB_TIERS:
         return None if written in ("", "null") else written
-    hint = did_you_mean(written, schema.TIERS, "tiers")
+    hint = did_you_mean(written, schema.JOB_TIERS, "tiers")
     inner.wrong("job_tier", f"'{inner.text('job_tier')}' is no tier of Azure ML.", hint)
-    return nearest(written, schema.TIERS)
+    return nearest(written, schema.JOB_TIERS)
 
 
 def check_services(section: Section) -> None:
     """Check the keys of ``services``, the interactive endpoints of a step; a local run has none of them."""
     services = section.mapping("services")
     for name in services:
-        services.mapping(name).known(schema.SERVICE, "a service")
+        services.mapping(name).known(schema.SERVICE_KEYS, "a service")
 
 
-def environment_variables(section: Section) -> dict[str, str]:
+def read_variables(section: Section) -> Mapping[str, str]:
     """Read ``environment_variables`` as texts."""
     inner = section.mapping("environment_variables")
     found = section.texts("environment_variables")
@@ -157,16 +156,20 @@ def environment_variables(section: Section) -> dict[str, str]:
         if isinstance(inner.data[name], bool):
             message = f"YAML reads this as a boolean, and the variable becomes '{found[name]}'."
             inner.wrong(name, message, "Put it in quotes.", severity="warning")
+    return MappingProxyType(found)
+
+
+def read_version(section: Section) -> str:
+    """Read ``version`` as text, which it should be."""
+    found = section.text("version")
+    written = section.source.texts.get(section.source.place(section.path("version")), found)
+    if found and written != found:
+        message = f"YAML reads the version {written} as a number, and Azure ML gets '{found}'."
+        section.wrong("version", message, f'Write version: "{written}".', severity="warning")
     return found
 
 
-def compute(section: Section) -> str | None:
+def read_compute(section: Section) -> str | None:
     """Read ``compute`` as written, ``azureml:`` included; None for a mapping, which has no meaning here."""
     value = section.data.get("compute")
     return None if isinstance(value, dict) else section.text("compute") or None
-
-
-def relative(path: Path) -> str:
-    """Write a path for a message: from the working directory where that is shorter."""
-    short = os.path.relpath(path)
-    return short if len(short) < len(str(path)) else str(path)

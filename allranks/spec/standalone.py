@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from allranks.spec import ports, schema, settings
-from allranks.spec.model import EMPTY, Pipeline
+from allranks.spec.model import NO_TEXTS, Pipeline
 from allranks.spec.section import Section
 
 
@@ -35,20 +35,20 @@ def sweep_job(top: Section) -> Section:
     step |= {"type": "sweep", "inputs": _bound("inputs", inputs), "outputs": _bound("outputs", outputs)}
     if isinstance(trial, dict) and "component" not in trial:
         own = {key: value for key, value in trial.items() if key != "environment_variables"}
-        valued = ports.valued_inputs(Section(dict(inputs), "inputs", top.source, []))
+        valued = ports.read_valued_inputs(Section(dict(inputs), "inputs", top.source, []))
         declared = {port: {"type": one.type, "optional": one.default is None} for port, one in valued.items()}
         promised = {port: {"type": _type(one)} for port, one in outputs.items()}
         step["trial"] = {"type": "command", "name": name, "inputs": declared, "outputs": promised, **own}
     lines = {f"jobs.{name}.{place}": line for place, line in top.source.lines.items()}
     source = replace(top.source, lines=MappingProxyType({**lines, **top.source.lines}))
-    kept = {key: data[key] for key in schema.PIPELINE & data.keys()}
+    kept = {key: data[key] for key in schema.PIPELINE_KEYS & data.keys()}
     return Section({**kept, "type": "pipeline", "name": name, "jobs": {name: step}}, top.where, source, top.problems)
 
 
 def with_variables(pipeline: Pipeline, top: Section) -> Pipeline:
     """The pipeline of a sweep job, with the environment variables that the job's trial sets."""
     trial = top.mapping("trial") if isinstance(top.data.get("trial"), dict) else None
-    variables = EMPTY if trial is None else MappingProxyType(dict(settings.environment_variables(trial)))
+    variables = NO_TEXTS if trial is None else settings.read_variables(trial)
     steps = {name: replace(step, environment_variables=variables) for name, step in pipeline.steps.items()}
     return replace(pipeline, steps=MappingProxyType(steps))
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from allranks.errors import Problem
 from allranks.sizes import sizes
-from allranks.spec.check_machines import Compute, StepMachines, default_values, machines_of_steps
+from allranks.spec.check_machines import Compute, StepMachines, machines_of_steps
+from allranks.spec.distribution import distribution_kind
 from allranks.spec.model import Pipeline
+from allranks.spec.values import default_values
 
 SERVERLESS = "serverless"
 _AZURES_CHOICE = "a size that Azure chooses"
@@ -24,7 +26,7 @@ class StepSize:
         size: the VM size; None where Azure chooses it, or the cluster has not been asked.
         nodes: number of machines; None where that is known only when it runs.
         processes: ranks on each of them; None where that is not known.
-        is_distributed: whether its launcher starts a process for each GPU (pytorch and mpi).
+        is_distributed: whether its launcher starts a process for each GPU.
     """
 
     step: str
@@ -64,7 +66,7 @@ def step_sizes(pipeline: Pipeline, computes: Mapping[str, Compute] | None = None
 
 
 def _size_of(name: str, machines: StepMachines) -> StepSize:
-    distributed = machines.distribution.type in ("pytorch", "mpi")
+    distributed = distribution_kind(machines.distribution).starts_processes
     # Of a cluster that has not been asked nothing is known: what the step's instance_type says does not count there.
     known = machines.compute is not None or machines.compute_name in ("", SERVERLESS)
     size = machines.size if known else None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 # How people coming from Python, other schemas and older versions of Azure ML call these types and keys.
-ALIASES = {
+_ALIASES = {
     "int": "integer",
     "long": "integer",
     "float": "number",
@@ -37,8 +37,8 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
     folded = word.lower().replace("-", "_")
     if folded in by_folded:
         return by_folded[folded]
-    if ALIASES.get(folded) in by_folded:
-        return by_folded[ALIASES[folded]]
+    if _ALIASES.get(folded) in by_folded:
+        return by_folded[_ALIASES[folded]]
     # A word that is longer or shorter by a part (rerun, force_rerun) is looser than a slip of the keys.
     close = get_close_matches(folded, by_folded, n=1, cutoff=0.6)
     if not close or not (folded in close[0] or close[0] in folded or get_close_matches(folded, close, cutoff=0.7)):
@@ -46,12 +46,17 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
     return by_folded[close[0]]
 
 
+def nearest_hint(word: str, choices: Iterable[str]) -> str:
+    """Write the hint for an unknown ``word``: the nearest choice; empty without one that is near."""
+    near = nearest(word, choices)
+    return "" if near is None else f"Did you mean '{near}'?"
+
+
 def did_you_mean(word: str, choices: Iterable[str], plural: str) -> str:
     """Write the hint for an unknown ``word``: the nearest choice, else all the choices (at most twelve)."""
     known = sorted(choices)
-    near = nearest(word, known)
-    if near is not None:
-        return f"Did you mean '{near}'?"
+    if hint := nearest_hint(word, known):
+        return hint
     if not known:
         return f"There are no {plural}."
     shown = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from allranks.errors import Problem
-from allranks.spec.expressions import literal_text, single_quoted_inputs
-from allranks.spec.model import Component, Data, Input, Literal
-from allranks.spec.section import noun, shown
+from allranks.spec.expressions import literal_text, single, single_quoted_inputs
+from allranks.spec.model import Component, Data, Input, Literal, Pipeline, Step
+from allranks.spec.section import a_or_an, shown_value
+
+Values: TypeAlias = Mapping[str, Literal | Data]
+"""Values of inputs, by name."""
 
 
 def check_value(declared: Input, value: Literal | Data, where: str = "") -> Literal | Data | Problem:
@@ -28,15 +32,19 @@ def check_value(declared: Input, value: Literal | Data, where: str = "") -> Lite
     if declared.is_data:
         return _path(declared, value, where)
     if isinstance(value, Data):
-        return Problem(f"'{value.path}' is a path, and the input takes {noun(declared.type)}.", where)
+        return Problem(f"'{value.path}' is a path, and the input takes {a_or_an(declared.type)}.", where)
     typed = _typed(declared.type, value)
     if typed is None:
-        return Problem(f"{shown(value)} is not {noun(declared.type)}{_rule(declared)}.", where)
+        return Problem(f"{shown_value(value)} is not {a_or_an(declared.type)}{_rule(declared)}.", where)
     if isinstance(typed, (int, float)) and declared.type in ("integer", "number"):
         if declared.min is not None and typed < declared.min:
-            return Problem(f"{shown(typed)} is below the minimum of {_number(declared.min)}{_rule(declared)}.", where)
+            return Problem(
+                f"{shown_value(typed)} is below the minimum of {_number(declared.min)}{_rule(declared)}.", where
+            )
         if declared.max is not None and typed > declared.max:
-            return Problem(f"{shown(typed)} is above the maximum of {_number(declared.max)}{_rule(declared)}.", where)
+            return Problem(
+                f"{shown_value(typed)} is above the maximum of {_number(declared.max)}{_rule(declared)}.", where
+            )
     if declared.enum and literal_text(typed) not in {str(choice) for choice in declared.enum}:
         return _no_choice(declared, value, where)
     return typed
@@ -46,7 +54,7 @@ def _path(declared: Input, value: Literal | Data, where: str) -> Data | Problem:
     if isinstance(value, Data):
         return value
     if not isinstance(value, str) or not value.strip():
-        return Problem(f"{shown(value)} is not a path, and the input takes {noun(declared.type)}.", where)
+        return Problem(f"{shown_value(value)} is not a path, and the input takes {a_or_an(declared.type)}.", where)
     return Data(value)
 
 
@@ -87,6 +95,25 @@ def sent_default(type_: str, value: Literal) -> Literal:
     except OverflowError:
         return value
     return value if literal_text(typed) == literal_text(value) else typed
+
+
+def default_values(document: Component | Pipeline) -> dict[str, Literal | Data]:
+    """Return the inputs of a document that have a value of their own."""
+    return {name: one.default for name, one in document.inputs.items() if one.default is not None}
+
+
+def given_values(step: Step, known: Values) -> dict[str, Literal | Data]:
+    """Return what a step gives to its component, as far as it is known before anything runs."""
+    found = {name: resolved_value(value, known) for name, value in step.inputs.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def resolved_value(value: Literal | Data | None, known: Values) -> Literal | Data | None:
+    """Return a value or, for a binding to the pipeline's input, that one's; None where only the run knows it."""
+    reference = single(value.path if isinstance(value, Data) else value)
+    if reference is None:
+        return value
+    return known.get(reference.name) if reference.scope == "parent.inputs" else None
 
 
 def plain_number(value: object) -> object:
@@ -169,7 +196,7 @@ def check_command_values(component: Component, values: Mapping[str, Literal | Da
     quoted = single_quoted_inputs(component.command)
     return [
         Problem(
-            f"{shown(_text(value))} has a single quote in it, which would end the quoting in the command.",
+            f"{shown_value(_text(value))} has a single quote in it, which would end the quoting in the command.",
             f"inputs.{name}",
             hint="Choose a value without single quotes.",
         )

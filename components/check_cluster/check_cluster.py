@@ -5,53 +5,80 @@ Ranks that never start are named when the world is joined; a rank that dies or h
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
-from datetime import timedelta
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
-from shared.cluster import AllReduce, Pair, Survey, describe, find_problems, write_survey
+from shared.cluster import AllReduce, ClusterSurvey, RankPair, describe_machine, find_problems, write_survey
 from shared.cluster.transport import Transport, open_transport
 from shared.distributed import Refusal, World, init
+from shared.settings.command_line import read_settings
+from shared.settings.fields import Input, Output, change
+from shared.settings.running import TimeoutSettings
 from shared.tracking import Tracker
 
 PAIR_BYTES = 1 << 20  # what each pair exchanges
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The inputs and outputs of this component; component.yaml is written from them."""
+
+    transport: Annotated[
+        Literal["auto", "mpi"],
+        Input(
+            "What carries the data. auto is NCCL on GPUs and gloo without; mpi measures MPI itself, in a step "
+            "with the mpi distribution."
+        ),
+    ] = "auto"
+    max_megabytes: Annotated[
+        float,
+        Input(
+            "The largest message, in megabytes; messages grow from 4 bytes up to it by a factor of four.",
+            least=0.001,
+            most=4096,
+        ),
+    ] = 256
+    repeats: Annotated[int, Input("How often each size is measured; the median counts.", least=1, most=1000)] = 10
+    fail_on_problem: Annotated[
+        bool, Input("Whether the step fails when something is wrong, so that the training behind it does not start.")
+    ] = True
+    timeouts: Annotated[
+        TimeoutSettings,
+        change(
+            "init_timeout",
+            "Minutes in which all ranks have to have started; after that those that have not are named.",
+            default=5,
+        ),
+        change("step_timeout", "Minutes after which a rank that does not answer is given up.", default=2, most=1440),
+    ]
+    report: Annotated[
+        Path, Output("index.html with the verdict, cluster.json, all_reduce.csv, pairs.csv, all_reduce.png.")
+    ]
+
+
 def main() -> None:
     """Survey the cluster that this step runs on."""
-    arguments = parser().parse_args()
-    timeout = timedelta(minutes=min(arguments.init_timeout, arguments.step_timeout))
-    framework = None if arguments.transport == "mpi" else "torch"
+    settings = read_settings(Settings, __doc__)
+    timeout = min(settings.timeouts.start, settings.timeouts.step)
+    framework = None if settings.transport == "mpi" else "torch"
     with init(framework, timeout=timeout) as world, Tracker(world) as tracker:
-        transport = open_transport(arguments.transport, world)
-        machines = world.gather(describe(world), name="machines")
+        transport = open_transport(settings.transport, world)
+        machines = world.gather(describe_machine(world), name="machines")
         world.note(f"{world.world_size} ranks on {world.num_nodes} nodes, {transport.name}")
 
-        pairs = meet_everybody(transport, world)
-        sizes = message_sizes(arguments.max_megabytes)
-        measured = [measure_all_reduce(transport, world, size, arguments.repeats) for size in sizes]
+        pairs = exchange_with_all(transport, world)
+        sizes = message_sizes(settings.max_megabytes)
+        measured = [measure_all_reduce(transport, world, size, settings.repeats) for size in sizes]
 
-        survey = Survey(transport.name, machines, pairs, measured, find_problems(machines, pairs))
-        world.once(lambda: write_survey(arguments.report, survey), name="report", scope="job")
+        survey = ClusterSurvey(transport.name, machines, pairs, measured, find_problems(machines, pairs))
+        world.once(lambda: write_survey(settings.report, survey), name="report", scope="job")
         tracker.log(survey.numbers(), step=0)
         world.note(survey.verdict())
-        if survey.problems and arguments.fail_on_problem == "true":
+        if survey.problems and settings.fail_on_problem:
             raise Refusal("\n".join(survey.problems))
-
-
-def parser() -> argparse.ArgumentParser:
-    """The arguments, as `component.yaml` gives them."""
-    result = argparse.ArgumentParser(description=__doc__)
-    result.add_argument("--transport", choices=("auto", "mpi"), default="auto")
-    result.add_argument("--max-megabytes", type=float, default=256)
-    result.add_argument("--repeats", type=int, default=10)
-    result.add_argument("--fail-on-problem", choices=("true", "false"), default="true")
-    result.add_argument("--init-timeout", type=float, default=5, help="minutes")
-    result.add_argument("--step-timeout", type=float, default=2, help="minutes")
-    result.add_argument("--report", type=Path, required=True)
-    return result
 
 
 def message_sizes(max_megabytes: float) -> list[int]:
@@ -61,7 +88,7 @@ def message_sizes(max_megabytes: float) -> list[int]:
     return [*sizes, largest]
 
 
-def partners(rank: int, world_size: int) -> list[int | None]:
+def partners_by_round(rank: int, world_size: int) -> list[int | None]:
     """Whom a rank meets in each round, so that everybody meets everybody and nobody twice; None sits a round out.
 
     The circle method of tournaments: the last seat stays, the others move on by one each round.
@@ -77,10 +104,10 @@ def partners(rank: int, world_size: int) -> list[int | None]:
     return found
 
 
-def meet_everybody(transport: Transport, world: World) -> list[Pair]:
+def exchange_with_all(transport: Transport, world: World) -> list[RankPair]:
     """Exchange a megabyte in each pair of ranks, one partner at a time; every rank gets all results."""
     mine = []
-    for partner in partners(world.rank, world.world_size):
+    for partner in partners_by_round(world.rank, world.world_size):
         if partner is None:
             continue
         started = time.perf_counter()
@@ -91,9 +118,9 @@ def meet_everybody(transport: Transport, world: World) -> list[Pair]:
             error = " ".join(str(problem).split())[:200] or type(problem).__name__
         seconds = time.perf_counter() - started
         if world.rank < partner or error:
-            mine.append(Pair(world.rank, partner, seconds, error).to_json())
+            mine.append(asdict(RankPair(world.rank, partner, seconds, error)))
     everybody = world.gather(mine, name="pairs")
-    return [Pair(**record) for records in everybody for record in records]
+    return [RankPair(**record) for records in everybody for record in records]
 
 
 def measure_all_reduce(transport: Transport, world: World, size: int, repeats: int) -> AllReduce:

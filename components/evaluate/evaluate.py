@@ -8,78 +8,93 @@ for each row and one for each place in a row.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from datetime import timedelta
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from shared.data import Dataset, Index, Split, Text
-from shared.data.order import Rows
+from shared.data.dataset.order import Rows
 from shared.distributed import Refusal, World, init
-from shared.language import Language
-from shared.metrics import classify
-from shared.models import Card, load_predictor
-from shared.models.predictor import Predictor, Scorer, load_scorer, read_card, tokenizer_of_model
-from shared.outputs import Outputs, Parts
-from shared.regression import regress
+from shared.language import LanguageMetrics
+from shared.metrics import measure_classification
+from shared.models import Card
+from shared.models.predictor import Predictor, Scorer, load_predictor, load_scorer, read_card, tokenizer_of_model
+from shared.outputs import ModelOutputs, OutputParts
+from shared.regression import measure_regression
 from shared.report import Subject, write_classification, write_language, write_regression
+from shared.settings.command_line import read_settings
+from shared.settings.fields import Input, Output, change
+from shared.settings.running import TimeoutSettings
 from shared.tracking import Tracker
 
 Sums = npt.NDArray[np.float64]
 Conclusion = Callable[[], dict[str, float]]
 
-PARTS = ".parts"  # the ranks' outputs, in the output: the one folder that all nodes share; removed at the end
-LOGITS_AT_ONCE = 2**24  # of a language model: 64 MiB in float32, of which some copies are made
-SHOWN = ("accuracy", "rmse", "mae", "r2", "bits_per_byte", "gzip_bits_per_byte", "perplexity", "token_accuracy")
+_PARTS = ".parts"  # the ranks' outputs, in the output: the one folder that all nodes share; removed at the end
+_LOGITS_AT_ONCE = 2**24  # of a language model: 64 MiB in float32, of which some copies are made
+_SHOWN = ("accuracy", "rmse", "mae", "r2", "bits_per_byte", "gzip_bits_per_byte", "perplexity", "token_accuracy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The inputs and outputs of this component; component.yaml is written from them."""
+
+    data: Annotated[Path, Input("A prepared dataset, from Prepare data or Prepare text.")]
+    model: Annotated[
+        Path, Input("The model of a trainer of this library, trained on the same kind of data.", kind="mlflow_model")
+    ]
+    split: Annotated[Literal["train", "validation", "test"], Input("The part of the data that is measured.")] = "test"
+    batch_size: Annotated[
+        int,
+        Input(
+            "Rows that a rank predicts at a time; fewer where the logits of a language model would fill the "
+            "memory. Changes speed and memory, not the metrics.",
+            least=1,
+            most=1000000,
+        ),
+    ] = 256
+    timeouts: Annotated[
+        TimeoutSettings,
+        change("init_timeout", "Minutes to wait until all ranks have started.", least=0.1),
+        change("step_timeout", "Minutes that the ranks give each other to finish their part.", default=60, least=0.1),
+    ]
+    report: Annotated[
+        Path,
+        Output(
+            "index.html with everything on one page, metrics.json, and the pictures. For classes predictions.csv, "
+            "classes.csv, confusion_matrix.png, roc.png, calibration.png; for a regression predictions.csv, "
+            "predicted_true.png, residuals.png, residual_histogram.png; for a language model rows.csv, "
+            "positions.csv, loss_by_position.png, row_losses.png.",
+            mode="rw_mount",
+        ),
+    ]
 
 
 def main() -> None:
     """Evaluate the model that the command line names."""
-    arguments = parser().parse_args()
-    with init("torch", timeout=timedelta(minutes=arguments.init_timeout)) as world, Tracker(world) as tracker:
-        check(arguments)
-        dataset = Dataset.open(arguments.data)
-        split = dataset.split(arguments.split)
-        card = read_card(arguments.model)
-        check_fit(card, dataset.index, arguments.model)
-        step_timeout = timedelta(minutes=arguments.step_timeout)
+    settings = read_settings(Settings, __doc__)
+    with init("torch", timeout=settings.timeouts.start) as world, Tracker(world) as tracker:
+        dataset = Dataset.open(settings.data)
+        split = dataset.split(settings.split)
+        card = read_card(settings.model)
+        refuse_misfit(card, dataset.index, settings.model)
 
         measure = measure_language if dataset.index.task == "language_modeling" else measure_rows
-        conclude = measure(arguments, dataset.index, split, card, world)
-        world.barrier("predictions", timeout=step_timeout)
-        numbers = world.once(conclude, name="report", scope="job", timeout=step_timeout)
+        conclude = measure(settings, dataset.index, split, card, world)
+        world.barrier("predictions", timeout=settings.timeouts.step)
+        numbers = world.once(conclude, name="report", scope="job", timeout=settings.timeouts.step)
         tracker.log(numbers, step=0)
-        tracker.artifacts(arguments.report)
-        shown = [f"{name} {numbers[name]:.4f}" for name in SHOWN if name in numbers]
+        tracker.artifacts(settings.report)
+        shown = [f"{name} {numbers[name]:.4f}" for name in _SHOWN if name in numbers]
         world.note(f"{', '.join(shown)} on {split.rows} rows of {split.name}")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The arguments, as `component.yaml` gives them."""
-    result = argparse.ArgumentParser(description=__doc__)
-    result.add_argument("--data", type=Path, required=True, help="a prepared dataset")
-    result.add_argument("--model", type=Path, required=True, help="a model that a trainer saved")
-    result.add_argument("--split", choices=("train", "validation", "test"), default="test")
-    result.add_argument("--batch-size", type=int, default=256, help="rows that a rank predicts at a time")
-    result.add_argument("--init-timeout", type=float, default=10.0, help="minutes")
-    result.add_argument("--step-timeout", type=float, default=60.0, help="minutes")
-    result.add_argument("--report", type=Path, required=True)
-    return result
-
-
-def check(arguments: argparse.Namespace) -> None:
-    """Refuse values that make no sense."""
-    if arguments.batch_size < 1:
-        raise Refusal(f"batch_size {arguments.batch_size}: 1 or more is needed.")
-
-
-def check_fit(card: Card, index: Index, model: Path) -> None:
+def refuse_misfit(card: Card, index: Index, model: Path) -> None:
     """Refuse a model that was trained on another kind of data.
 
     Raises:
@@ -121,57 +136,59 @@ def text_problems(card: Card, text: Text, model: Path) -> list[str]:
     return problems
 
 
-def measure_rows(arguments: argparse.Namespace, index: Index, split: Split, card: Card, world: World) -> Conclusion:
+def measure_rows(settings: Settings, index: Index, split: Split, card: Card, world: World) -> Conclusion:
     """Predict the rank's rows; what it gives writes the report, from the outputs of all ranks."""
-    parts = Parts(arguments.report / PARTS, "rows", world.world_size, split.rows, arguments.batch_size)
-    model, _ = load_predictor(arguments.model, world.device)
-    finite = parts.write(world.rank, predict(model, split, parts.batches(world.rank)))
+    parts = OutputParts(settings.report / _PARTS, "rows", world.world_size, split.rows, settings.batch_size)
+    model, _ = load_predictor(settings.model, world.device)
+    finite = parts.write(world.rank, predict_rows(model, split, parts.batches(world.rank)))
     refuse_diverged(finite=finite, world=world, folder=parts.folder)
 
     def conclude() -> dict[str, float]:
-        numbers = report(arguments.report, parts, labels_of(split, parts), index, card, split)
+        numbers = write_report(settings.report, parts, labels_of(split, parts), index, card, split)
         shutil.rmtree(parts.folder)
         return numbers
 
     return conclude
 
 
-def measure_language(arguments: argparse.Namespace, index: Index, split: Split, card: Card, world: World) -> Conclusion:
+def measure_language(settings: Settings, index: Index, split: Split, card: Card, world: World) -> Conclusion:
     """Score the rank's rows; what it gives writes the report, from the sums of all ranks."""
-    text, folder = index.text, arguments.report / PARTS
+    text, folder = index.text, settings.report / _PARTS
     assert text is not None  # noqa: S101  # the task says so
-    size = rows_at_once(arguments.batch_size, text.sequence_length, card.vocabulary)
-    by_row = Parts(folder, "rows", world.world_size, split.rows, size)
-    by_place = Parts(folder, "places", world.world_size, -(-split.rows // size), 1)  # a line for each batch
-    model = load_scorer(arguments.model, world.device)
-    sums, places = score(model, split, by_row.batches(world.rank))
+    size = rows_at_once(settings.batch_size, text.sequence_length, card.vocabulary)
+    by_row = OutputParts(folder, "rows", world.world_size, split.rows, size)
+    by_place = OutputParts(folder, "places", world.world_size, -(-split.rows // size), 1)  # a line for each batch
+    model = load_scorer(settings.model, world.device)
+    sums, places = score_rows(model, split, by_row.batches(world.rank))
     finite = by_row.write(world.rank, sums) and by_place.write(world.rank, places)
     refuse_diverged(finite=finite, world=world, folder=folder)
 
     def conclude() -> dict[str, float]:
         rows, batches = by_row.columns(), by_place.columns()
         shutil.rmtree(folder)
-        result = Language(text, split.name, rows[0], rows[1], np.ascontiguousarray(batches.T).sum(0) / split.rows)
+        result = LanguageMetrics(
+            text, split.name, rows[0], rows[1], np.ascontiguousarray(batches.T).sum(0) / split.rows
+        )
         subject = Subject(card.architecture, split.name, (text.sequence_length,), vocabulary=text.vocabulary)
-        write_language(arguments.report, result, subject)
+        write_language(settings.report, result, subject)
         return result.numbers()
 
     return conclude
 
 
-def report(
-    folder: Path, outputs: Parts, labels: npt.NDArray[Any], index: Index, card: Card, split: Split
+def write_report(
+    folder: Path, outputs: OutputParts, labels: npt.NDArray[Any], index: Index, card: Card, split: Split
 ) -> dict[str, float]:
     """Write the report of a classification or regression, and give its numbers."""
     text = index.text
     shape = (text.sequence_length,) if text else index.arrays["x"].shape
     if index.target is None:
-        scores = classify(outputs, labels)
+        scores = measure_classification(outputs, labels)
         vocabulary = text.vocabulary if text else 0
         subject = Subject(card.architecture, split.name, shape, index.classes, vocabulary=vocabulary)
         write_classification(folder, scores, labels, subject)
         return scores.numbers()
-    errors = regress(outputs.columns().T, labels)
+    errors = measure_regression(outputs.columns().T, labels)
     write_regression(folder, errors, Subject(card.architecture, split.name, shape, target=index.target.name))
     return errors.numbers()
 
@@ -183,15 +200,15 @@ def _named(classes: tuple[str, ...]) -> str:
 
 def rows_at_once(batch_size: int, length: int, vocabulary: int) -> int:
     """Rows that a language model is given at a time: as many as were asked for, if their logits fit into memory."""
-    return max(1, min(batch_size, LOGITS_AT_ONCE // (length * vocabulary)))
+    return max(1, min(batch_size, _LOGITS_AT_ONCE // (length * vocabulary)))
 
 
-def predict(model: Predictor, split: Split, batches: list[Rows]) -> Iterator[Outputs]:
+def predict_rows(model: Predictor, split: Split, batches: list[Rows]) -> Iterator[ModelOutputs]:
     """Outputs of the batches, (rows, outputs) each."""
     return (model(split.take(rows)["x"]) for rows in batches)
 
 
-def score(model: Scorer, split: Split, batches: list[Rows]) -> tuple[list[Sums], list[Sums]]:
+def score_rows(model: Scorer, split: Split, batches: list[Rows]) -> tuple[list[Sums], list[Sums]]:
     """Of each row the sum of its cross entropies and its right tokens; of each batch the sum at each place."""
     sums, places = [], []
     for rows in batches:
@@ -210,7 +227,7 @@ def refuse_diverged(*, finite: bool, world: World, folder: Path) -> None:
         raise Refusal("the model's outputs are not finite numbers: its training diverged. Try a lower learning_rate.")
 
 
-def labels_of(split: Split, parts: Parts) -> npt.NDArray[Any]:
+def labels_of(split: Split, parts: OutputParts) -> npt.NDArray[Any]:
     """Labels or targets of the whole split in row order."""
     alone = replace(parts, world_size=1)
     return np.concatenate([split.take(rows)["y"] for rows in alone.batches(0)])

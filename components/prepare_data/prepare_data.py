@@ -6,141 +6,205 @@ files are the same whatever the number of nodes and ranks; the index is written 
 
 from __future__ import annotations
 
-import argparse
-from dataclasses import asdict
-from datetime import timedelta
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from shared.arguments import Parser
-from shared.data import Array, Index, Target, remove_leftovers, write_index, write_skipped
-from shared.data.arguments import add_arguments, left_out, problems_of
-from shared.data.index import SPLITS
-from shared.data.moments import Moments
-from shared.data.progress import Progress
-from shared.data.shards import Written, arrays_of, make_plan, write_shards
-from shared.data.sources import SOURCES, BadFiles, Request, Source
-from shared.data.sources.source import names
+from shared.data import Array, Index, Target
+from shared.data.dataset.index import SPLITS
+from shared.data.sources import SOURCES, BadFiles, ItemSource, SourceRequest
+from shared.data.write import remove_leftovers, write_index, write_skipped
+from shared.data.write.moments import Moments
+from shared.data.write.progress import PreparationProgress
+from shared.data.write.request import describe_skipped, list_names
+from shared.data.write.shards import WrittenShard, item_arrays, plan_items, write_shards
 from shared.distributed import Refusal, World, init
+from shared.settings.command_line import read_settings
+from shared.settings.fields import Input, Output, change, range_problems
+from shared.settings.preparing import SourceSettings, SplitSettings
+from shared.settings.running import TimeoutSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The inputs and outputs of this component; component.yaml is written from them."""
+
+    source: Annotated[
+        SourceSettings,
+        change(
+            "data",
+            "Folder with your files. image_folder: one folder of images for each class. cifar: the unpacked "
+            "batches (data_batch_1 and so on). idx: MNIST's files, gzipped or not. npy: x.npy with the rows and "
+            "y.npy with their labels or targets. csv, parquet: one table, in one file or several. Leave empty for "
+            "digits.",
+        ),
+        change(
+            "dataset",
+            "What is read. digits is a built-in sample of 1,797 handwritten digits of 8x8 pixels; the others read "
+            "data. All files are taken together and split anew, so a test batch of CIFAR or MNIST is not kept "
+            "apart.",
+            default="digits",
+            choices=tuple(SOURCES),
+        ),
+    ]
+    task: Annotated[
+        Literal["classification", "regression"],
+        Input("What is predicted: a class, or a number. regression is for csv, parquet and npy."),
+    ] = "classification"
+    target: Annotated[
+        str,
+        Input(
+            "For csv and parquet: the column that is predicted. Classes are texts or numbers. All other columns "
+            "are features and have to hold numbers."
+        ),
+    ] = "target"
+    ignore_columns: Annotated[
+        str | None,
+        Input("For csv and parquet: columns that are left out, separated by commas, such as an identifier or a text."),
+    ] = None
+    on_missing: Annotated[
+        Literal["fail", "skip"],
+        Input(
+            "For csv and parquet, when a row lacks a value: fail stops and names file, line and column; skip "
+            "leaves the row out."
+        ),
+    ] = "fail"
+    image_size: Annotated[
+        int | None,
+        Input(
+            "For image_folder, cifar and idx: side in pixels to which images are brought, scaled and then cropped "
+            "around the centre. Needed when they differ in size.",
+            least=1,
+            most=4096,
+        ),
+    ] = None
+    color: Annotated[
+        Literal["auto", "grayscale", "rgb"],
+        Input(
+            "For image_folder, cifar and idx: channels of the images, one (grayscale) or three (rgb). auto is rgb "
+            "for an image_folder, and what the files have for the others."
+        ),
+    ] = "auto"
+    max_megapixels: Annotated[
+        int,
+        Input(
+            "Images of more than this many million pixels are bad files. They are not decoded: a small file can "
+            "unpack to more than the memory holds.",
+            least=1,
+            most=10000,
+        ),
+    ] = 64
+    splits: SplitSettings
+    timeouts: Annotated[
+        TimeoutSettings,
+        change("step_timeout", "Minutes that the waiting ranks give to the one that does the work.", default=240),
+    ]
+    output_data: Annotated[
+        Path,
+        Output(
+            "The prepared dataset, index.json and shards (and skipped.csv if files were left out), for the input "
+            "data of a trainer and of Evaluate.",
+            mode="rw_mount",
+            port="data",
+        ),
+    ]
 
 
 def main() -> None:
     """Prepare the dataset that the command line asks for."""
-    arguments = parser().parse_args()
-    with init(timeout=timedelta(minutes=arguments.init_timeout)) as world:
-        check(arguments)
-        output: Path = arguments.output_data
-        step_timeout = timedelta(minutes=arguments.step_timeout)
+    settings = read_settings(Settings, __doc__, check_ranges=False)
+    with init(timeout=settings.timeouts.start) as world:
+        refuse_problems(settings)
+        output, step_timeout = settings.output_data, settings.timeouts.step
 
         world.once(lambda: remove_leftovers(output), name="leftovers", scope="job", timeout=step_timeout)
-        part = world.once(lambda: prepare(arguments, world), name="shards", timeout=step_timeout)
+        part = world.once(lambda: prepare_shards(settings, world), name="shards", timeout=step_timeout)
         parts = world.gather(part if world.local_rank == 0 else None, name="parts")
-        text = world.once(lambda: conclude(output, [p for p in parts if p], arguments), name="index", scope="job")
+        text = world.once(lambda: conclude_dataset(settings, [p for p in parts if p]), name="index", scope="job")
         world.note(text)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The arguments, as `component.yaml` gives them."""
-    result = Parser(description=__doc__)
-    add = result.add_argument
-    add("--data", type=Path, help="folder with the user's files")
-    add("--dataset", choices=tuple(SOURCES), default="digits")
-    add("--task", choices=("classification", "regression"), default="classification")
-    add("--target", default="target", help="column of a table that is predicted")
-    add("--ignore-columns", help="columns of a table that are left out, separated by commas")
-    add("--on-missing", choices=("fail", "skip"), default="fail")
-    add("--image-size", type=int, help="side in pixels; needed when images differ in size")
-    add("--color", choices=("auto", "grayscale", "rgb"), default="auto")
-    add("--max-megapixels", type=int, default=64, help="images of more million pixels are bad files")
-    add_arguments(result, test_fraction=0.2)
-    return result
-
-
-def check(arguments: argparse.Namespace) -> None:
+def refuse_problems(settings: Settings) -> None:
     """Refuse values that make no sense, all of them at once."""
-    problems = problems_of(arguments)
-    for name in ("image_size", "max_megapixels"):
-        value = getattr(arguments, name)
-        if value is not None and value < 1:
-            problems.append(f"{name} {value}: 1 or more is needed.")
-    if problems:
+    if problems := [*range_problems(settings), *settings.splits.problems()]:
         raise Refusal("\n".join(problems))
 
 
-def prepare(arguments: argparse.Namespace, world: World) -> dict[str, Any]:
+def prepare_shards(settings: Settings, world: World) -> dict[str, Any]:
     """Do a node's part: open the source, write the node's shards, and say what was done."""
-    bad = BadFiles(skip=arguments.on_bad_file == "skip")
-    source = SOURCES[arguments.dataset](request(arguments, bad, world))
-    plan = make_plan(
+    splits, bad = settings.splits, BadFiles(skip=settings.splits.skip_bad)
+    source = SOURCES[settings.source.dataset](source_request(settings, bad, world))
+    plan = plan_items(
         source,
-        validation_fraction=arguments.validation_fraction,
-        test_fraction=arguments.test_fraction,
-        seed=arguments.seed,
-        rows_per_shard=arguments.rows_per_shard,
+        validation_fraction=splits.validation_fraction,
+        test_fraction=splits.test_fraction,
+        seed=splits.seed,
+        rows_per_shard=splits.rows_per_shard,
     )
-    mine = plan[world.node_rank :: world.num_nodes]
-    with Progress(world, sum(job.rows for job in mine)) as progress:
+    mine = plan.jobs[world.node_rank :: world.num_nodes]
+    with PreparationProgress(world, sum(job.rows for job in mine)) as progress:
         written = []
         trained = np.zeros(len(source.classes), np.int64)
-        for job, done in zip(mine, write_shards(source, mine, arguments.output_data, bad), strict=True):
+        for job, done in zip(mine, write_shards(source, plan, mine, settings.output_data, bad), strict=True):
             written.append(done.to_json())
             progress.add(job.rows)
             if job.split == "train" and source.classes:
-                trained += count_classes(source, job.items) - count_classes(source, [b.item for b in done.bad])
+                trained += count_classes(source, plan.items_of(job))
+                trained -= count_classes(source, [file.item for file in done.bad])
     skipped = [asdict(file) for file in bad.found]
-    return {**description(source), "trained": trained.tolist(), "bad": skipped, "shards": written}
+    return {**describe_source(source), "trained": trained.tolist(), "bad": skipped, "shards": written}
 
 
-def count_classes(source: Source, items: Any) -> npt.NDArray[np.int64]:
+def count_classes(source: ItemSource, items: Any) -> npt.NDArray[np.int64]:
     """Number of items in each class."""
     return np.bincount(source.labels[np.asarray(items, np.int64)], minlength=len(source.classes))
 
 
-def request(arguments: argparse.Namespace, bad: BadFiles, world: World) -> Request:
+def source_request(settings: Settings, bad: BadFiles, world: World) -> SourceRequest:
     """What the source is asked for."""
-    ignored = (arguments.ignore_columns or "").split(",")
-    return Request(
-        dataset=arguments.dataset,
-        folder=arguments.data,
-        image_size=arguments.image_size,
-        color=arguments.color,
-        max_megapixels=arguments.max_megapixels,
-        task=arguments.task,
-        target=arguments.target,
+    ignored = (settings.ignore_columns or "").split(",")
+    return SourceRequest(
+        dataset=settings.source.dataset,
+        folder=settings.source.data,
+        image_size=settings.image_size,
+        color=settings.color,
+        max_megapixels=settings.max_megapixels,
+        task=settings.task,
+        target=settings.target,
         ignore_columns=tuple(name.strip() for name in ignored if name.strip()),
-        skip_missing=arguments.on_missing == "skip",
+        skip_missing=settings.on_missing == "skip",
         bad=bad,
         note=world.note,
     )
 
 
-def description(source: Source) -> dict[str, Any]:
+def describe_source(source: ItemSource) -> dict[str, Any]:
     """What the index says about a source, as JSON."""
     return {
         "task": source.task,
         "classes": source.classes,
         "columns": source.columns,
-        "arrays": {name: asdict(array) for name, array in arrays_of(source).items()},
+        "arrays": {name: asdict(array) for name, array in item_arrays(source).items()},
     }
 
 
-def conclude(output: Path, parts: list[dict[str, Any]], arguments: argparse.Namespace) -> str:
+def conclude_dataset(settings: Settings, parts: list[dict[str, Any]]) -> str:
     """Put the parts of all nodes together: write the index, and give a line or more on what was prepared."""
-    first = parts[0]
+    first, output = parts[0], settings.output_data
     arrays = {name: Array(tuple(array["shape"]), array["dtype"]) for name, array in first["arrays"].items()}
-    written = [Written.from_json(record, arrays) for part in parts for record in part["shards"]]
+    written = [WrittenShard.from_json(record, arrays) for part in parts for record in part["shards"]]
     written.sort(key=lambda one: (SPLITS.index(one.split), one.number))
     skipped = [(bad["path"], bad["reason"]) for bad in first["bad"]]
     skipped += sorted((bad.path, bad.reason) for one in written for bad in one.bad)
     refuse_lost_classes(parts)
-    index = make_index(first, arrays, written, arguments.target)
+    index = make_index(first, arrays, written, settings.target)
     if skipped:
         write_skipped(output, skipped)
     write_index(output, index)
-    return "\n".join([*left_out(skipped, "files"), summary(index, arguments.dataset)])
+    return "\n".join([*describe_skipped(skipped, "files"), summary_line(index, settings.source.dataset)])
 
 
 def refuse_lost_classes(parts: list[dict[str, Any]]) -> None:
@@ -149,12 +213,12 @@ def refuse_lost_classes(parts: list[dict[str, Any]]) -> None:
     lost = [name for name, rows in zip(parts[0]["classes"], trained, strict=True) if rows == 0]
     if lost:
         raise Refusal(
-            f"no file of {names(lost)} that would go into train can be used: a class would be lost. Repair the files, "
-            "or remove what belongs to the class."
+            f"no file of {list_names(lost)} that would go into train can be used: a class would be lost. Repair the "
+            "files, or remove what belongs to the class."
         )
 
 
-def make_index(source: dict[str, Any], arrays: dict[str, Array], written: list[Written], target: str) -> Index:
+def make_index(source: dict[str, Any], arrays: dict[str, Array], written: list[WrittenShard], target: str) -> Index:
     """The index of shards that are in order; their moments are merged in that order."""
     train = [one for one in written if one.split == "train"]
     of_x = [one.moments for one in train if one.moments is not None]
@@ -174,7 +238,7 @@ def make_index(source: dict[str, Any], arrays: dict[str, Array], written: list[W
     )
 
 
-def summary(index: Index, dataset: str) -> str:
+def summary_line(index: Index, dataset: str) -> str:
     """One line on what was prepared."""
     x = index.arrays["x"]
     rows = ", ".join(f"{split} {index.rows(split)}" for split in SPLITS)

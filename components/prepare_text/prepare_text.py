@@ -7,34 +7,140 @@ whatever the number of nodes and ranks. The index is written last.
 
 from __future__ import annotations
 
-import argparse
-from datetime import timedelta
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from shared.arguments import Parser
-from shared.data import Index, remove_leftovers, write_index, write_skipped, write_tokenizer
-from shared.data.arguments import add_arguments, left_out, problems_of
-from shared.data.index import BYTES, SPLITS, shard_from_json, shard_to_json
-from shared.data.progress import Progress
-from shared.data.sources import BadFiles
-from shared.data.text.documents import Documents, Request, Splitter
-from shared.data.text.encode import Encoded, Settings, encode_units
-from shared.data.text.found import Found
-from shared.data.text.shards import Node, Writer, arrays_of, make_plan
-from shared.data.text.sources import SOURCES, texts_to_learn_from
-from shared.data.text.tokens import SMALLEST, Bytes, Subwords, Tokens, train_subwords
+from shared.data import Index
+from shared.data.dataset.index import BYTES, SPLITS, shard_to_json
+from shared.data.dataset.index_file import shard_from_json
+from shared.data.text.documents import DocumentSource
+from shared.data.text.encode import EncodedUnit, RowLayout, encode_units
+from shared.data.text.shards import NodeReport, TokenShardWriter, plan_tokens, token_arrays
+from shared.data.text.sources import TEXT_SOURCES, texts_to_learn_from
+from shared.data.text.summary import TextSummary
+from shared.data.text.tokens import SMALLEST_VOCABULARY, ByteTokens, SubwordTokens, Tokens, train_subwords
+from shared.data.write import remove_leftovers, write_index, write_skipped, write_tokenizer
+from shared.data.write.progress import PreparationProgress
+from shared.data.write.request import BadFiles, SourceRequest, describe_skipped
+from shared.data.write.splits import DocumentSplitter
 from shared.distributed import Refusal, World, init
+from shared.settings.command_line import read_settings
+from shared.settings.fields import Input, Output, change, range_problems
+from shared.settings.preparing import SourceSettings, SplitSettings
+from shared.settings.running import TimeoutSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The inputs and outputs of this component; component.yaml is written from them."""
+
+    source: Annotated[
+        SourceSettings,
+        change(
+            "data",
+            "Folder with your texts. files: one document in each file, and for text_classification one folder for "
+            "each class. jsonl, csv, parquet: one document in each row of one or several files. Leave empty for "
+            "stdlib.",
+        ),
+        change(
+            "dataset",
+            "What is read. stdlib is a built-in sample of about 9 MB: the sources of Python's standard library, "
+            "without its tests; its classes are six of its packages. The others read data. jsonl and csv may be "
+            "gzipped. A large file is shared by nodes and cores if it is a plain jsonl or a parquet; give csv and "
+            "gzipped files as several.",
+            default="stdlib",
+            choices=tuple(TEXT_SOURCES),
+        ),
+    ]
+    task: Annotated[
+        Literal["language_modeling", "text_classification"],
+        Input("What is predicted: the next token of a text, or the class of a passage."),
+    ] = "language_modeling"
+    text_column: Annotated[str, Input("For jsonl, csv and parquet: the column with the texts.")] = "text"
+    label_column: Annotated[
+        str,
+        Input(
+            "For text_classification from jsonl, csv and parquet: the column with the classes, texts or whole numbers."
+        ),
+    ] = "label"
+    pattern: Annotated[
+        str,
+        Input(
+            "For files: which names count, such as *.txt,*.md. Several are separated by commas; one with a slash "
+            "is compared with the path in the folder. Hidden and empty files never count."
+        ),
+    ] = "*"
+    tokenizer: Annotated[
+        Path | None,
+        Input(
+            "Folder with a tokenizer.json, as Hugging Face's fast tokenizers and model folders have it. It is "
+            "copied into the dataset. Leave empty for bytes, or to learn one with vocabulary."
+        ),
+    ] = None
+    vocabulary: Annotated[
+        int | None,
+        Input(
+            "Without a tokenizer: learn one of so many tokens from the train split (byte-level BPE), and keep it "
+            "in the dataset. A language model learns much faster on such tokens than on bytes.",
+            least=SMALLEST_VOCABULARY,
+            most=1048576,
+        ),
+    ] = None
+    sequence_length: Annotated[
+        int,
+        Input(
+            "language_modeling: tokens that are predicted in each row. text_classification: the most tokens of a "
+            "passage, with the tokenizer's special ones; longer documents are cut into passages of equal length, "
+            "each of the document's class.",
+            least=2,
+            most=1048576,
+        ),
+    ] = 256
+    max_megabytes: Annotated[
+        float,
+        Input(
+            "Documents of more megabytes are bad ones. Memory holds a few documents at a time.", least=0.001, most=1024
+        ),
+    ] = 16
+    splits: Annotated[
+        SplitSettings,
+        change(
+            "on_bad_file",
+            "When a document is not UTF-8, too large, empty or without a class: fail stops and names its file and "
+            "line; skip leaves it out and names it in skipped.csv.",
+        ),
+        change(
+            "validation_fraction",
+            "Share of the documents that goes into validation. Files are drawn by their path, in each class "
+            "alike; rows of tables by their text, so that a text that occurs twice is in one split only.",
+        ),
+        change("test_fraction", "Share of the documents that goes into test, drawn likewise.", default=0.1),
+        change("seed", "Decides which documents go into which split; the same seed gives the same splits."),
+        change("rows_per_shard", "Rows in each file, at most. Leave empty for files of up to about 16 MB."),
+    ]
+    timeouts: Annotated[
+        TimeoutSettings,
+        change("step_timeout", "Minutes that the waiting ranks give to the one that does the work.", default=240),
+    ]
+    output_data: Annotated[
+        Path,
+        Output(
+            "The prepared dataset, index.json and shards, with the tokenizer's folder if there is one (and "
+            "skipped.csv if documents were left out), for the input data of a trainer and of Evaluate.",
+            mode="rw_mount",
+            port="data",
+        ),
+    ]
 
 
 def main() -> None:
     """Prepare the dataset that the command line asks for."""
-    arguments = parser().parse_args()
-    with init(timeout=timedelta(minutes=arguments.init_timeout)) as world:
-        check(arguments)
-        output: Path = arguments.output_data
-        step_timeout = timedelta(minutes=arguments.step_timeout)
-        work = Preparation(arguments, world)
+    settings = read_settings(Settings, __doc__, check_ranges=False)
+    with init(timeout=settings.timeouts.start) as world:
+        refuse_problems(settings)
+        output, step_timeout = settings.output_data, settings.timeouts.step
+        work = Preparation(settings, world)
 
         world.once(lambda: remove_leftovers(output), name="leftovers", scope="job", timeout=step_timeout)
         learnt = world.once(work.learn, name="tokenizer", scope="job", timeout=step_timeout)
@@ -46,35 +152,11 @@ def main() -> None:
         world.note(text)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The arguments, as `component.yaml` gives them."""
-    result = Parser(description=__doc__)
-    add = result.add_argument
-    add("--data", type=Path, help="the user's files")
-    add("--dataset", choices=tuple(SOURCES), default="stdlib")
-    add("--task", choices=("language_modeling", "text_classification"), default="language_modeling")
-    add("--text-column", default="text")
-    add("--label-column", default="label")
-    add("--pattern", default="*", help="names of files, separated by commas")
-    add("--tokenizer", type=Path, help="folder with tokenizer.json; without it, bytes")
-    add("--vocabulary", type=int, help="learn so many tokens from the train split")
-    add("--sequence-length", type=int, default=256, help="tokens")
-    add("--max-megabytes", type=float, default=16.0, help="larger documents are bad ones")
-    add_arguments(result, test_fraction=0.1)
-    return result
-
-
-def check(arguments: argparse.Namespace) -> None:
+def refuse_problems(settings: Settings) -> None:
     """Refuse values that make no sense, all of them at once."""
-    problems = problems_of(arguments)
-    if arguments.sequence_length < 2:
-        problems.append(f"sequence_length {arguments.sequence_length}: 2 or more is needed.")
-    if not 0 < arguments.max_megabytes <= 1024:
-        problems.append(f"max_megabytes {arguments.max_megabytes:g}: above 0 and up to 1024 is possible.")
-    if arguments.vocabulary is not None and not SMALLEST <= arguments.vocabulary <= 2**20:
-        problems.append(f"vocabulary {arguments.vocabulary}: {SMALLEST} to {2**20} tokens can be learnt.")
-    if arguments.pattern != "*" and arguments.dataset != "files":
-        problems.append(f"pattern {arguments.pattern!r} is for dataset files; {arguments.dataset} has none.")
+    problems, dataset = [*range_problems(settings), *settings.splits.problems()], settings.source.dataset
+    if settings.pattern != "*" and dataset != "files":
+        problems.append(f"pattern {settings.pattern!r} is for dataset files; {dataset} has none.")
     if problems:
         raise Refusal("\n".join(problems))
 
@@ -82,43 +164,43 @@ def check(arguments: argparse.Namespace) -> None:
 class Preparation:
     """What the leaders of the nodes do, and what they keep from one part to the next."""
 
-    def __init__(self, arguments: argparse.Namespace, world: World) -> None:
-        self._arguments, self._world = arguments, world
-        self._labelled = arguments.task == "text_classification"
-        self._bad = BadFiles(skip=arguments.on_bad_file == "skip")
-        self._encoded: list[Encoded] = []
+    def __init__(self, settings: Settings, world: World) -> None:
+        self._settings, self._world = settings, world
+        self._labelled = settings.task == "text_classification"
+        self._bad = BadFiles(skip=settings.splits.skip_bad)
+        self._encoded: list[EncodedUnit] = []
 
     def learn(self) -> dict[str, str]:
         """Learn a tokenizer where a vocabulary is asked for and none is given: its files by name."""
-        if self._arguments.vocabulary is None or self._arguments.tokenizer is not None:
+        if self._settings.vocabulary is None or self._settings.tokenizer is not None:
             return {}
-        return train_subwords(texts_to_learn_from(self._open(BadFiles(skip=True))), self._arguments.vocabulary)
+        return train_subwords(texts_to_learn_from(self._open(BadFiles(skip=True))), self._settings.vocabulary)
 
     def read(self, learnt: dict[str, str]) -> dict[str, Any]:
         """Turn the node's units into tokens, and say what there is."""
         world = self._world
-        self._settings = Settings(self._tokens(learnt), self._arguments.sequence_length, self._labelled)
+        self._layout = RowLayout(self._tokens(learnt), self._settings.sequence_length, self._labelled)
         source = self._open(self._bad)
         count = len(source.sizes)
         mine = range(count * world.node_rank // world.num_nodes, count * (world.node_rank + 1) // world.num_nodes)
-        with Progress(world, sum(source.sizes[unit] for unit in mine), "bytes") as progress:
-            self._encoded = list(encode_units(source, mine, self._settings, self._bad, progress.reach))
+        with PreparationProgress(world, sum(source.sizes[unit] for unit in mine), "bytes") as progress:
+            self._encoded = list(encode_units(source, mine, self._layout, self._bad, progress.reach))
         bad = self._bad.found if world.node_rank == 0 else ()  # what every node meets in opening the source
-        return Node.of(self._encoded, bad, self._settings, source).to_json()
+        return NodeReport.of(self._encoded, bad, self._layout, source).to_json()
 
     def write(self, nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Write the shards of the node's units, if what all nodes found makes a dataset."""
-        arguments, world = self._arguments, self._world
-        self._found = Found([Node.from_json(node) for node in nodes], self._settings)
-        self._found.refuse({"validation": arguments.validation_fraction, "test": arguments.test_fraction})
-        plan = make_plan(self._found.units, self._settings, arguments.rows_per_shard)
+        settings, world = self._settings, self._world
+        self._found = TextSummary([NodeReport.from_json(node) for node in nodes], self._layout)
+        self._found.refuse({"validation": settings.splits.validation_fraction, "test": settings.splits.test_fraction})
+        plan = plan_tokens(self._found.units, self._layout, settings.splits.rows_per_shard)
         classes = self._found.classes
-        writer = Writer(
-            arguments.output_data, self._encoded, self._found.nodes, world.node_rank, classes, self._settings
+        writer = TokenShardWriter(
+            settings.output_data, self._encoded, self._found.nodes, world.node_rank, classes, self._layout
         )
         written = []
         mine = [job for job in plan if job.unit in writer.units]
-        with Progress(world, sum(job.rows for job in mine)) as progress:
+        with PreparationProgress(world, sum(job.rows for job in mine)) as progress:
             for job in mine:
                 written.append({"split": job.split, "number": job.number, "shard": shard_to_json(writer.write(job))})
                 progress.add(job.rows)
@@ -126,44 +208,47 @@ class Preparation:
 
     def conclude(self, parts: list[list[dict[str, Any]]]) -> str:
         """Put the parts of all nodes together: write the index, and give some lines on what was prepared."""
-        output, found, arrays = self._arguments.output_data, self._found, arrays_of(self._settings)
+        output, found, arrays = self._settings.output_data, self._found, token_arrays(self._layout)
         ordered = sorted((one for part in parts for one in part), key=lambda one: int(one["number"]))
         splits = {
             split: tuple(shard_from_json(one["shard"], arrays) for one in ordered if one["split"] == split)
             for split in SPLITS
         }
-        index = Index(self._arguments.task, arrays, found.classes, None, splits, text=found.text())
+        index = Index(self._settings.task, arrays, found.classes, None, splits, text=found.text())
         if found.skipped:
             write_skipped(output, found.skipped)
-        if files := self._settings.tokens.files():
+        if files := self._layout.tokens.files():
             write_tokenizer(output, files)
         write_index(output, index)
         return "\n".join(
-            [*left_out(found.skipped, "documents"), summary(index, found.documents, self._arguments.dataset)]
+            [
+                *describe_skipped(found.skipped, "documents"),
+                summary_line(index, found.documents, self._settings.source.dataset),
+            ]
         )
 
-    def _open(self, bad: BadFiles) -> Documents:
-        arguments = self._arguments
-        request = Request(
-            dataset=arguments.dataset,
-            folder=arguments.data,
+    def _open(self, bad: BadFiles) -> DocumentSource:
+        settings, splits = self._settings, self._settings.splits
+        request = SourceRequest(
+            dataset=settings.source.dataset,
+            folder=settings.source.data,
             labelled=self._labelled,
-            splitter=Splitter(arguments.seed, arguments.validation_fraction, arguments.test_fraction),
-            text_column=arguments.text_column,
-            label_column=arguments.label_column,
-            pattern=arguments.pattern,
-            most_bytes=int(arguments.max_megabytes * 2**20),
+            splitter=DocumentSplitter(splits.seed, splits.validation_fraction, splits.test_fraction),
+            text_column=settings.text_column,
+            label_column=settings.label_column,
+            pattern=settings.pattern,
+            most_bytes=int(settings.max_megabytes * 2**20),
             bad=bad,
         )
-        return SOURCES[arguments.dataset](request)
+        return TEXT_SOURCES[settings.source.dataset](request)
 
     def _tokens(self, learnt: dict[str, str]) -> Tokens:
         if learnt:
-            return Subwords({name: text.encode() for name, text in learnt.items()}, "the learnt tokenizer")
-        return Bytes() if self._arguments.tokenizer is None else Subwords.open(self._arguments.tokenizer)
+            return SubwordTokens({name: text.encode() for name, text in learnt.items()}, "the learnt tokenizer")
+        return ByteTokens() if self._settings.tokenizer is None else SubwordTokens.open(self._settings.tokenizer)
 
 
-def summary(index: Index, documents: dict[str, int], dataset: str) -> str:
+def summary_line(index: Index, documents: dict[str, int], dataset: str) -> str:
     """One line on what was prepared."""
     text = index.text
     assert text is not None  # noqa: S101  # it is one of text

@@ -6,94 +6,182 @@ again with the same checkpoints folder goes on from there, on any number of rank
 
 from __future__ import annotations
 
-import argparse
 import sys
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from shared.arguments import Parser, waits
 from shared.distributed import World, init
-from shared.training.core.batch_plan import STOPPED, BatchPlan, add_arguments, add_decoder_arguments
-from shared.training.deepspeed import File, add_deepspeed_arguments, plan_batches, read_file
+from shared.settings.command_line import read_settings
+from shared.settings.deepspeed import DeepSpeedSettings
+from shared.settings.fields import Input, Output, change
+from shared.settings.network import DecoderSizes, NetworkSettings
+from shared.settings.running import CheckpointSettings
+from shared.settings.training import PrecisionSettings
+from shared.training.core.batch_plan import STOPPED, BatchPlan
+from shared.training.deepspeed import ConfigFile, plan_batches, read_config_file
 
 if TYPE_CHECKING:
-    from shared.training.deepspeed.engine import Engine
+    from shared.training.deepspeed.engine_types import DeepSpeedEngine
     from shared.training.torch.feed import Batch
     from shared.training.torch.objective import Objective
     from shared.training.torch.progress import Meter
 
 
-def parser() -> argparse.ArgumentParser:
-    """Arguments of this script; component.yaml says what they mean."""
-    made = Parser(description=__doc__)
-    add_arguments(made, without=("precision",))
-    add_decoder_arguments(made)
-    add_deepspeed_arguments(made)
-    return made
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(DeepSpeedSettings):
+    """The inputs and outputs of this component; component.yaml is written from them."""
+
+    data: Annotated[
+        Path,
+        Input(
+            'A prepared dataset: images or a table with classes or with a number to predict, as "Prepare data" writes '
+            'it, or a text for language modeling, as "Prepare text" writes it.'
+        ),
+    ]
+    network: Annotated[
+        NetworkSettings,
+        change(
+            "architecture",
+            'mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since resnet and vit '
+            "are for images. The function takes (input_shape, num_outputs) and returns a torch.nn.Module for "
+            "channels-first batches. For a text leave it as it is: it has a language model of the sizes below.",
+        ),
+    ]
+    decoder: Annotated[
+        DecoderSizes,
+        change(
+            "layers",
+            "For a text, blocks of the model, each attention and a perceptron. Images and tables have no use for it.",
+        ),
+        change(
+            "width",
+            "For a text, size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8 million "
+            "parameters, 12 of 768 have 85 million, 32 of 4096 have 6.5 billion; the tokens' own come on top.",
+        ),
+        change("heads", "For a text, heads of the attention."),
+        change(
+            "key_value_heads",
+            "For a text, heads of keys and values, where several heads of queries are to share one (grouped-query "
+            "attention). Must divide the heads. Leave it empty for as many as heads.",
+        ),
+        change(
+            "feed_forward_width",
+            "For a text, hidden size of a block's perceptron. Leave it empty for 8/3 of the width.",
+        ),
+        change(
+            "context_length",
+            "For a text, longest sequence of tokens that the model takes, as long as those of the data at least. Leave "
+            "it empty for the same.",
+        ),
+        change(
+            "tie_embeddings",
+            "For a text, use one matrix for the tokens that come in and those that go out: fewer parameters, better in "
+            "small models.",
+        ),
+    ]
+    precision: Annotated[
+        PrecisionSettings,
+        change(
+            "precision",
+            "Arithmetic of the forward and backward pass. In bf16 and fp16 the parameters have 16 bits too, and the "
+            "optimizer keeps a copy of them in fp32. bf16 is the best choice on recent GPUs; fp16 scales the loss and "
+            "needs a GPU.",
+            choices=("fp32", "bf16", "fp16"),
+        ),
+    ]
+    model: Annotated[
+        Path,
+        Output(
+            "The trained model, with its signature; takes raw rows of the dataset and returns one logit per class, the "
+            "predicted value of a regression, or the logits of each next token.",
+            kind="mlflow_model",
+        ),
+    ]
+    checkpoints: Annotated[
+        CheckpointSettings,
+        change(
+            "resume_from",
+            "Folder of checkpoints of another run to continue from. A run that was interrupted continues from its own "
+            'output "checkpoints" without this. With more epochs or max_steps than that run had, the further steps are '
+            "trained, at the learning rates of all of them together; where these do not depend on the number of steps "
+            "(schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.",
+        ),
+    ]
+    metrics: Annotated[
+        Path,
+        Output(
+            "metrics.json with the final numbers and those of each epoch; with autotune also autotuning.json, .csv and "
+            ".html."
+        ),
+    ]
 
 
 def main() -> None:
     """Train, or go on training; exit with 143 if SIGTERM came before the end."""
-    args = parser().parse_args()
-    file = read_file(args.config)
-    plan = plan_batches(args, file)  # refuses a batch that does not divide over the ranks, before torch is imported
-    with init("deepspeed", **waits(args)) as world:
-        finished = train(args, file, plan, world)
+    settings = read_settings(Settings, __doc__)
+    file = read_config_file(settings.zero.config)
+    plan = plan_batches(settings.batch, file)  # refuses a batch that does not divide, before torch is imported
+    with init("deepspeed", timeout=settings.timeouts.start, step_timeout=settings.timeouts.step) as world:
+        finished = train(settings, file, plan, world)
     sys.exit(0 if finished else STOPPED)
 
 
-def train(args: argparse.Namespace, file: File, plan: BatchPlan, world: World) -> bool:
+def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
-    import torch
-
     from shared.training.core.open_data import open_data
+    from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import Run
     from shared.training.core.unused import note_unused
-    from shared.training.deepspeed.configuration import configure
-    from shared.training.deepspeed.engine import save_whole_model, start_engine
-    from shared.training.deepspeed.schedule import schedule_over
+    from shared.training.deepspeed.configuration import make_configuration
+    from shared.training.deepspeed.engine import start_engine
+    from shared.training.deepspeed.model import make_task_model
+    from shared.training.deepspeed.schedule import make_schedule
     from shared.training.deepspeed.state import Saver
-    from shared.training.deepspeed.tuning import tuned
+    from shared.training.deepspeed.tuning import tune_configuration
+    from shared.training.deepspeed.whole_model import save_whole_model
     from shared.training.torch.even_evaluation import EvenEvaluation
     from shared.training.torch.feed import Feed, Reader
     from shared.training.torch.objective import objective_of
     from shared.training.torch.optimization import Precision, set_learning_rate
     from shared.training.torch.progress import Meter
-    from shared.training.torch.start import make_model, set_up
+    from shared.training.torch.start import set_up
     from shared.training.torch.throughput import Throughput
 
-    set_up(world, args.step_timeout)
-    data = open_data(args, plan, tasks=("classification", "regression", "language_modeling"))
-    note_unused(args, data, world)
-    config = configure(args, file, plan, world)  # from here on config.args: the file has a say in them
-    reader = Reader(data.split("train"), world.device, args)
-    if args.autotune == "true":
-        config = tuned(config, data, reader, world, add_gradients)
-    args, plan = config.args, config.plan
-    module, card = make_model(args, data, world, torch.float32, config.first_place(world.device))
+    set_up(world, given.timeouts.step)
+    data = open_data(given.data, plan, tasks=("classification", "regression", "language_modeling"))
+    note_unused(given, data, world)
+    config, loader = make_configuration(given, file, plan, world), given.loader
+    reader = Reader(data.split("train"), world.device, loader)
+    if given.zero.autotune:
+        config = tune_configuration(config, data, reader, world, add_gradients)
+    settings, plan = config.settings, config.plan  # the file has had a say in them
+    module, card = make_task_model(settings, data, world, config.build_device(world.device))
     engine = start_engine(module, config, world.device)
-    saver = Saver(args, data, world, engine)
-    at = saver.restore(args.resume_from)
+    saver = Saver(plan_checkpoints(settings, data), world, engine)
+    at = saver.restore()
 
-    feed = Feed(reader, plan, world.rank, args)
-    validation = EvenEvaluation(data, "validation", world, Precision("fp32", world.device), plan, args)
-    schedule = schedule_over(feed.steps, args, file)
-    objective = objective_of(data.index, args.label_smoothing)
-    meter = Meter(world)
-    with Run(args, world, saver, at, schedule, meter, Throughput(card, args, world), feed.steps_per_epoch) as run:
+    feed = Feed(reader, plan, world.rank, settings.loop, loader, settings.seed)
+    precision = Precision("fp32", world.device)
+    validation = EvenEvaluation(data, "validation", world, precision, plan, loader, settings.timeouts)
+    schedule = make_schedule(feed.steps, settings.optimizer.learning_rate, settings.schedule, file)
+    objective = objective_of(data.index, settings.optimizer.label_smoothing)
+    meter, throughput = Meter(world), Throughput(card, settings.precision.precision, world)
+    with Run(settings, world, saver, at, schedule, meter, throughput, feed.steps_per_epoch) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
                 set_learning_rate(engine.optimizer, schedule(at.step))
                 add_gradients(engine, batch, plan, objective, meter)  # and the step, with the last of them
                 if run.end_step():  # reports and saves where it is due; true after SIGTERM
                     return False
-            run.end_epoch(validation.of(module))
+            run.end_epoch(validation.measure(module))
         run.finish()
-        save_whole_model(engine, card, args, data, world)
+        save_whole_model(engine, card, settings, data, world)
     engine.destroy()
     return True
 
 
-def add_gradients(engine: Engine, batch: Batch, plan: BatchPlan, objective: Objective, meter: Meter) -> None:
+def add_gradients(engine: DeepSpeedEngine, batch: Batch, plan: BatchPlan, objective: Objective, meter: Meter) -> None:
     """Add up the gradients of the mean loss over the global batch, in passes; DeepSpeed takes its step in the last."""
     for rows, y in zip(*(tensor.split(plan.rows_per_pass) for tensor in batch), strict=True):
         loss = objective.loss(engine(rows).float(), y)

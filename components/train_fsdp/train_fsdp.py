@@ -7,68 +7,156 @@ and with any division, and a checkpoint that one number of ranks wrote another g
 
 from __future__ import annotations
 
-import argparse
 import sys
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from shared.arguments import Parser, integer, number, waits
 from shared.distributed import World, init
-from shared.training.core.batch_plan import BETA, STOPPED, BatchPlan, add_arguments, add_decoder_arguments, plan_batches
-from shared.training.fsdp import Layout, offloads, plan_layout
+from shared.settings.command_line import read_settings
+from shared.settings.fields import Input, Output, change, without
+from shared.settings.network import DecoderSizes
+from shared.settings.running import CheckpointSettings
+from shared.settings.sharding import ParallelSettings
+from shared.settings.trainer import TrainerSettings
+from shared.settings.training import BatchSettings, LoopSettings, OptimizerSettings, PrecisionSettings
+from shared.training.core.batch_plan import STOPPED, BatchPlan, plan_batches
+from shared.training.fsdp import RankLayout, plan_layout
 
 if TYPE_CHECKING:
     import torch
 
     from shared.models import Decoder
-    from shared.training.fsdp.mesh import Mesh
+    from shared.training.fsdp.mesh import RankMesh
     from shared.training.torch.feed import Batch
     from shared.training.torch.objective import Objective
-    from shared.training.torch.optimization import Precision
     from shared.training.torch.progress import Meter
 
 
-def parser() -> argparse.ArgumentParser:
-    """Arguments of this script; component.yaml says what they mean."""
-    made = Parser(description=__doc__)
-    add_arguments(made, without=("architecture", "model_code", "precision", "sync_batch_norm"))
-    add_decoder_arguments(made)
-    made.set_defaults(epochs=1, learning_rate=0.003, weight_decay=0.1, label_smoothing=0.0)
-    made.add_argument("--max-steps", type=integer(0), default=0, help="end after so many steps; 0: after the epochs")
-    made.add_argument("--beta2", type=number(0, BETA), default=0.95, help="second beta of adam and adamw")
-    made.add_argument("--precision", choices=("fp32", "bf16", "fp64"), default="fp32")
-    made.add_argument("--reshard-after-forward", choices=("true", "false"), default="true")
-    made.add_argument("--cpu-offload", choices=("true", "false"), default="false")
-    made.add_argument("--tensor-parallel", type=integer(1), default=1, help="ranks that share each layer")
-    made.add_argument(
-        "--pipeline-parallel", type=integer(1), default=1, help="ranks that have the layers one after the other"
-    )
-    made.add_argument("--pipeline-schedule", choices=("gpipe", "1f1b"), default="1f1b")
-    return made
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(TrainerSettings):
+    """The inputs and outputs of this component; component.yaml is written from them."""
+
+    data: Annotated[
+        Path,
+        Input(
+            'A prepared text for language modeling, as "Prepare text" writes it. Its sequence length and its tokenizer '
+            "are the model's."
+        ),
+    ]
+    decoder: Annotated[
+        DecoderSizes,
+        change("layers", "Blocks of the model, each attention and a perceptron. A multiple of pipeline_parallel."),
+        change("heads", "Heads of the attention. A multiple of tensor_parallel."),
+        change(
+            "key_value_heads",
+            "Heads of keys and values, where several heads of queries are to share one (grouped-query attention). Must "
+            "divide the heads and be a multiple of tensor_parallel. Leave it empty for as many as heads.",
+        ),
+        change(
+            "tie_embeddings",
+            "Use one matrix for the tokens that come in and those that go out: fewer parameters, better in small "
+            "models. Not with tensor_parallel or pipeline_parallel.",
+        ),
+    ]
+    loop: Annotated[LoopSettings, change("epochs", "Passes over the training text.", default=1)]
+    batch: Annotated[
+        BatchSettings,
+        change(
+            "batch_size",
+            "Sequences in one optimizer step, over all GPUs together. Must be a multiple of the data-parallel degree "
+            "(GPUs / tensor_parallel / pipeline_parallel) x accumulation_steps; the last partial batch of an epoch is "
+            "left out.",
+        ),
+        change(
+            "accumulation_steps",
+            "Parts in which each GPU computes its share of a batch, one after the other, to use less memory. With "
+            "pipeline_parallel these are the microbatches: several times as many as stages keep all stages busy.",
+        ),
+    ]
+    optimizer: Annotated[
+        OptimizerSettings,
+        change("learning_rate", default=0.003),
+        change("beta2", "Second beta of adam and adamw.", default=0.95),
+        change("weight_decay", "Weight decay of matrices; norms and embeddings are left out.", default=0.1),
+        change(
+            "label_smoothing",
+            "Share of each token that is spread over the whole vocabulary while training. 0 turns it off, and is right "
+            "where perplexity or bits per byte count.",
+            default=0.0,
+        ),
+    ]
+    precision: Annotated[
+        PrecisionSettings,
+        change(
+            "precision",
+            "Arithmetic of the forward and backward pass. With bf16, the best choice on recent GPUs, each rank "
+            "computes in bf16 and keeps its parts of parameters, gradients and optimizer state in fp32. fp64 is for "
+            "exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.",
+            choices=("fp32", "bf16", "fp64"),
+        ),
+        change("compile", "Compile each block with torch.compile; a minute at the start, faster steps afterwards."),
+        without("sync_batch_norm"),
+    ]
+    parallel: ParallelSettings
+    model: Annotated[
+        Path,
+        Output(
+            "The trained model, whole, with its tokenizer and its signature; takes tokens and returns, for each, a "
+            "logit for every token that may follow.",
+            kind="mlflow_model",
+        ),
+    ]
+    checkpoints: Annotated[
+        CheckpointSettings,
+        change(
+            "resume_from",
+            "Folder of checkpoints of another run of this component to continue from. A run that was interrupted "
+            'continues from its own output "checkpoints" without this. With more epochs or max_steps than that run '
+            "had, the further steps are trained, at the learning rates of all of them together; where these do not "
+            "depend on the number of steps (schedule constant, warmup_fraction 0), the result is that of a run that "
+            "had so many from the start.",
+        ),
+        change(
+            "checkpoints",
+            "The last two checkpoints, each rank's parts in a file of its own; a restarted run continues from here, on "
+            "any number of GPUs.",
+        ),
+    ]
+    metrics: Annotated[
+        Path,
+        Output(
+            "metrics.json with the final numbers and those of each epoch, bits per byte and tokens per second among "
+            "them."
+        ),
+    ]
 
 
 def main() -> None:
     """Train, or go on training; exit with 143 if SIGTERM came before the end."""
-    args = parser().parse_args()
-    layout = plan_layout(args)  # refuses degrees that do not divide the ranks, before torch is imported
-    plan = plan_batches(args, layout.data_parallel)
-    with init("torch", **waits(args)) as world:
-        finished = train(args, layout, plan, world)
+    settings = read_settings(Settings, __doc__)
+    # Refuses degrees that do not divide the ranks, before torch is imported.
+    layout = plan_layout(settings.parallel, settings.decoder, settings.batch.accumulation_steps)
+    plan = plan_batches(settings.batch, layout.data_parallel)
+    with init("torch", timeout=settings.timeouts.start, step_timeout=settings.timeouts.step) as world:
+        finished = train(settings, layout, plan, world)
     sys.exit(0 if finished else STOPPED)
 
 
-def train(args: argparse.Namespace, layout: Layout, plan: BatchPlan, world: World) -> bool:
+def train(settings: Settings, layout: RankLayout, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     from shared.training.core.open_data import open_data
+    from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import Run
     from shared.training.core.schedule import Schedule
     from shared.training.core.unused import note_unused
     from shared.training.fsdp.evaluation import ShardedEvaluation
-    from shared.training.fsdp.gather import save_whole
     from shared.training.fsdp.mesh import make_mesh
-    from shared.training.fsdp.model import make_stage, materialise
+    from shared.training.fsdp.model import make_stage, materialise_stage
     from shared.training.fsdp.optimization import clip_gradients
-    from shared.training.fsdp.pipeline import Pipeline
+    from shared.training.fsdp.pipeline_parallel import PipelineStep
     from shared.training.fsdp.state import Saver
+    from shared.training.fsdp.whole_model import save_whole_model
     from shared.training.torch.feed import Feed, Reader
     from shared.training.torch.objective import objective_of
     from shared.training.torch.optimization import Precision, make_optimizer, set_learning_rate
@@ -76,26 +164,30 @@ def train(args: argparse.Namespace, layout: Layout, plan: BatchPlan, world: Worl
     from shared.training.torch.start import limit_waits, set_up, tokenizer_of
     from shared.training.torch.throughput import Throughput
 
-    set_up(world, args.step_timeout)
-    data = open_data(args, plan, tasks=("language_modeling",))
-    note_unused(args, data, world)
-    precision, mesh = Precision(args.precision, world.device), make_mesh(layout, world)
-    limit_waits(args.step_timeout)  # in the groups of the mesh too
-    module, card = make_stage(args, data, mesh, precision.dtype)  # takes no memory before it is divided
-    compute = parallel(module, mesh, precision, args)
-    materialise(module, args, world)
-    optimizer = make_optimizer(module, args)
-    saver = Saver(args, data, world, module, optimizer)
-    at = saver.restore(args.resume_from)
+    set_up(world, settings.timeouts.step)
+    data = open_data(settings.data, plan, tasks=("language_modeling",))
+    note_unused(settings, data, world)
+    precision, mesh = Precision(settings.precision.precision, world.device), make_mesh(layout, world)
+    limit_waits(settings.timeouts.step)  # in the groups of the mesh too
+    module, card = make_stage(settings.decoder, data, mesh, precision.dtype)  # takes no memory before it is divided
+    compute = parallel(module, mesh, settings, precision.dtype)
+    materialise_stage(module, settings.parallel, settings.seed, world)
+    optimizer = make_optimizer(module, settings.optimizer)
+    saver = Saver(plan_checkpoints(settings, data), world, module, optimizer)
+    at = saver.restore()
 
-    feed = Feed(Reader(data.split("train"), world.device, args), plan, mesh.data_rank, args)
-    validation = ShardedEvaluation(data, "validation", world, precision, plan, args, mesh, compute)
-    schedule = Schedule.over(feed.steps, args)
-    objective = objective_of(data.index, args.label_smoothing)
-    pipeline = Pipeline(module, mesh, compute, plan, objective, card, args) if layout.pipeline_parallel > 1 else None
-
-    meter = Meter(world)
-    with Run(args, world, saver, at, schedule, meter, Throughput(card, args, world), feed.steps_per_epoch) as run:
+    loader, reader = settings.loader, Reader(data.split("train"), world.device, settings.loader)
+    feed = Feed(reader, plan, mesh.data_rank, settings.loop, loader, settings.seed)
+    validation = ShardedEvaluation(data, "validation", world, precision, plan, loader, settings.timeouts, mesh, compute)
+    schedule = Schedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
+    objective = objective_of(data.index, settings.optimizer.label_smoothing)
+    pipeline = (
+        PipelineStep(module, mesh, compute, plan, objective, card.sequence_length, settings.parallel)
+        if layout.pipeline_parallel > 1
+        else None
+    )
+    meter, throughput = Meter(world), Throughput(card, settings.precision.precision, world)
+    with Run(settings, world, saver, at, schedule, meter, throughput, feed.steps_per_epoch) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
                 set_learning_rate(optimizer, schedule(at.step))
@@ -103,18 +195,18 @@ def train(args: argparse.Namespace, layout: Layout, plan: BatchPlan, world: Worl
                     add_gradients(module, batch, plan, objective, meter)
                 else:
                     pipeline.add_gradients(batch, meter)
-                clip_gradients(module, args.clip_norm, world)
+                clip_gradients(module, settings.optimizer.clip_norm, world)
                 optimizer.step()
                 optimizer.zero_grad()
                 if run.end_step():  # reports and saves where it is due; true after SIGTERM
                     return False
-            run.end_epoch(validation.of(module))
+            run.end_epoch(validation.measure(module))
         run.finish()
-        save_whole(args.model, module, card, world, tokenizer_of(data))
+        save_whole_model(settings.model, module, card, world, tokenizer_of(data))
     return True
 
 
-def parallel(module: Decoder, mesh: Mesh, precision: Precision, args: argparse.Namespace) -> torch.dtype:
+def parallel(module: Decoder, mesh: RankMesh, settings: Settings, dtype: torch.dtype) -> torch.dtype:
     """Divide a decoder over the ranks, in place; return the type that it computes in.
 
     The order is that in which the parts wrap each other. Tensor parallelism divides the layers; each block then
@@ -125,25 +217,25 @@ def parallel(module: Decoder, mesh: Mesh, precision: Precision, args: argparse.N
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 
     from shared.training.fsdp.mesh import DATA
-    from shared.training.fsdp.tensor import divide_layers
+    from shared.training.fsdp.tensor_parallel import divide_layers
     from shared.training.torch.optimization import checkpoint_activations
 
     if mesh.layout.tensor_parallel > 1:
         divide_layers(module, mesh)
-    if args.gradient_checkpointing == "true":
+    if settings.precision.gradient_checkpointing:
         checkpoint_activations(module)
-    if args.compile == "true":
+    if settings.precision.compile:
         for block in module.blocks.values():
             block.compile()
-    compute = torch.bfloat16 if args.precision == "bf16" else precision.dtype
-    offload = CPUOffloadPolicy() if offloads(args, mesh.devices.device_type) else OffloadPolicy()
+    compute = torch.bfloat16 if settings.precision.precision == "bf16" else dtype
+    offloads = settings.parallel.offloads_from(mesh.devices.device_type)
     for part in (*module.blocks.values(), module):
         fully_shard(
             part,
             mesh=mesh.devices[DATA],
-            reshard_after_forward=args.reshard_after_forward == "true",
-            mp_policy=MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=precision.dtype),
-            offload_policy=offload,
+            reshard_after_forward=settings.parallel.reshard_after_forward,
+            mp_policy=MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=dtype),
+            offload_policy=CPUOffloadPolicy() if offloads else OffloadPolicy(),
         )
     return compute
 

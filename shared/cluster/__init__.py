@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shared.cluster.machine import describe
+from shared.cluster.machine import describe_machine
 from shared.cluster.page import write_survey
-from shared.cluster.survey import AllReduce, Pair, Survey, find_problems
+from shared.cluster.survey import AllReduce, ClusterSurvey, RankPair, find_problems
 
-__all__ = ["AllReduce", "Pair", "Survey", "describe", "find_problems", "write_survey"]
+__all__ = ["AllReduce", "ClusterSurvey", "RankPair", "describe_machine", "find_problems", "write_survey"]

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from shared.distributed import Refusal, World
-from shared.distributed.devices import NodeGpus, choose_gpu, read_node
+from shared.distributed.devices import choose_gpu
+from shared.distributed.node_gpus import NodeGpus, read_node
 
-INFINIBAND = Path("/sys/class/infiniband")  # the kernel's list of RDMA devices
-PACKAGES = ("torch", "numpy", "horovod", "mpi4py", "tensorflow", "tensorflow-cpu", "deepspeed", "transformers")
+_INFINIBAND = Path("/sys/class/infiniband")  # the kernel's list of RDMA devices
+_PACKAGES = ("torch", "numpy", "horovod", "mpi4py", "tensorflow", "tensorflow-cpu", "deepspeed", "transformers")
 
 
-def describe(world: World) -> dict[str, Any]:
+def describe_machine(world: World) -> dict[str, Any]:
     """The facts of this rank, as JSON."""
     node = read_node(os.environ)
     return {
@@ -25,9 +26,9 @@ def describe(world: World) -> dict[str, Any]:
         "node": world.node_rank,
         "host": socket.gethostname(),
         "device": _device(world),
-        "unusable": unusable_gpus(node, world),
+        "unusable": _unusable_gpus(node, world),
         "versions": {"python": platform.python_version(), **_versions(), "driver": node.driver or "none"},
-        "infiniband": infiniband(INFINIBAND),
+        "infiniband": infiniband_ports(_INFINIBAND),
         "variables": {name: os.environ[name] for name in sorted(os.environ) if name.startswith("NCCL_")},
     }
 
@@ -46,7 +47,7 @@ def _device(world: World) -> dict[str, Any]:
     }
 
 
-def unusable_gpus(node: NodeGpus, world: World) -> str:
+def _unusable_gpus(node: NodeGpus, world: World) -> str:
     """Why torch cannot use the GPUs of this node; empty where it can, or there are none.
 
     With torch as transport ``init`` has refused already; MPI asks for no device, and the training behind it will.
@@ -67,7 +68,7 @@ def unusable_gpus(node: NodeGpus, world: World) -> str:
 def _versions() -> dict[str, str]:
     """Versions that have to be the same on all ranks."""
     found = {}
-    for name in PACKAGES:
+    for name in _PACKAGES:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -78,7 +79,7 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def infiniband(root: Path) -> list[dict[str, str]]:
+def infiniband_ports(root: Path) -> list[dict[str, str]]:
     """The RDMA ports below the kernel's folder: device, port, state (``ACTIVE``), rate (``200 Gb/sec``), link layer."""
     ports = []
     for port in sorted(root.glob("*/ports/*")) if root.is_dir() else []:

@@ -8,9 +8,9 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from shared.cluster.survey import Survey
+from shared.cluster.survey import ClusterSurvey
 
-PAGE = """<!doctype html>
+_PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Cluster</title>
 <style>
@@ -44,7 +44,7 @@ tr { border-bottom: 1px solid #8884; } div { overflow-x: auto; } .bad { color: #
 """
 
 
-def write_survey(folder: Path, survey: Survey) -> None:
+def write_survey(folder: Path, survey: ClusterSurvey) -> None:
     """Write cluster.json, all_reduce.csv, pairs.csv, all_reduce.png and index.html."""
     from jinja2 import Environment
 
@@ -56,7 +56,7 @@ def write_survey(folder: Path, survey: Survey) -> None:
     _draw(folder / "all_reduce.png", survey)
     picture = base64.b64encode((folder / "all_reduce.png").read_bytes()).decode()
     slowest = sorted(survey.pairs, key=lambda pair: (not pair.error, -pair.seconds))[:20]
-    template = Environment(autoescape=True, trim_blocks=True).from_string(PAGE)
+    template = Environment(autoescape=True, trim_blocks=True).from_string(_PAGE)
     (folder / "index.html").write_text(template.render(survey=survey, picture=picture, slowest=slowest))
 
 
@@ -67,7 +67,7 @@ def _write_table(path: Path, rows: list[dict[str, object]]) -> None:
         table.writerows(rows)
 
 
-def _draw(path: Path, survey: Survey) -> None:
+def _draw(path: Path, survey: ClusterSurvey) -> None:
     """Bandwidth and time by size, both on logarithmic axes."""
     import matplotlib as mpl
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class RankPair:
     """Two ranks that exchanged a megabyte; ``error`` says why they could not."""
 
     first: int
     second: int
     seconds: float
     error: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """For the other ranks."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +40,12 @@ class AllReduce:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class ClusterSurvey:
     """Everything that was found out; ``machines`` holds the facts of each rank, by rank."""
 
     transport: str
     machines: Sequence[dict[str, Any]]
-    pairs: Sequence[Pair]
+    pairs: Sequence[RankPair]
     all_reduce: Sequence[AllReduce]
     problems: Sequence[str]
 
@@ -92,7 +88,7 @@ class Survey:
         )
 
 
-def find_problems(machines: Sequence[dict[str, Any]], pairs: Sequence[Pair]) -> list[str]:
+def find_problems(machines: Sequence[dict[str, Any]], pairs: Sequence[RankPair]) -> list[str]:
     """Everything that would make a training fail, hang or crawl, one sentence each."""
     problems = [f"rank {pair.first} does not reach rank {pair.second}: {pair.error}" for pair in pairs if pair.error]
     problems += [f"rank {one['rank']}: {one['unusable']}" for one in machines if one.get("unusable")]

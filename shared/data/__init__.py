@@ -1,6 +1,7 @@
 """Prepared datasets: `.npy` shards with an index, read by every trainer, written by prepare_data and prepare_text.
 
-Reading needs NumPy alone.
+Reading needs NumPy alone, and `dataset/` alone of the rooms here: `write/` makes shards of what `sources/` (images and
+tables) and `text/` give, which read files with `formats/`.
 
 A dataset is a folder::
 
@@ -17,26 +18,18 @@ Reading: ``Dataset.open(folder).split("train").take(rows)``. The order of rows c
 does not depend on the number of ranks, and a run can go on from any batch at no cost.
 """
 
-from shared.data.index import Array, File, Index, Shard, Statistics, Target, Text
-from shared.data.order import batches, epoch_order, rank_slice
-from shared.data.ragged import Ragged
-from shared.data.reader import Dataset, Split
-from shared.data.writer import (
-    remove_leftovers,
-    write_index,
-    write_ragged_shard,
-    write_shard,
-    write_skipped,
-    write_tokenizer,
-)
+from shared.data.dataset.index import Array, Index, Shard, ShardFile, Statistics, Target, Text
+from shared.data.dataset.order import batches, epoch_order, rank_slice
+from shared.data.dataset.ragged import Ragged
+from shared.data.dataset.reader import Dataset, Split
 
 __all__ = [
     "Array",
     "Dataset",
-    "File",
     "Index",
     "Ragged",
     "Shard",
+    "ShardFile",
     "Split",
     "Statistics",
     "Target",
@@ -44,10 +37,4 @@ __all__ = [
     "batches",
     "epoch_order",
     "rank_slice",
-    "remove_leftovers",
-    "write_index",
-    "write_ragged_shard",
-    "write_shard",
-    "write_skipped",
-    "write_tokenizer",
 ]

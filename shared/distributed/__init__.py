@@ -13,7 +13,8 @@ Flux and SageMaker. ``init()`` without a framework needs the standard library al
 
 from shared.distributed.errors import ControlError, LaunchError, OnceError, PeerError, Refusal, WaitTimeoutError
 from shared.distributed.launch import Launch, detect
-from shared.distributed.world import World, init
+from shared.distributed.startup import init
+from shared.distributed.world import World
 
 __all__ = [
     "ControlError",

@@ -9,10 +9,10 @@ import re
 from shared.distributed.errors import LaunchError
 from shared.distributed.families import Environ, whole_number
 
-LOOPBACK = "127.0.0.1"
-DEFAULT_PORT = 6105  # what Azure ML gives to PyTorch jobs
-SPARE_PORTS = 8  # pairs of ports that a job may take one after the other, where other jobs hold the first ones
-JOB_IDS = {
+LOOPBACK_ADDRESS = "127.0.0.1"
+_DEFAULT_PORT = 6105  # what Azure ML gives to PyTorch jobs
+_SPARE_PORTS = 8  # pairs of ports that a job may take one after the other, where other jobs hold the first ones
+_JOB_IDS = {
     "torchrun": ("TORCHELASTIC_RUN_ID",),
     "openmpi": ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
     "azureml-mpi": ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
@@ -45,8 +45,8 @@ def main_address(environ: Environ, num_nodes: int) -> str:
         or _unless_localhost(environ.get("AZ_BATCHAI_MPI_MASTER_NODE", "").strip())
         or host_of(environ.get("AZ_BATCH_MASTER_NODE", "").strip())
         or re.split(r"[;,]", environ.get("AZ_BATCH_NODE_LIST", ""))[0].strip()
-        or (LOOPBACK if num_nodes == 1 else "")
-        or (first_host(environ.get("SLURM_STEP_NODELIST", "")) if "SLURM_STEP_ID" in environ else "")
+        or (LOOPBACK_ADDRESS if num_nodes == 1 else "")
+        or (_first_host(environ.get("SLURM_STEP_NODELIST", "")) if "SLURM_STEP_ID" in environ else "")
     )
     if not found:
         raise LaunchError(
@@ -59,7 +59,7 @@ def main_address(environ: Environ, num_nodes: int) -> str:
 
 def job_id(environ: Environ, launcher: str) -> str:
     """What the ranks of one launch have in common: AZUREML_RUN_ID and the launcher's own ids; empty without any."""
-    names = ("AZUREML_RUN_ID", *JOB_IDS.get(launcher, ()))
+    names = ("AZUREML_RUN_ID", *_JOB_IDS.get(launcher, ()))
     return "\n".join(environ[name] for name in names if environ.get(name))
 
 
@@ -77,7 +77,7 @@ def main_port(environ: Environ, taken: frozenset[int] = frozenset(), launcher: s
             raise LaunchError(f"MASTER_PORT={port} has to lie between 1 and 65534: the port after it is used too.")
         return port
     job = job_id(environ, launcher)
-    port = 20000 + int(hashlib.sha256(job.encode()).hexdigest(), 16) % 10000 if job else DEFAULT_PORT
+    port = 20000 + int(hashlib.sha256(job.encode()).hexdigest(), 16) % 10000 if job else _DEFAULT_PORT
     while port in taken or port + 1 in taken:
         port += 2
     return port
@@ -90,7 +90,7 @@ def spare_ports(environ: Environ, launcher: str, port: int) -> tuple[int, ...]:
     another: a rank could then take another job's rank 0 for its own.
     """
     chosen = "MASTER_PORT" in environ or "TF_CONFIG" in environ or not job_id(environ, launcher)
-    return (port,) if chosen else tuple(range(port, port + 2 * SPARE_PORTS, 2))
+    return (port,) if chosen else tuple(range(port, port + 2 * _SPARE_PORTS, 2))
 
 
 def host_of(address: str) -> str:
@@ -102,7 +102,7 @@ def host_of(address: str) -> str:
     return host if colon and port.isdecimal() and ":" not in host else address
 
 
-def first_host(nodes: str) -> str:
+def _first_host(nodes: str) -> str:
     """The first host of a Slurm node list: ``gpu[03-05,9],x1`` is ``gpu03``."""
     first = re.match(r"(?:[^\[,]|\[[^\]]*\])*", nodes.strip())
     return re.sub(r"\[([^\],-]*)[^\]]*\]", r"\1", first[0]) if first else ""

@@ -10,63 +10,14 @@ from __future__ import annotations
 import hmac
 import secrets
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable
 
-from shared.distributed.launch import NODE_BY_NODE, Launch
-from shared.distributed.lines import print_line
+from shared.distributed.errors import print_line
+from shared.distributed.launch import Launch
+from shared.distributed.meeting import Guest, Meeting, Member, find_misplaced_ranks, member_title, shared_facts
 from shared.distributed.wire import Message
 
-RANKS_SHOWN = 16
-
-Member = tuple[str, int]
-"""Role and rank."""
-
-
-@dataclass(eq=False, slots=True)
-class Guest:
-    """Somebody who is connected; a stranger until the greeting was accepted.
-
-    Attributes:
-        where: host and process, for messages.
-        host: the host's name.
-        waiting: key of the meeting or value it waits for; empty while it works.
-        deadline: when the wait ends, by the monotonic clock; None for as long as it takes.
-        outbox: messages to send.
-        closing: whether the connection ends once they are sent.
-    """
-
-    member: Member | None = None
-    node: int = 0
-    local_rank: int = 0
-    where: str = ""
-    host: str = ""
-    waiting: str = ""
-    deadline: float | None = None
-    outbox: list[Message] = field(default_factory=list)
-    closing: bool = False
-
-    def __str__(self) -> str:
-        """Format as ``rank 3 (node 1)``."""
-        return f"{_title(self.member)} (node {self.node})" if self.member else "a stranger"
-
-    def send(self, message: Message) -> None:
-        """Answer; whoever was answered waits no longer."""
-        self.waiting = ""
-        self.outbox.append(message)
-
-
-@dataclass(eq=False, slots=True)
-class Meeting:
-    """Workers (by rank) and parameter servers (from -1 downwards) that bring a value each."""
-
-    kind: str
-    label: str
-    values: dict[int, Any] = field(default_factory=dict)
-    outcome: Any = None
-    over: bool = False
-    served: int = 0
+_RANKS_SHOWN = 16
 
 
 class Assembly:
@@ -83,7 +34,7 @@ class Assembly:
         self._members: dict[Member, Guest] = {}
         self._left: set[Member] = set()
         self._meetings: dict[str, Meeting] = {}
-        self._values: dict[str, Any] = {}
+        self._values: dict[str, object] = {}
         self._complete = False
         self._broken: Message | None = None
 
@@ -102,7 +53,7 @@ class Assembly:
         if guest.member is None:
             self._greet(guest, message)
         elif operation in ("bye", "fail", "refuse"):
-            self._part(guest, guest.member, message)
+            self._leave(guest, guest.member, message)
         elif self._broken is not None:
             guest.send(self._broken)
         elif operation == "meet":
@@ -170,21 +121,21 @@ class Assembly:
             guest.send({"ok": self.world_id})
 
     def _difference(self, member: Member, guest: Guest, theirs: Message) -> str:
-        ours = world_of(self._launch)
+        ours = shared_facts(self._launch)
         names = [name for name in ours if theirs.get(name) != ours[name]]
         if not names:
             return ""
         there = ", ".join(f"{name}={theirs.get(name)}" for name in names)
         here = ", ".join(f"{name}={ours[name]}" for name in names)
-        return f"The ranks see different worlds: {there} on {_title(member)} ({guest.where}), {here} on rank 0."
+        return f"The ranks see different worlds: {there} on {member_title(member)} ({guest.where}), {here} on rank 0."
 
     def _collision(self, member: Member, guest: Guest) -> str:
         holder = self._members.get(member)
         if holder is not None:
-            return f"{_title(member)} is there twice: {holder.where} and {guest.where}."
-        return f"{_title(member)} has left this world already." if member in self._left else ""
+            return f"{member_title(member)} is there twice: {holder.where} and {guest.where}."
+        return f"{member_title(member)} has left this world already." if member in self._left else ""
 
-    def _part(self, guest: Guest, member: Member, message: Message) -> None:
+    def _leave(self, guest: Guest, member: Member, message: Message) -> None:
         """A member leaves: because it is done, because it failed, or because what was asked for cannot be."""
         self._left.add(member)
         if message["op"] == "bye":
@@ -213,7 +164,7 @@ class Assembly:
 
     def _meet(self, guest: Guest, message: Message) -> None:
         key, member = message["key"], guest.member
-        meeting = self._meetings.setdefault(key, Meeting(message["kind"], message["label"]))
+        meeting = self._meetings.setdefault(key, Meeting(message["kind"], message["label"], message["scope"]))
         self._wait(guest, key, message["timeout"])
         if member is not None and message["brings"]:
             meeting.values[member[1] if member[0] == "worker" else -1 - member[1]] = message["value"]
@@ -225,40 +176,40 @@ class Assembly:
         guest.deadline = None if timeout is None else time.monotonic() + timeout
 
     def _needed(self, meeting: Meeting) -> set[int]:
-        """Those without whom the meeting is not over."""
+        """Those without whom the meeting does not end."""
         workers = set(range(self._launch.world_size))
         if meeting.kind == "join":
             return workers | {-1 - rank for rank in range(self._launch.num_ps)}
-        if meeting.kind == "once job":
+        if meeting.kind == "once" and meeting.scope == "job":
             return {0}
-        if meeting.kind == "once node":
+        if meeting.kind == "once":
             guests = self._members.items()
             return {rank for (role, rank), guest in guests if role == "worker" and guest.local_rank == 0}
         return workers
 
     def _check(self, key: str, meeting: Meeting) -> None:
         """End the meeting if all have come, and answer those who wait; find out if somebody never will."""
-        if not meeting.over:
+        if not meeting.finished:
             missing = self._needed(meeting) - set(meeting.values)
-            gone = sorted(place for place in missing if ("worker", place) in self._left)
-            if gone:
-                self._break("peer", f"{meeting.label}: {self._describe(gone)} has left the world already.")
-            if missing and not _failures(meeting):
+            left = sorted(place for place in missing if ("worker", place) in self._left)
+            if left:
+                self._break("peer", f"{meeting.label}: {self._describe(left)} has left the world already.")
+            if missing and not meeting.failures:
                 return
             try:
-                meeting.outcome = _outcome(meeting)
+                meeting.outcome = meeting.result()
             except ValueError as error:
                 self._break("usage", str(error))
                 return
-            if meeting.kind == "join" and (wrong := misplaced(self._members)):
+            if meeting.kind == "join" and (wrong := find_misplaced_ranks(self._members)):
                 self._break("world", wrong)
                 return
-            meeting.over = True
+            meeting.finished = True
             self._complete = self._complete or meeting.kind == "join"
         answers: dict[int, Message] = {}
         for guest in [guest for guest in self._members.values() if guest.waiting == key]:
             meeting.served += 1
-            share = _share(meeting, guest)
+            share = meeting.share_of(guest)
             guest.send(answers.setdefault(id(share), {"ok": share}))  # one object for all: it is encoded once
         if meeting.served == self._launch.world_size + (self._launch.num_ps if meeting.kind == "join" else 0):
             del self._meetings[key]
@@ -282,92 +233,14 @@ class Assembly:
             member: Member = ("worker", place) if place >= 0 else ("ps", -1 - place)
             guest = self._members.get(member)
             instead = self._meetings.get(guest.waiting) if guest else None
-            texts.append(_title(member) + (f" (in {instead.label})" if instead else ""))
-        more = f" and {len(texts) - RANKS_SHOWN} more" if len(texts) > RANKS_SHOWN else ""
-        return ", ".join(texts[:RANKS_SHOWN]) + more
-
-
-def world_of(launch: Launch) -> Message:
-    """What all members have to agree on."""
-    names = ("world_size", "num_nodes", "num_ps", "launcher")
-    return {name: getattr(launch, name) for name in names}
-
-
-def misplaced(members: Mapping[Member, Guest]) -> str:
-    """Why the nodes that the workers think they are on cannot be right; empty if they can.
-
-    A rank knows its own numbers alone. Open MPI may count local ranks in any order, so that only together it shows
-    whether it has numbered the ranks node by node, as was assumed: else a node has one local rank twice, or what is
-    taken for a node are several hosts. (Several nodes on one host are none of this function's business.)
-    """
-    nodes: dict[int, list[tuple[int, Guest]]] = {}
-    for (role, rank), guest in sorted(members.items(), key=lambda item: item[0]):
-        if role == "worker":
-            nodes.setdefault(guest.node, []).append((rank, guest))
-    for node, ranks in nodes.items():
-        first, leader = ranks[0]
-        permuted = [guest.local_rank for _, guest in ranks] != list(range(len(ranks)))
-        taken: dict[int, int] = {}
-        for rank, guest in ranks:
-            other = taken.setdefault(guest.local_rank, rank)
-            found = f"rank {other} and rank {rank} are both local rank {guest.local_rank}" if other != rank else ""
-            if permuted and guest.host != leader.host:
-                found = f"rank {first} is on the host {leader.host} and rank {rank} on {guest.host}"
-            if found:
-                return f"Node {node} cannot be one node: {found}. {NODE_BY_NODE}"
-    return ""
-
-
-def add_in_order(label: str, rows: list[list[float]]) -> list[float]:
-    """Column sums in float64, added in the order of the ranks.
-
-    Raises:
-        ValueError: the ranks gave different numbers of values.
-    """
-    lengths = [len(row) for row in rows]
-    if len(set(lengths)) > 1:
-        odd = next(rank for rank, length in enumerate(lengths) if length != lengths[0])
-        raise ValueError(f"{label}: rank {odd} gave {lengths[odd]} number(s), and rank 0 gave {lengths[0]}.")
-    totals = [0.0] * lengths[0]
-    for row in rows:
-        totals = [total + value for total, value in zip(totals, row, strict=True)]
-    return totals
-
-
-def _outcome(meeting: Meeting) -> Any:
-    """What these values result in: computed once, so that every rank gets the same bits."""
-    in_order = [meeting.values[place] for place in sorted(meeting.values)]
-    if meeting.kind == "sum":
-        return add_in_order(meeting.label, in_order)
-    return in_order if meeting.kind in ("gather", "collect") else None
-
-
-def _failures(meeting: Meeting) -> list[Message]:
-    """What the leaders of a ``once`` have raised, by rank."""
-    if not meeting.kind.startswith("once"):
-        return []
-    return [value for _, value in sorted(meeting.values.items()) if "error_type" in value]
-
-
-def _share(meeting: Meeting, guest: Guest) -> Any:
-    """What this guest gets: of a ``once`` the first failure of any leader, else what its own leader returned."""
-    if meeting.kind == "collect" and guest.member != ("worker", 0):
-        return None
-    if not meeting.kind.startswith("once"):
-        return meeting.outcome
-    leaders: list[Message] = _failures(meeting) or [
-        value for value in meeting.values.values() if meeting.kind == "once job" or value["node"] == guest.node
-    ]
-    return leaders[0]
+            texts.append(member_title(member) + (f" (in {instead.label})" if instead else ""))
+        more = f" and {len(texts) - _RANKS_SHOWN} more" if len(texts) > _RANKS_SHOWN else ""
+        return ", ".join(texts[:_RANKS_SHOWN]) + more
 
 
 def _turn_away(guest: Guest, kind: str, text: str) -> None:
     guest.closing = True
     guest.send(_error(kind, text))
-
-
-def _title(member: Member) -> str:
-    return f"{'rank' if member[0] == 'worker' else member[0]} {member[1]}"
 
 
 def _error(kind: str, text: str) -> Message:

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from shared.distributed import torch_group
 from shared.distributed.control import Control
 from shared.distributed.errors import Refusal
 from shared.distributed.launch import Launch
+from shared.distributed.torch_group import start_torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class DeepSpeedGroup:
         os.environ.update(self.replaced)
 
 
-def start(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> DeepSpeedGroup:
+def start_deepspeed(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> DeepSpeedGroup:
     """Make the process group as for ``torch``, and tell DeepSpeed that it is there.
 
     DeepSpeed finds its ranks itself if it is let: on Azure ML it then replaces NCCL_SOCKET_IFNAME, and on one node the
@@ -63,7 +63,7 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
     deepspeed = _deepspeed()
     # DeepSpeed calls torch by names that torch wants to give up: thousands of lines that nobody here can act upon.
     warnings.filterwarnings("ignore", r".*(all_gather_into|reduce_scatter)_tensor` is deprecated", FutureWarning)
-    group = torch_group.start(launch, control, backend, timeout)
+    group = start_torch(launch, control, backend, timeout)
     # For inference on CPUs DeepSpeed would compile an all-reduce of its own here, for a minute, or fail without a
     # compiler; no training uses it.
     deepspeed.ops.__compatible_ops__ = {"deepspeed_shm_comm": False}

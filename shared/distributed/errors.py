@@ -1,6 +1,8 @@
-"""What can go wrong between the ranks of a step, each as one exception."""
+"""What can go wrong between the ranks of a step, each as one exception; and how a line about it is printed."""
 
 from __future__ import annotations
+
+import sys
 
 
 class Refusal(Exception):  # noqa: N818  (it is a decision, not a fault)
@@ -40,3 +42,9 @@ class OnceError(ControlError):
         self.rank = rank
         self.error_type = error_type
         self.error_message = error_message
+
+
+def print_line(text: str) -> None:
+    """Write a line to standard error; `print` writes its end apart, and another thread's text may come between."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()

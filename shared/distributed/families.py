@@ -12,7 +12,7 @@ Environ = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class VariableFamily:
     """One launcher's variables; each field lists the names that carry it, the first one that is set counts.
 
     Attributes:
@@ -34,9 +34,43 @@ class Family:
     needed: tuple[str, ...] = ("rank", "world_size", "local_rank", "local_world_size")
     permutes: bool = False
 
+    def is_set(self, environ: Environ) -> bool:
+        """Whether any variable of the family is set."""
+        return any(name in environ for name in self.marks)
+
+    def read(self, environ: Environ) -> LaunchClaim:
+        """Read all fields from the family's variables.
+
+        Raises:
+            LaunchError: a needed variable is missing, is no whole number, or is out of range.
+        """
+        found: dict[str, str] = {}
+        values = {name: _field(getattr(self, name), environ, found) for name in _FIELDS}
+        numbers = {name: value for name, value in values.items() if value is not None}
+        missing = [" or ".join(getattr(self, name)) for name in self.needed if name not in numbers]
+        if missing:
+            seen = ", ".join(f"{name}={shortened(environ[name])}" for name in self.marks if name in environ)
+            raise LaunchError(
+                f"{seen}: only half of what {self.launcher} sets, without {', '.join(missing)}. "
+                "Set the missing ones, or unset the others to run a single process."
+            )
+        claim = LaunchClaim(
+            self.launcher,
+            numbers["rank"],
+            numbers["world_size"],
+            numbers.get("local_rank"),
+            numbers.get("local_world_size"),
+            numbers.get("node_rank"),
+            numbers.get("num_nodes"),
+            found,
+            permuted=self.permutes,
+        )
+        _check_ranges(claim, self)
+        return claim
+
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class LaunchClaim:
     """What one family says about this process; None where it says nothing.
 
     Attributes:
@@ -68,15 +102,15 @@ class Claim:
         return ", ".join(f"{name}={shortened(value)}" for name, value in self.variables.items())
 
 
-def _family(launcher: str, rank: str, world_size: str, local_rank: str, local_world_size: str) -> Family:
+def _family(launcher: str, rank: str, world_size: str, local_rank: str, local_world_size: str) -> VariableFamily:
     marks = (rank, world_size, local_rank, local_world_size)
-    return Family(launcher, marks, (rank,), (world_size,), (local_rank,), (local_world_size,))
+    return VariableFamily(launcher, marks, (rank,), (world_size,), (local_rank,), (local_world_size,))
 
 
 OVERRIDE = _family(
     "override", "ALLRANKS_RANK", "ALLRANKS_WORLD_SIZE", "ALLRANKS_LOCAL_RANK", "ALLRANKS_LOCAL_WORLD_SIZE"
 )
-TORCHRUN = Family(
+TORCHRUN = VariableFamily(
     "torchrun",
     marks=("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
     rank=("RANK",),
@@ -86,7 +120,7 @@ TORCHRUN = Family(
     node_rank=("GROUP_RANK",),  # NODE_RANK is Azure ML's and survives; the agents may have met in another order
     num_nodes=("GROUP_WORLD_SIZE",),
 )
-HOROVODRUN = Family(
+HOROVODRUN = VariableFamily(
     "horovodrun",
     marks=("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"),
     rank=("HOROVOD_RANK",),
@@ -96,7 +130,7 @@ HOROVODRUN = Family(
     node_rank=("HOROVOD_CROSS_RANK",),
     num_nodes=("HOROVOD_CROSS_SIZE",),
 )
-PLAIN = Family(
+PLAIN_PYTORCH = VariableFamily(
     "pytorch",
     marks=("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
     rank=("RANK",),
@@ -117,7 +151,7 @@ OPEN_MPI = replace(
     ),
     permutes=True,
 )
-PMI = Family(
+PMI = VariableFamily(
     "pmi",
     marks=("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     rank=("PMI_RANK",),
@@ -133,7 +167,7 @@ MVAPICH = _family(
     "MV2_COMM_WORLD_LOCAL_RANK",
     "MV2_COMM_WORLD_LOCAL_SIZE",
 )
-SLURM = Family(
+SLURM = VariableFamily(
     "slurm",
     marks=("SLURM_STEP_ID",),  # an allocation without a step has SLURM_NTASKS too, and is no launch
     rank=("SLURM_PROCID",),
@@ -145,7 +179,7 @@ SLURM = Family(
     needed=("rank", "world_size", "local_rank"),
 )
 # Without the processes of a node: Flux has no variable for them, and its jobs have the same number on each.
-FLUX = Family(
+FLUX = VariableFamily(
     "flux",
     marks=("FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"),
     rank=("FLUX_TASK_RANK",),
@@ -156,44 +190,8 @@ FLUX = Family(
     needed=("rank", "world_size", "local_rank", "num_nodes"),
 )
 
-FIELDS = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "num_nodes")
+_FIELDS = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "num_nodes")
 MPI_FAMILIES = (OPEN_MPI, PMI, MVAPICH)
-
-
-def is_there(family: Family, environ: Environ) -> bool:
-    """Whether any variable of the family is set."""
-    return any(name in environ for name in family.marks)
-
-
-def read(family: Family, environ: Environ) -> Claim:
-    """Read all fields from the variables of one family.
-
-    Raises:
-        LaunchError: a needed variable is missing, is no whole number, or is out of range.
-    """
-    found: dict[str, str] = {}
-    values = {name: _field(getattr(family, name), environ, found) for name in FIELDS}
-    numbers = {name: value for name, value in values.items() if value is not None}
-    missing = [" or ".join(getattr(family, name)) for name in family.needed if name not in numbers]
-    if missing:
-        seen = ", ".join(f"{name}={shortened(environ[name])}" for name in family.marks if name in environ)
-        raise LaunchError(
-            f"{seen}: only half of what {family.launcher} sets, without {', '.join(missing)}. "
-            "Set the missing ones, or unset the others to run a single process."
-        )
-    claim = Claim(
-        family.launcher,
-        numbers["rank"],
-        numbers["world_size"],
-        numbers.get("local_rank"),
-        numbers.get("local_world_size"),
-        numbers.get("node_rank"),
-        numbers.get("num_nodes"),
-        found,
-        permuted=family.permutes,
-    )
-    _check_ranges(claim, family)
-    return claim
 
 
 def whole_number(name: str, environ: Environ) -> int | None:
@@ -225,7 +223,7 @@ def _field(names: Sequence[str], environ: Environ, found: dict[str, str]) -> int
     return None
 
 
-def _check_ranges(claim: Claim, family: Family) -> None:
+def _check_ranges(claim: LaunchClaim, family: VariableFamily) -> None:
     """Every index lies below its count, and every count is at least one."""
     pairs = (("rank", "world_size"), ("local_rank", "local_world_size"), ("node_rank", "num_nodes"))
     for index_name, count_name in pairs:
@@ -237,5 +235,5 @@ def _check_ranges(claim: Claim, family: Family) -> None:
             raise LaunchError(f"{claim}: {_names(family, index_name)} has to be at least 0{limit}.")
 
 
-def _names(family: Family, name: str) -> str:
+def _names(family: VariableFamily, name: str) -> str:
     return " or ".join(getattr(family, name))

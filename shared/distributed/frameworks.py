@@ -1,6 +1,6 @@
 """The frameworks that ``init`` can start: each is one file with one function, imported when it is asked for.
 
-Such a file has ``start(launch, control, backend, timeout) -> Group``. It may raise ``Refusal``.
+The function is ``start_…(launch, control, backend, timeout) -> FrameworkGroup``. It may raise ``Refusal``.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-FILES = {
-    "torch": "torch_group",
-    "deepspeed": "deepspeed_group",
-    "horovod": "horovod_group",
-    "tensorflow": "tensorflow_group",
+_STARTS = {
+    "torch": ("torch_group", "start_torch"),
+    "deepspeed": ("deepspeed_group", "start_deepspeed"),
+    "horovod": ("horovod_group", "start_horovod"),
+    "tensorflow": ("tensorflow_group", "start_tensorflow"),
 }
+"""Module and function; none is imported here by name, so that a step needs the files of its own framework alone."""
 
 
-class Group(Protocol):
+class FrameworkGroup(Protocol):
     """A framework's ranks, ready to exchange tensors."""
 
     @property
@@ -32,13 +33,14 @@ class Group(Protocol):
         """End the group; called on success only, after all ranks are done."""
 
 
-def starter(framework: str) -> Callable[..., Group]:
+def framework_starter(framework: str) -> Callable[..., FrameworkGroup]:
     """The ``start`` function of a framework.
 
     Raises:
         ValueError: there is no such framework.
     """
-    if framework not in FILES:
-        raise ValueError(f"framework={framework!r}: it has to be None or one of {', '.join(map(repr, FILES))}.")
-    start: Callable[..., Group] = importlib.import_module(f"{__package__}.{FILES[framework]}").start
+    if framework not in _STARTS:
+        raise ValueError(f"framework={framework!r}: it has to be None or one of {', '.join(map(repr, _STARTS))}.")
+    module, function = _STARTS[framework]
+    start: Callable[..., FrameworkGroup] = getattr(importlib.import_module(f"{__package__}.{module}"), function)
     return start

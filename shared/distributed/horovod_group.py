@@ -11,8 +11,8 @@ from shared.distributed.control import Control
 from shared.distributed.errors import ControlError, Refusal
 from shared.distributed.launch import Launch
 
-BACKENDS = ("torch", "tensorflow")
-MPI_LAUNCHERS = frozenset({"azureml-mpi", "openmpi", "pmi", "mvapich", "horovodrun"})
+_BACKENDS = ("torch", "tensorflow")
+_MPI_LAUNCHERS = frozenset({"azureml-mpi", "openmpi", "pmi", "mvapich", "horovodrun"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,14 @@ class HorovodGroup:
 
     device: Any
     description: str
+    hvd: Any
 
     def close(self) -> None:
         """End Horovod's thread and MPI."""
-        _horovod(self.description).shutdown()
+        self.hvd.shutdown()
 
 
-def start(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> HorovodGroup:
+def start_horovod(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> HorovodGroup:
     """Choose the device and start Horovod.
 
     Args:
@@ -42,10 +43,10 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
             a node has fewer than processes.
         ControlError: MPI sees another world than the launcher's variables describe.
     """
-    backend = backend or BACKENDS[0]
-    if backend not in BACKENDS:
-        raise ValueError(f"backend={backend!r}: with horovod it has to be None or one of {', '.join(BACKENDS)}.")
-    if launch.world_size > 1 and launch.launcher not in MPI_LAUNCHERS:
+    backend = backend or _BACKENDS[0]
+    if backend not in _BACKENDS:
+        raise ValueError(f"backend={backend!r}: with horovod it has to be None or one of {', '.join(_BACKENDS)}.")
+    if launch.world_size > 1 and launch.launcher not in _MPI_LAUNCHERS:
         raise Refusal(
             f"Horovod exchanges tensors over MPI, and these {launch.world_size} processes were started by "
             f"{launch.launcher}. Give the step the distribution `type: mpi`, or start the script with mpirun."
@@ -60,13 +61,12 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
             f"MPI says rank {hvd.rank()} of {hvd.size()}, the launcher's variables rank {launch.rank} of "
             f"{launch.world_size}. Is the mpirun that started this process of the same MPI as Horovod's?"
         )
-    return HorovodGroup(device, f"{backend} over horovod on {kind}")
+    return HorovodGroup(device, f"{backend} over horovod on {kind}", hvd)
 
 
-def _horovod(text: str) -> Any:
-    """Import Horovod for the framework that a text begins with."""
+def _horovod(backend: str) -> Any:
     try:
-        if text.startswith("torch"):
+        if backend == "torch":
             import horovod.torch as hvd
         else:
             import horovod.tensorflow as hvd

@@ -7,33 +7,19 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from shared.distributed.address import LOOPBACK, is_loopback, main_address, main_port
+from shared.distributed import families
+from shared.distributed.address import LOOPBACK_ADDRESS, is_loopback, main_address, main_port
 from shared.distributed.errors import LaunchError
-from shared.distributed.families import (
-    FLUX,
-    HOROVODRUN,
-    MPI_FAMILIES,
-    OVERRIDE,
-    PLAIN,
-    PMI,
-    SLURM,
-    TORCHRUN,
-    Claim,
-    Environ,
-    is_there,
-    read,
-    shortened,
-    whole_number,
-)
+from shared.distributed.families import Environ, LaunchClaim, shortened, whole_number
 from shared.distributed.sagemaker import read_sagemaker
 from shared.distributed.tf_config import read_tf_config
 
 NODE_BY_NODE = "Ranks have to be numbered node by node (mpirun --map-by slot, srun --distribution=block)."
-INSTEAD = (
+_INSTEAD = (
     "Start the script with mpirun, torchrun or srun, which say all, or set ALLRANKS_RANK, ALLRANKS_WORLD_SIZE, "
     "ALLRANKS_LOCAL_RANK and ALLRANKS_LOCAL_WORLD_SIZE on each process."
 )
-AZURE_NAMES = {"pytorch": "azureml-pytorch", "openmpi": "azureml-mpi", "tensorflow": "azureml-tensorflow"}
+_AZURE_NAMES = {"pytorch": "azureml-pytorch", "openmpi": "azureml-mpi", "tensorflow": "azureml-tensorflow"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +82,7 @@ def detect(environ: Environ | None = None) -> Launch:
         raise LaunchError(f"AZUREML_NODE_COUNT={node_count} has to be at least 1.")
     if not claims:
         return _single(environ, node_count)
-    if claims[0].launcher == OVERRIDE.launcher:
+    if claims[0].launcher == families.OVERRIDE.launcher:
         node_count = None  # the explicit word stands above all others
     claim = _completed(claims[0], claims[1:])
     launch = _launch(claim, node_count, environ)
@@ -105,35 +91,39 @@ def detect(environ: Environ | None = None) -> Launch:
     return launch
 
 
-def _claims(environ: Environ) -> list[Claim]:
+def _claims(environ: Environ) -> list[LaunchClaim]:
     """What the launchers in effect say, the one that counts first."""
-    for family in (OVERRIDE, TORCHRUN, HOROVODRUN):
-        if is_there(family, environ):
-            return [read(family, environ)]  # whatever else is set belongs to an outer launcher
+    for family in (families.OVERRIDE, families.TORCHRUN, families.HOROVODRUN):
+        if family.is_set(environ):
+            return [family.read(environ)]  # whatever else is set belongs to an outer launcher
     claims = list(_inner_claims(environ))
-    if not claims and is_there(SLURM, environ):
-        claim = read(SLURM, environ)
+    if not claims and families.SLURM.is_set(environ):
+        claim = families.SLURM.read(environ)
         claims.append(replace(claim, local_world_size=_slurm_tasks_per_node(environ)))
-    if not claims and is_there(FLUX, environ):
-        claims.append(read(FLUX, environ))
+    if not claims and families.FLUX.is_set(environ):
+        claims.append(families.FLUX.read(environ))
     if not claims and (hosts := read_sagemaker(environ)) is not None:
         claims.append(hosts)
     return claims
 
 
-def _inner_claims(environ: Environ) -> Iterator[Claim]:
+def _inner_claims(environ: Environ) -> Iterator[LaunchClaim]:
     if environ.get("TF_CONFIG"):
         yield read_tf_config(environ)
-    for family in (PLAIN, *MPI_FAMILIES):
-        if is_there(family, environ):
-            claim = read(family, environ)
+    for family in (families.PLAIN_PYTORCH, *families.MPI_FAMILIES):
+        if family.is_set(environ):
+            claim = family.read(environ)
             # The PMI plugins of Slurm and Flux set PMI_RANK and PMI_SIZE without the local ones: it is their job.
-            if family is PMI and claim.local_rank is None and any(is_there(each, environ) for each in (SLURM, FLUX)):
+            if (
+                family is families.PMI
+                and claim.local_rank is None
+                and any(each.is_set(environ) for each in (families.SLURM, families.FLUX))
+            ):
                 continue
             yield claim
 
 
-def _completed(claim: Claim, others: Sequence[Claim]) -> Claim:
+def _completed(claim: LaunchClaim, others: Sequence[LaunchClaim]) -> LaunchClaim:
     """The claim, with the local ranks of an Open MPI around it whose ranks were given on as RANK and WORLD_SIZE."""
     for other in others:
         if other.permuted and (other.rank, other.world_size) == (claim.rank, claim.world_size):
@@ -154,10 +144,10 @@ def _single(environ: Environ, node_count: int | None) -> Launch:
         names = [name for name in ("PMIX_RANK", "PMIX_NAMESPACE") if name in environ]
         raise LaunchError(
             f"{_shown(names, environ)}: PMIx (prterun, prun) has started this process, and does not say how many "
-            f"others there are. {INSTEAD}"
+            f"others there are. {_INSTEAD}"
         )
     _check_alone_on_azure(environ)
-    return Launch(0, 1, 0, 1, 0, 1, "single", LOOPBACK, main_port(environ))
+    return Launch(0, 1, 0, 1, 0, 1, "single", LOOPBACK_ADDRESS, main_port(environ))
 
 
 def _check_alone_on_azure(environ: Environ) -> None:
@@ -169,7 +159,7 @@ def _check_alone_on_azure(environ: Environ) -> None:
         names = [name for name in ("AZ_BATCHAI_TASK_INDEX", *several) if name in environ]
         raise LaunchError(
             f"{_shown(names, environ)}: the job has several nodes, but no launcher's variables say which of the "
-            f"processes this is, so each node would train alone. {INSTEAD}"
+            f"processes this is, so each node would train alone. {_INSTEAD}"
         )
 
 
@@ -177,7 +167,7 @@ def _shown(names: Sequence[str], environ: Environ) -> str:
     return ", ".join(f"{name}={shortened(environ[name])}" for name in names)
 
 
-def _launch(claim: Claim, node_count: int | None, environ: Environ) -> Launch:
+def _launch(claim: LaunchClaim, node_count: int | None, environ: Environ) -> Launch:
     """Fill in what the family leaves out, and check that the numbers fit together."""
     world_size = claim.world_size
     if node_count is not None and claim.by_node and world_size % node_count:
@@ -204,7 +194,7 @@ def _launch(claim: Claim, node_count: int | None, environ: Environ) -> Launch:
         local_world_size,
         node_rank,
         num_nodes,
-        AZURE_NAMES.get(claim.launcher, claim.launcher) if on_azure else claim.launcher,
+        _AZURE_NAMES.get(claim.launcher, claim.launcher) if on_azure else claim.launcher,
         claim.main_host or main_address(environ, num_nodes),
         main_port(environ, claim.taken_ports, claim.launcher),
         claim.role,
@@ -212,7 +202,7 @@ def _launch(claim: Claim, node_count: int | None, environ: Environ) -> Launch:
     )
 
 
-def _local_world_size(claim: Claim, num_nodes: int | None, environ: Environ) -> int:
+def _local_world_size(claim: LaunchClaim, num_nodes: int | None, environ: Environ) -> int:
     if claim.local_world_size is not None:
         return claim.local_world_size
     if num_nodes is not None:
@@ -227,7 +217,9 @@ def _local_world_size(claim: Claim, num_nodes: int | None, environ: Environ) -> 
     )
 
 
-def _check_arithmetic(claim: Claim, local_rank: int, local_world_size: int, node_rank: int, num_nodes: int) -> None:
+def _check_arithmetic(
+    claim: LaunchClaim, local_rank: int, local_world_size: int, node_rank: int, num_nodes: int
+) -> None:
     if num_nodes * local_world_size != claim.world_size:
         raise LaunchError(
             f"{claim}: {num_nodes} node(s) times {local_world_size} process(es) on this one are not "
@@ -243,14 +235,14 @@ def _check_arithmetic(claim: Claim, local_rank: int, local_world_size: int, node
         )
 
 
-def _check_agreement(claim: Claim, launch: Launch, other: Claim) -> None:
+def _check_agreement(claim: LaunchClaim, launch: Launch, other: LaunchClaim) -> None:
     """A second family says the same, or is the per-node MPI launch around this one."""
     names = ("rank", "world_size", "local_rank", "local_world_size", "role")
     if all(getattr(other, name) in (None, getattr(launch, name)) for name in names):
         return
-    per_node = other.launcher in {family.launcher for family in MPI_FAMILIES} and other.local_world_size == 1
+    per_node = other.launcher in {family.launcher for family in families.MPI_FAMILIES} and other.local_world_size == 1
     if (
-        claim.launcher == PLAIN.launcher
+        claim.launcher == families.PLAIN_PYTORCH.launcher
         and per_node
         and (launch.num_nodes, launch.node_rank) == (other.world_size, other.rank)
     ):

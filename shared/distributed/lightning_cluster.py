@@ -9,7 +9,6 @@ Lightning's own guesses ask for variables that Azure ML's MPI jobs do not set, a
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
@@ -83,7 +82,7 @@ class LaunchedCluster(ClusterEnvironment):
         self._check("num_nodes", num_nodes, self._launch.num_nodes)
         self._check("devices", num_devices, self._launch.local_world_size)
 
-    def _check(self, what: str, theirs: Any, ours: int) -> None:
+    def _check(self, what: str, theirs: int, ours: int) -> None:
         if theirs != ours:
             raise LaunchError(
                 f"Lightning's {what} is {theirs}; {self._launch.launcher} started {self._launch.num_nodes} node(s) x "

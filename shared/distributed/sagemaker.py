@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from shared.distributed.errors import LaunchError
-from shared.distributed.families import Claim, Environ, shortened
+from shared.distributed.families import Environ, LaunchClaim, shortened
 
-NAMES = ("SM_HOSTS", "SM_CURRENT_HOST")
+_NAMES = ("SM_HOSTS", "SM_CURRENT_HOST")
 
 
-def read_sagemaker(environ: Environ) -> Claim | None:
+def read_sagemaker(environ: Environ) -> LaunchClaim | None:
     """This process's place among the hosts, the first of which is the main one; None if it is not SageMaker's.
 
     Raises:
         LaunchError: one of the two variables is missing, or they do not fit together.
     """
-    found = {name: environ[name] for name in NAMES if name in environ}
+    found = {name: environ[name] for name in _NAMES if name in environ}
     if not found:
         return None
     seen = ", ".join(f"{name}={shortened(value)}" for name, value in found.items())
@@ -29,12 +28,12 @@ def read_sagemaker(environ: Environ) -> Claim | None:
             "SM_CURRENT_HOST one of them. Set both, or unset both to run a single process."
         )
     rank, count = hosts.index(current), len(hosts)
-    return Claim("sagemaker", rank, count, 0, 1, rank, count, found, main_host=hosts[0])
+    return LaunchClaim("sagemaker", rank, count, 0, 1, rank, count, found, main_host=hosts[0])
 
 
 def _hosts(text: str) -> list[str]:
     try:
-        hosts: Any = json.loads(text)
+        hosts: object = json.loads(text)
     except ValueError:
         return []
     return hosts if isinstance(hosts, list) and all(isinstance(host, str) for host in hosts) else []

@@ -10,23 +10,31 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from shared.distributed.assembly import Assembly, Guest
+from shared.distributed.assembly import Assembly
 from shared.distributed.errors import ControlError
 from shared.distributed.launch import Launch
-from shared.distributed.wire import GREETING_LIMIT, MESSAGE_LIMIT, Decoder, Message, encode, tune
+from shared.distributed.meeting import Guest
+from shared.distributed.wire import (
+    GREETING_LIMIT,
+    MESSAGE_LIMIT,
+    Message,
+    MessageDecoder,
+    encode_message,
+    tune_connection,
+)
 
-GREETING_SECONDS = 30.0  # for a connection to say who it is
+_GREETING_SECONDS = 30.0  # for a connection to say who it is
 
 
 @dataclass(eq=False, slots=True)
-class Connection:
+class _Connection:
     """A socket, and the guest at its other end."""
 
     socket: socket.socket
     guest: Guest = field(default_factory=Guest)
-    decoder: Decoder = field(default_factory=lambda: Decoder(GREETING_LIMIT))
+    decoder: MessageDecoder = field(default_factory=lambda: MessageDecoder(GREETING_LIMIT))
     unsent: deque[memoryview] = field(default_factory=deque)
-    greet_by: float = field(default_factory=lambda: time.monotonic() + GREETING_SECONDS)
+    greet_by: float = field(default_factory=lambda: time.monotonic() + _GREETING_SECONDS)
 
 
 class ControlServer(threading.Thread):
@@ -35,7 +43,7 @@ class ControlServer(threading.Thread):
     def __init__(self, listener: socket.socket, launch: Launch, token: str) -> None:
         super().__init__(name="allranks-control", daemon=True)
         self._assembly = Assembly(launch, token)
-        self._connections: set[Connection] = set()
+        self._connections: set[_Connection] = set()
         self._stop_at: float | None = None
         self._listener = listener
         self._wake_read, self._wake_write = socket.socketpair()
@@ -100,12 +108,12 @@ class ControlServer(threading.Thread):
         except OSError:
             return  # gone again before it was taken
         accepted.setblocking(False)
-        tune(accepted)
-        link = Connection(accepted)
+        tune_connection(accepted)
+        link = _Connection(accepted)
         self._connections.add(link)
         self._selector.register(accepted, selectors.EVENT_READ, link)
 
-    def _receive(self, link: Connection) -> None:
+    def _receive(self, link: _Connection) -> None:
         """Take what has come; whoever sends something that is not ours is dropped."""
         try:
             data = link.socket.recv(1 << 16)
@@ -138,7 +146,7 @@ class ControlServer(threading.Thread):
         for link in [link for link in self._connections if link.unsent or link.guest.closing]:
             self._flush(link)
 
-    def _flush(self, link: Connection) -> None:
+    def _flush(self, link: _Connection) -> None:
         try:
             while link.unsent:
                 rest = link.unsent[0][link.socket.send(link.unsent[0]) :]
@@ -157,7 +165,7 @@ class ControlServer(threading.Thread):
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.unsent else 0)
         self._selector.modify(link.socket, events, link)
 
-    def _drop(self, link: Connection) -> None:
+    def _drop(self, link: _Connection) -> None:
         if link in self._connections:
             self._connections.remove(link)
             self._selector.unregister(link.socket)
@@ -167,6 +175,6 @@ class ControlServer(threading.Thread):
 
 def _encode(message: Message) -> bytes:
     try:
-        return encode(message)
+        return encode_message(message)
     except ControlError as error:  # together the ranks gave more than one message holds
-        return encode({"error": "usage", "message": str(error)})
+        return encode_message({"error": "usage", "message": str(error)})

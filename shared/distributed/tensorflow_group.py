@@ -10,25 +10,19 @@ from typing import Any
 
 import tensorflow as tf
 
+from shared.distributed import devices
 from shared.distributed.control import Control
-from shared.distributed.devices import (
-    FrameworkGpus,
-    agree_on_devices,
-    check_kernels,
-    choose_gpu,
-    read_node,
-    visible_identity,
-)
 from shared.distributed.errors import Refusal
 from shared.distributed.launch import Launch
+from shared.distributed.node_gpus import read_node
 
-BACKENDS = ("multi_worker", "parameter_server")
-REMEDY = (
+_BACKENDS = ("multi_worker", "parameter_server")
+_REMEDY = (
     "Install TensorFlow's build for GPUs with the CUDA that it asks for, which drivers of the 525 series and newer can "
     f"run: pip install 'tensorflow[and-cuda]=={tf.__version__}'."
 )
-COMPLAINT = "its own messages above say why; most often CUDA's libraries are missing"
-SERVERS_END = "the parameter servers may end"
+_COMPLAINT = "its own messages above say why; most often CUDA's libraries are missing"
+_SERVERS_END = "the parameter servers may end"
 """What rank 0 stores in the control plane when nothing more is to be computed."""
 
 
@@ -55,12 +49,12 @@ class TensorFlowGroup:
         The other workers serve too: while they wait for rank 0 at the end of ``init``.
         """
         if self.launch.role != "worker":
-            self.control.get(SERVERS_END)
+            self.control.get(_SERVERS_END)
         elif self.launch.rank == 0 and self.launch.num_ps:
-            self.control.set(SERVERS_END, value=True)
+            self.control.set(_SERVERS_END, value=True)
 
 
-def start(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> TensorFlowGroup:
+def start_tensorflow(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> TensorFlowGroup:
     """Make the strategy, before TensorFlow computes anything: it would refuse afterwards.
 
     Args:
@@ -73,9 +67,9 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
         Refusal: several processes that no TF_CONFIG describes, a cluster without parameter servers where some are
             needed, GPUs that cannot be used, or fewer than processes on a node.
     """
-    backend = backend or BACKENDS[0]
-    if backend not in BACKENDS:
-        raise ValueError(f"backend={backend!r}: with tensorflow it has to be None or one of {', '.join(BACKENDS)}.")
+    backend = backend or _BACKENDS[0]
+    if backend not in _BACKENDS:
+        raise ValueError(f"backend={backend!r}: with tensorflow it has to be None or one of {', '.join(_BACKENDS)}.")
     if not launch.alone and "TF_CONFIG" not in os.environ:
         raise Refusal(
             f"TensorFlow's cluster is described by TF_CONFIG, and these {launch.world_size} processes were started by "
@@ -117,19 +111,19 @@ def take_gpus(launch: Launch, control: Control, *, one_each: bool) -> list[Any]:
     node = read_node(os.environ)
     gpus = tf.config.list_physical_devices("GPU")
     build = tf.sysconfig.get_build_info()
-    built_for = f"CUDA {build.get('cuda_version', '')}" if build["is_cuda_build"] else ""
-    built_for = "ROCm" if build["is_rocm_build"] else built_for
-    found = FrameworkGpus(f"tensorflow {tf.__version__}", built_for, len(gpus), REMEDY, COMPLAINT)
-    index = choose_gpu(node, found, launch)
+    toolkit: devices.Toolkit = "ROCm" if build["is_rocm_build"] else "CUDA" if build["is_cuda_build"] else ""
+    version = build.get("cuda_version", "")
+    found = devices.FrameworkGpus(f"tensorflow {tf.__version__}", toolkit, version, len(gpus), _REMEDY, _COMPLAINT)
+    index = devices.choose_gpu(node, found, launch)
     taken = gpus if index is None or not one_each else [gpus[index]]
     for gpu in taken:
         facts = tf.config.experimental.get_device_details(gpu)
         if "compute_capability" in facts and build["is_cuda_build"]:
             name, capability = facts.get("device_name", gpu.name), facts["compute_capability"]
             built = build.get("cuda_compute_capabilities", [])
-            check_kernels(found.name, name, capability, built, build.get("cuda_version", ""), node)
-    identity = visible_identity(os.environ) if taken else ""
-    agree_on_devices(control, launch, node, len(gpus), identity)
+            devices.check_kernels(found.name, name, capability, built, version, node)
+    identity = devices.visible_identity(os.environ) if taken else ""
+    devices.agree_on_devices(control, launch, node, len(gpus), identity)
     if taken:
         tf.config.set_visible_devices(taken, "GPU")
     for gpu in taken:
@@ -154,7 +148,7 @@ def _parameter_server(launch: Launch, control: Control, backend: str) -> TensorF
         job_name=config["task"]["type"],
         task_index=int(config["task"]["index"]),
         protocol="grpc",
-        start=True,
+        start_tensorflow=True,
     )
     _SERVERS.append(server)
     control.set(f"server of {launch.role} {launch.rank}", value=True)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from shared.distributed.address import host_of
 from shared.distributed.errors import LaunchError
-from shared.distributed.families import Claim, Environ, shortened
+from shared.distributed.families import Environ, LaunchClaim, shortened
 
-TASKS = ("chief", "worker", "ps")
+_TASKS = ("chief", "worker", "ps")
 
 
-def read_tf_config(environ: Environ) -> Claim:
+def read_tf_config(environ: Environ) -> LaunchClaim:
     """This process's place in TF_CONFIG: the chief, if there is one, is rank 0, and the workers follow it.
 
     A parameter server has ``role="ps"``, its rank among the servers, and the number of workers as its world size. Local
@@ -33,7 +32,7 @@ def read_tf_config(environ: Environ) -> Claim:
     rank = index + (len(cluster["chief"]) if task == "worker" else 0)
     peer_hosts = [host_of(entry) for entry in peers]
     hosts = list(dict.fromkeys(host_of(entry) for entry in [*workers, *cluster["ps"]]))
-    return Claim(
+    return LaunchClaim(
         launcher="tensorflow",
         rank=rank,
         world_size=len(workers),
@@ -53,20 +52,20 @@ def read_tf_config(environ: Environ) -> Claim:
 def _parse(text: str) -> tuple[Mapping[str, Sequence[str]], str, int]:
     """The cluster's lists, the task's type and its index."""
     try:
-        data: Any = json.loads(text)
+        data: object = json.loads(text)
     except ValueError as error:
         raise _wrong(text, f"it is not JSON ({error})") from None
     cluster = data.get("cluster") if isinstance(data, dict) else None
     task = data.get("task") if isinstance(data, dict) else None
     if not isinstance(cluster, dict) or not isinstance(task, dict):
         raise _wrong(text, 'it needs "cluster" and "task"')
-    lists = {name: cluster.get(name) or [] for name in TASKS}
+    lists = {name: cluster.get(name) or [] for name in _TASKS}
     for name, entries in lists.items():
         if not isinstance(entries, list) or not all(isinstance(entry, str) and entry for entry in entries):
             raise _wrong(text, f"cluster.{name} has to be a list of host:port")
     kind, index = task.get("type"), task.get("index", 0)
-    if kind not in TASKS:
-        raise _wrong(text, f"task.type is {kind!r}, and it has to be one of {', '.join(TASKS)}")
+    if kind not in _TASKS:
+        raise _wrong(text, f"task.type is {kind!r}, and it has to be one of {', '.join(_TASKS)}")
     if isinstance(index, bool) or not isinstance(index, int | str) or not str(index).isdecimal():
         raise _wrong(text, f"task.index is {index!r}, and it has to be a whole number from 0")
     return lists, kind, int(index)

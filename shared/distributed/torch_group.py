@@ -9,22 +9,15 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
 
+from shared.distributed import devices
 from shared.distributed.control import Control
-from shared.distributed.devices import (
-    FrameworkGpus,
-    NodeGpus,
-    agree_on_devices,
-    check_kernels,
-    choose_gpu,
-    read_node,
-    visible_identity,
-)
 from shared.distributed.launch import Launch
-from shared.distributed.wire import listen
+from shared.distributed.node_gpus import NodeGpus, read_node
+from shared.distributed.wire import PORT_PATIENCE, listen_on_port
 
-PATIENCE = 5.0  # seconds in which a process of an earlier attempt may let go of the port
-REMEDY = (
+_REMEDY = (
     "Install a build of torch for CUDA 12.6, which drivers of the 525 series and newer can run: "
     f"pip install torch=={torch.__version__.partition('+')[0]} --index-url https://download.pytorch.org/whl/cu126."
 )
@@ -42,7 +35,7 @@ class TorchGroup:
         dist.destroy_process_group()
 
 
-def start(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> TorchGroup:
+def start_torch(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> TorchGroup:
     """Choose the device and make the default process group.
 
     Args:
@@ -60,7 +53,7 @@ def start(launch: Launch, control: Control, backend: str | None, timeout: timede
     backend = backend or ("nccl" if device.type == "cuda" else "gloo")
     dist.init_process_group(
         backend,
-        store=dist.PrefixStore(control.world_id, _store(launch, timeout)),
+        store=PrefixStore(control.world_id, _store(launch, timeout)),
         rank=launch.rank,
         world_size=launch.world_size,
         timeout=timeout,
@@ -77,10 +70,10 @@ def choose_device(launch: Launch, control: Control) -> torch.device:
     """
     node = read_node(os.environ)
     found = torch_gpus(node)
-    index = choose_gpu(node, found, launch)
+    index = devices.choose_gpu(node, found, launch)
     device = torch.device("cpu") if index is None else torch.device("cuda", index)
     if device.type == "cuda" and not torch.version.hip:
-        check_kernels(
+        devices.check_kernels(
             found.name,
             torch.cuda.get_device_name(device),
             torch.cuda.get_device_capability(device),
@@ -89,24 +82,24 @@ def choose_device(launch: Launch, control: Control) -> torch.device:
             node,
         )
     identity = gpu_identity(device) if device.type == "cuda" else ""
-    agree_on_devices(control, launch, node, found.count, identity)
+    devices.agree_on_devices(control, launch, node, found.count, identity)
     return device
 
 
-def torch_gpus(node: NodeGpus) -> FrameworkGpus:
+def torch_gpus(node: NodeGpus) -> devices.FrameworkGpus:
     """What torch says of the GPUs; where it can use none of those that a node has, why, in its own words."""
-    built_for = f"CUDA {torch.version.cuda}" if torch.version.cuda else ""
-    built_for = f"ROCm {torch.version.hip}" if torch.version.hip else built_for
+    toolkit: devices.Toolkit = "ROCm" if torch.version.hip else "CUDA" if torch.version.cuda else ""
+    version = torch.version.hip or torch.version.cuda or ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what torch only warns of is an error here
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    complaint = _complaint() if built_for and not count and node.expects_gpu else ""
-    return FrameworkGpus(f"torch {torch.__version__}", built_for, count, REMEDY, complaint)
+    complaint = _complaint() if toolkit and not count and node.expects_gpu else ""
+    return devices.FrameworkGpus(f"torch {torch.__version__}", toolkit, version, count, _REMEDY, complaint)
 
 
 def gpu_identity(device: torch.device) -> str:
     """What tells a GPU from all others, on any node; the parts of a GPU (MIG) have the id of the whole in common."""
-    here = visible_identity(os.environ)
+    here = devices.visible_identity(os.environ)
     return here if "MIG-" in here else str(getattr(torch.cuda.get_device_properties(device), "uuid", "")) or here
 
 
@@ -118,21 +111,21 @@ def _complaint() -> str:
     return ""
 
 
-def _store(launch: Launch, timeout: timedelta) -> dist.Store:
+def _store(launch: Launch, timeout: timedelta) -> Store:
     """Where the ranks find each other: under torchrun its agent's store, else one in rank 0.
 
     torch's own would listen on every interface, whatever the main address is; so it gets a socket of ours.
     """
     if launch.world_size == 1:
-        return dist.HashStore()
+        return HashStore()
     host = launch.main_address.strip("[]")
     if launch.launcher == "torchrun" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         # It survives a restart of the ranks with the old addresses in it: the prefix around it is another one then.
-        return dist.TCPStore(host, launch.main_port, launch.world_size, is_master=False, timeout=timeout)
+        return TCPStore(host, launch.main_port, launch.world_size, is_master=False, timeout=timeout)
     if launch.rank != 0:
-        return dist.TCPStore(host, launch.main_port, launch.world_size, is_master=False, timeout=timeout)
-    listener = listen(launch.main_address, launch.main_port, launch.num_nodes, PATIENCE)
-    return dist.TCPStore(
+        return TCPStore(host, launch.main_port, launch.world_size, is_master=False, timeout=timeout)
+    listener = listen_on_port(launch.main_address, launch.main_port, launch.num_nodes, PORT_PATIENCE)
+    return TCPStore(
         host,
         launch.main_port,
         launch.world_size,

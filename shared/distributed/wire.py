@@ -15,13 +15,14 @@ from shared.distributed.errors import ControlError
 
 Message: TypeAlias = dict[str, Any]
 
-HEADER = struct.Struct(">I")
+_HEADER = struct.Struct(">I")
 GREETING_LIMIT = 4096  # bytes that somebody who has not shown the token may send
 MESSAGE_LIMIT = 64 * 2**20  # bytes
+PORT_PATIENCE = 5.0  # seconds in which what is left of an earlier attempt may still let go of a port
 VALUE_LIMIT = 16 * 2**20  # bytes that one rank may give at once; together they still have to fit into one message
 
 
-def encode(message: Message, limit: int = MESSAGE_LIMIT) -> bytes:
+def encode_message(message: Message, limit: int = MESSAGE_LIMIT) -> bytes:
     """The message as bytes: a length of four bytes, then JSON.
 
     Raises:
@@ -35,10 +36,10 @@ def encode(message: Message, limit: int = MESSAGE_LIMIT) -> bytes:
             f"{what}: a value of {len(body):,} bytes is too much for the control plane (limit {limit:,}). "
             "Write it to a file, and share the path."
         )
-    return HEADER.pack(len(body)) + body
+    return _HEADER.pack(len(body)) + body
 
 
-class Decoder:
+class MessageDecoder:
     """Cuts received bytes into messages.
 
     Attributes:
@@ -56,21 +57,43 @@ class Decoder:
             ValueError: the bytes are not ours: too long, no JSON, or no JSON object.
         """
         self._buffer += data
-        while len(self._buffer) >= HEADER.size:
-            (length,) = HEADER.unpack_from(self._buffer)
+        while len(self._buffer) >= _HEADER.size:
+            (length,) = _HEADER.unpack_from(self._buffer)
             if length > self.limit:
                 raise ValueError(f"a message of {length:,} bytes, and the limit is {self.limit:,}")
-            end = HEADER.size + length
+            end = _HEADER.size + length
             if len(self._buffer) < end:
                 return
-            message = json.loads(self._buffer[HEADER.size : end])
+            message = json.loads(self._buffer[_HEADER.size : end])
             del self._buffer[:end]
             if not isinstance(message, dict):
                 raise ValueError("a message that is no JSON object")  # noqa: TRY004  (one kind of error for all strangers)
             yield message
 
 
-def tune(connection: socket.socket) -> None:
+def exchange_messages(
+    connection: socket.socket, decoder: MessageDecoder, data: bytes, timeout: float | None
+) -> Message:
+    """Send a message and wait for one answer.
+
+    Raises:
+        OSError: the connection has ended, or the time of `timeout` seconds is up.
+        ValueError: the answer is not one of ours.
+    """
+    connection.settimeout(timeout)
+    connection.sendall(data)
+    until = None if timeout is None else time.monotonic() + timeout
+    while True:
+        received = connection.recv(1 << 16)
+        if not received:
+            raise ConnectionError("connection closed")
+        for answer in decoder.feed(received):
+            return answer
+        if until is not None:
+            connection.settimeout(max(0.001, until - time.monotonic()))
+
+
+def tune_connection(connection: socket.socket) -> None:
     """Send small messages at once, and notice within about a minute that the other machine is gone."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -79,7 +102,7 @@ def tune(connection: socket.socket) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def listen(address: str, port: int, num_nodes: int, patience: float) -> socket.socket:
+def listen_on_port(address: str, port: int, num_nodes: int, patience: float) -> socket.socket:
     """A listening socket for rank 0: on loopback if that is the main address, else on it, else on every interface.
 
     Args:

@@ -1,26 +1,19 @@
-"""``init`` and ``World``: all ranks start, agree, finish or fail together, whatever launched them."""
+"""``World``: what the ranks of a step do together, whatever launched them."""
 
 from __future__ import annotations
 
-import faulthandler
 import json
-import os
-import signal
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from shared.distributed.address import is_loopback
-from shared.distributed.control import Control, connect
-from shared.distributed.ending import end_badly
+from shared.distributed.control import Control
 from shared.distributed.errors import OnceError, Refusal
-from shared.distributed.frameworks import Group, starter
-from shared.distributed.launch import Launch, detect
-from shared.distributed.lines import print_line
+from shared.distributed.frameworks import FrameworkGroup
+from shared.distributed.launch import Launch
+from shared.distributed.meeting import LeaderScope
 
+_Value = TypeVar("_Value")  # that JSON holds; what comes back has lists for tuples
 Timeout: TypeAlias = timedelta | float | None
 """How long to wait: a timedelta, or seconds; None is said at each use."""
 
@@ -33,44 +26,23 @@ class World:
     missing, after ``timeout`` (None: the timeout given to ``init``).
 
     Attributes:
-        launch: this process's place, and who started it.
+        launch: this process's place, and who started it; the next six are its own.
+        rank: this process among all ranks, from 0.
+        world_size: number of ranks.
+        local_rank: this process among those of its node, from 0.
+        local_world_size: number of processes on this node.
+        node_rank: this node among the nodes, from 0.
+        num_nodes: number of nodes.
     """
 
-    def __init__(self, launch: Launch, control: Control, group: Group | None, timeout: float) -> None:
+    def __init__(self, launch: Launch, control: Control, group: FrameworkGroup | None, timeout: float) -> None:
         self.launch = launch
+        self.rank, self.world_size = launch.rank, launch.world_size
+        self.local_rank, self.local_world_size = launch.local_rank, launch.local_world_size
+        self.node_rank, self.num_nodes = launch.node_rank, launch.num_nodes
         self._control = control
         self._group = group
         self._timeout = timeout
-
-    @property
-    def rank(self) -> int:
-        """This process among all ranks, from 0."""
-        return self.launch.rank
-
-    @property
-    def world_size(self) -> int:
-        """Number of ranks."""
-        return self.launch.world_size
-
-    @property
-    def local_rank(self) -> int:
-        """This process among those of its node, from 0."""
-        return self.launch.local_rank
-
-    @property
-    def local_world_size(self) -> int:
-        """Number of processes on this node."""
-        return self.launch.local_world_size
-
-    @property
-    def node_rank(self) -> int:
-        """This node among the nodes, from 0."""
-        return self.launch.node_rank
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of nodes."""
-        return self.launch.num_nodes
 
     @property
     def is_main(self) -> bool:
@@ -115,13 +87,8 @@ class World:
         return getattr(self._group, name)
 
     def once(
-        self,
-        function: Callable[[], Any],
-        *,
-        name: str,
-        scope: Literal["node", "job"] = "node",
-        timeout: Timeout = None,
-    ) -> Any:
+        self, function: Callable[[], _Value], *, name: str, scope: LeaderScope = "node", timeout: Timeout = None
+    ) -> _Value:
         """Call the function on one rank and return its JSON value on all of them.
 
         Args:
@@ -137,15 +104,15 @@ class World:
         """
         if scope not in ("node", "job"):
             raise ValueError(f"scope={scope!r}: it has to be 'node' or 'job'.")
-        seconds = None if timeout is None else _seconds(timeout, self._timeout)
+        seconds = None if timeout is None else seconds_of(timeout, self._timeout)
         leads = self.is_main if scope == "job" else self.local_rank == 0
         if not leads:
-            outcome = self._control.meet(f"once {scope}", name, seconds, brings=False)
+            outcome = self._control.meet("once", name, seconds, brings=False, scope=scope)
             return _value_of(outcome, name)
         brought, error = _attempt(function, name, self.launch)
         if isinstance(error, Refusal):
             raise error
-        outcome = self._control.meet(f"once {scope}", name, seconds, brought)
+        outcome = self._control.meet("once", name, seconds, brought, scope=scope)
         if error is not None and not isinstance(error, Exception):
             raise error  # the user pressed Ctrl-C, or the function called sys.exit
         try:
@@ -155,9 +122,9 @@ class World:
 
     def barrier(self, name: str, timeout: Timeout = None) -> None:
         """Wait until every rank is here."""
-        self._control.meet("barrier", name, _seconds(timeout, self._timeout))
+        self._control.meet("barrier", name, seconds_of(timeout, self._timeout))
 
-    def gather(self, value: Any, name: str, timeout: Timeout = None) -> list[Any]:
+    def gather(self, value: _Value, name: str, timeout: Timeout = None) -> list[_Value]:
         """The JSON value of every rank, in rank order, on every rank; see also ``collect``.
 
         Raises:
@@ -165,10 +132,10 @@ class World:
             ControlError: it has more than 16 MiB, or all of them together have more than 64.
         """
         _check_json(value, f"The value for gather {name!r}")
-        gathered: list[Any] = self._control.meet("gather", name, _seconds(timeout, self._timeout), value)
+        gathered: list[_Value] = self._control.meet("gather", name, seconds_of(timeout, self._timeout), value)
         return gathered
 
-    def collect(self, value: Any, name: str, timeout: Timeout = None) -> list[Any] | None:
+    def collect(self, value: _Value, name: str, timeout: Timeout = None) -> list[_Value] | None:
         """The JSON value of every rank, in rank order, on rank 0; None on the others.
 
         Where only rank 0 needs them: what all ranks get of all grows with the square of their number.
@@ -177,7 +144,7 @@ class World:
             TypeError: JSON cannot hold the value.
         """
         _check_json(value, f"The value for collect {name!r}")
-        collected: list[Any] | None = self._control.meet("collect", name, _seconds(timeout, self._timeout), value)
+        collected: list[_Value] | None = self._control.meet("collect", name, seconds_of(timeout, self._timeout), value)
         return collected
 
     def any(self, flag: bool, name: str, timeout: Timeout = None) -> bool:  # noqa: FBT001  (a flag is its whole point)
@@ -191,7 +158,7 @@ class World:
             ControlError: the ranks give different numbers of values.
         """
         numbers = [float(value) for value in values]
-        totals: list[float] = self._control.meet("sum", name, _seconds(timeout, self._timeout), numbers)
+        totals: list[float] = self._control.meet("sum", name, seconds_of(timeout, self._timeout), numbers)
         return totals
 
     def announce_failure(self, error: BaseException) -> None:
@@ -211,88 +178,7 @@ class World:
             print(text, flush=True)
 
 
-@contextmanager
-def init(
-    framework: str | None = None,
-    *,
-    backend: str | None = None,
-    timeout: timedelta = timedelta(minutes=10),
-    step_timeout: timedelta | None = None,
-) -> Iterator[World]:
-    """Join the world: find out who this is, meet all other ranks, and start the framework's group.
-
-    Leaving the block, all ranks wait for each other and the group ends. A ``Refusal`` in it is printed once, by rank 0,
-    without a traceback, and every rank exits with 2. Any other exception ends this rank without a collective: the
-    others are told, ``logs/error_rank_<rank>.json`` is written, and the exception goes on.
-
-    A framework's ranks compute on GPUs wherever the node has some; on the CPU where it has none, or where
-    CUDA_VISIBLE_DEVICES is empty or -1. GPUs that cannot be used are a ``Refusal`` that says why; see ``devices``.
-
-    Args:
-        framework: ``torch``, ``deepspeed``, ``horovod`` or ``tensorflow``; None for the control plane alone (nothing
-            but the standard library).
-        backend: the framework's. ``torch`` and ``deepspeed``: ``nccl`` (None means that on GPUs) or ``gloo``;
-            ``horovod``: whose tensors it exchanges, ``torch`` (None) or ``tensorflow``; ``tensorflow``:
-            ``multi_worker`` (None) or ``parameter_server``.
-        timeout: for the start.
-        step_timeout: for each wait that names none, and for the framework's collectives; None: `timeout` too.
-
-    Raises:
-        LaunchError: the environment contradicts itself, or says half; see ``detect``.
-        ControlError: the ranks did not find each other or do not agree.
-    """
-    seconds, step_timeout = _seconds(timeout, 0.0), step_timeout or timeout
-    start = starter(framework) if framework is not None else None
-    launch = detect()
-    _dump_stacks_on_signal()
-    control: Control | None = None
-    exit_request: SystemExit | None = None
-    try:
-        control = connect(launch, os.environ, seconds)
-        launch = replace(launch, main_port=control.main_port)
-        with _variables(launch):
-            group = start(launch, control, backend, step_timeout) if start is not None else None
-            if launch.local_rank == 0:
-                print_line(introduction(launch, group))
-            try:
-                yield World(launch, control, group, _seconds(step_timeout, 0.0))
-            except SystemExit as request:
-                if request.code:
-                    raise
-                exit_request = request
-            if launch.role == "worker":
-                # No time-out: rank 0 may have a large model to save, and a rank that dies ends the wait.
-                control.meet("barrier", "end of init", None)
-            if group is not None:
-                group.close()
-    except BaseException as error:
-        end_badly(error, launch, control)
-        raise
-    control.leave(grace=30.0)
-    if exit_request is not None:
-        raise exit_request
-
-
-def introduction(launch: Launch, group: Group | None = None) -> str:
-    """One line that says who this node is among all of them."""
-    suffix = f", {group.description}" if group is not None else ""
-    if launch.launcher == "single":
-        return f"distributed: one process, no launcher{suffix}"
-    if launch.role != "worker":
-        who = f"{launch.role} {launch.rank} beside {launch.world_size} workers"
-    else:
-        even = launch.num_nodes * launch.local_world_size == launch.world_size  # TF_CONFIG may have it otherwise
-        first = launch.node_rank * launch.local_world_size if even else launch.rank
-        last = first + launch.local_world_size - 1
-        ranks = f"rank {first}" if last == first else f"ranks {first}-{last}"
-        who = f"{ranks} of {launch.world_size}"
-    return (
-        f"distributed: node {launch.node_rank} of {launch.num_nodes}, {who}, launched by {launch.launcher}, "
-        f"main {launch.main_address}:{launch.main_port}{suffix}"
-    )
-
-
-def _attempt(function: Callable[[], Any], name: str, launch: Launch) -> tuple[dict[str, Any], BaseException | None]:
+def _attempt(function: Callable[[], object], name: str, launch: Launch) -> tuple[dict[str, Any], BaseException | None]:
     """What the leader of a ``once`` brings: the function's value, or what it raised."""
     try:
         value = function()
@@ -309,46 +195,22 @@ def _value_of(outcome: dict[str, Any], name: str) -> Any:
     return outcome["value"]
 
 
-def _check_json(value: Any, what: str) -> None:
+def _check_json(value: object, what: str) -> None:
     try:
         json.dumps(value)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{what} has to be one that JSON can hold, and it is {value!r:.200} ({error}).") from None
 
 
-def _seconds(timeout: Timeout, default: float) -> float:
+def seconds_of(timeout: Timeout, default: float) -> float:
+    """A time to wait in seconds.
+
+    Raises:
+        ValueError: it is not above 0.
+    """
     if timeout is None:
         return default
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
     if seconds <= 0:
         raise ValueError(f"timeout={timeout!r}: it has to be above 0.")
     return seconds
-
-
-@contextmanager
-def _variables(launch: Launch) -> Iterator[None]:
-    """Set what frameworks read and the launcher has not set; never overwrite; take it back afterwards."""
-    wanted = {
-        "RANK": launch.rank,
-        "WORLD_SIZE": launch.world_size,
-        "LOCAL_RANK": launch.local_rank,
-        "LOCAL_WORLD_SIZE": launch.local_world_size,
-        "NODE_RANK": launch.node_rank,
-        "MASTER_ADDR": launch.main_address,
-        "MASTER_PORT": launch.main_port,
-    }
-    if is_loopback(launch.main_address):
-        wanted["GLOO_SOCKET_IFNAME"] = "lo"  # gloo would take the interface that the host's name leads to
-    added = {} if launch.role != "worker" else {name: str(v) for name, v in wanted.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
-
-
-def _dump_stacks_on_signal() -> None:
-    """SIGUSR1 prints the stack of every thread: what does a rank do that seems to hang?"""
-    with suppress(OSError, RuntimeError, ValueError):  # stderr may be closed, or be no file
-        faulthandler.register(signal.SIGUSR1, file=sys.__stderr__ or 2, all_threads=True)

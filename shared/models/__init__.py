@@ -5,7 +5,6 @@ zoo of this package is torch's; `shared.models.keras` has the same in Keras.
 """
 
 from .card import Card
-from .predictor import load_predictor
 
 try:
     from .build import ZOO, Normalised, build
@@ -24,6 +23,5 @@ __all__ = [
     "build",
     "check_saveable",
     "load_model",
-    "load_predictor",
     "save_model",
 ]

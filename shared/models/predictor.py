@@ -103,11 +103,11 @@ def _framework(folder: str | Path, card: Card) -> Iterator[None]:
 def _module(folder: Path, device: Any) -> tuple[Any, Card]:
     """Load a module of torch onto a device."""
     if read_card(folder).framework == "transformers":
-        from .transformers import load_model
+        from .transformers import load_model as load
     else:
-        from .package import load_model
+        from .package import load_model as load  # type: ignore[assignment]  # another kind of module
 
-    module, card = load_model(folder)
+    module, card = load(folder)
     return module.to(device).eval(), card
 
 

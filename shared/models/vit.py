@@ -54,8 +54,9 @@ class Block(nn.Module):
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
         self.norm_q, self.norm_k = nn.LayerNorm(width // heads), nn.LayerNorm(width // heads)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-        for last in (self.out, self.mlp[2]):
+        first, second = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.mlp = nn.Sequential(first, nn.GELU(), second)
+        for last in (self.out, second):
             nn.init.zeros_(last.weight)
             nn.init.zeros_(last.bias)
 

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import numpy as np
 
-from shared.metrics import Classification, Integers
+from shared.metrics import ClassificationMetrics, Integers
 from shared.report.files import Subject, write_files, write_table
 
-HEADLINES = {
+_HEADLINES = {
     "accuracy": "Accuracy",
     "macro_f1": "Macro F1",
     "auc": "ROC AUC",
     "loss": "Cross entropy",
     "ece": "Calibration error",
 }
-MOST_MISTAKES = 12
+_MOST_MISTAKES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class ClassRow:
+class _ClassRow:
     """A line of the table of classes; ``auc`` is None where no curve exists."""
 
     name: str
@@ -34,7 +34,7 @@ class ClassRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake:
+class _Mistake:
     """A row that was predicted wrong, with the probability that the model gave to its answer."""
 
     row: int
@@ -43,21 +43,21 @@ class Mistake:
     probability: float
 
 
-def write_classification(folder: Path, result: Classification, labels: Integers, subject: Subject) -> None:
+def write_classification(folder: Path, result: ClassificationMetrics, labels: Integers, subject: Subject) -> None:
     """Write all files of the report into a folder, which is made if needed."""
     # Only the one process that draws pays for this import.
     from shared.report import pictures
 
-    numbers, classes = result.numbers(), class_rows(result, subject.classes)
+    numbers, classes = result.numbers(), _class_rows(result, subject.classes)
     images = {
-        "confusion_matrix.png": pictures.confusion_matrix(result.confusion, subject.classes),
-        "roc.png": pictures.roc(result.rocs, subject.classes),
-        "calibration.png": pictures.calibration(result.calibration),
+        "confusion_matrix.png": pictures.draw_confusion_matrix(result.confusion, subject.classes),
+        "roc.png": pictures.draw_roc(result.rocs, subject.classes),
+        "calibration.png": pictures.draw_calibration(result.calibration),
     }
-    headlines = [(title, f"{numbers[name]:.4f}") for name, title in HEADLINES.items() if name in numbers]
-    wrong = mistakes(result, labels, subject.classes)
+    headlines = [(title, f"{numbers[name]:.4f}") for name, title in _HEADLINES.items() if name in numbers]
+    wrong = _mistakes(result, labels, subject.classes)
     write_files(folder, "classification.html", subject, numbers, headlines, images, classes=classes, mistakes=wrong)
-    write_predictions(folder / "predictions.csv", result, labels, subject.classes)
+    _write_predictions(folder / "predictions.csv", result, labels, subject.classes)
     write_table(
         folder / "classes.csv",
         ("class", "rows", "precision", "recall", "f1", "auc"),
@@ -65,11 +65,11 @@ def write_classification(folder: Path, result: Classification, labels: Integers,
     )
 
 
-def class_rows(result: Classification, classes: Sequence[str]) -> list[ClassRow]:
+def _class_rows(result: ClassificationMetrics, classes: Sequence[str]) -> list[_ClassRow]:
     """The table of classes."""
     scores = result.scores
     return [
-        ClassRow(
+        _ClassRow(
             name=name,
             rows=int(scores.support[number]),
             precision=float(scores.precision[number]),
@@ -81,17 +81,17 @@ def class_rows(result: Classification, classes: Sequence[str]) -> list[ClassRow]
     ]
 
 
-def mistakes(result: Classification, labels: Integers, classes: Sequence[str]) -> list[Mistake]:
+def _mistakes(result: ClassificationMetrics, labels: Integers, classes: Sequence[str]) -> list[_Mistake]:
     """The wrong predictions that the model was surest of."""
     wrong = np.flatnonzero(result.predictions != labels)
-    surest = wrong[np.argsort(-result.probability[wrong], kind="stable")][:MOST_MISTAKES]
+    surest = wrong[np.argsort(-result.probability[wrong], kind="stable")][:_MOST_MISTAKES]
     return [
-        Mistake(int(row), classes[labels[row]], classes[result.predictions[row]], float(result.probability[row]))
+        _Mistake(int(row), classes[labels[row]], classes[result.predictions[row]], float(result.probability[row]))
         for row in surest
     ]
 
 
-def write_predictions(path: Path, result: Classification, labels: Integers, classes: Sequence[str]) -> None:
+def _write_predictions(path: Path, result: ClassificationMetrics, labels: Integers, classes: Sequence[str]) -> None:
     """One line for each row of the split: its number, label, prediction, and the prediction's probability."""
     names = np.array(classes, dtype=object)
     columns = (names[labels], names[result.predictions], result.probability)

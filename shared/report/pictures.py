@@ -18,33 +18,33 @@ from matplotlib.ticker import MaxNLocator
 
 from shared.metrics import Calibration, Floats, Integers, Roc
 
-INK = "#7d8590"
-ACCENT = "#3b82f6"
-SECOND = "#f59e0b"
-SHADES = LinearSegmentedColormap.from_list("shades", [(*(0.23, 0.51, 0.96), 0.0), (*(0.23, 0.51, 0.96), 1.0)])
+_INK = "#7d8590"
+_ACCENT = "#3b82f6"
+_SECOND = "#f59e0b"
+_SHADES = LinearSegmentedColormap.from_list("shades", [(*(0.23, 0.51, 0.96), 0.0), (*(0.23, 0.51, 0.96), 1.0)])
 
-MOST_NUMBERS = 30  # classes, above which numbers in the cells could not be read
-MOST_CURVES = 10  # classes, above which curves have no names
-MOST_DOTS = 4_000  # of a cloud
-BINS = 60
+_MOST_NUMBERS = 30  # classes, above which numbers in the cells could not be read
+_MOST_CURVES = 10  # classes, above which curves have no names
+_MOST_DOTS = 4_000  # of a cloud
+_BINS = 60
 
 
-def confusion_matrix(confusion: Integers, classes: Sequence[str]) -> bytes:
+def draw_confusion_matrix(confusion: Integers, classes: Sequence[str]) -> bytes:
     """PNG of the confusion matrix: numbers are rows, shades are the share of the label's rows."""
     count = len(classes)
     side = float(np.clip(0.45 * count + 2, 4.5, 12))
     figure, axes = _figure(side, side)
     share = confusion / np.maximum(confusion.sum(1, keepdims=True), 1)
-    axes.imshow(share, cmap=SHADES, vmin=0, vmax=1)
+    axes.imshow(share, cmap=_SHADES, vmin=0, vmax=1)
     axes.set_xlabel("prediction")
     axes.set_ylabel("label")
-    if count <= MOST_NUMBERS:
+    if count <= _MOST_NUMBERS:
         names = [_short(name) for name in classes]
         slanted = 90 if max(map(len, names)) > 3 else 0
         axes.set_xticks(range(count), names, rotation=slanted)
         axes.set_yticks(range(count), names)
         for row, column in np.argwhere(confusion > 0):
-            color = "white" if share[row, column] > 0.55 else INK
+            color = "white" if share[row, column] > 0.55 else _INK
             axes.text(column, row, str(confusion[row, column]), ha="center", va="center", color=color, fontsize=8)
     else:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -52,37 +52,37 @@ def confusion_matrix(confusion: Integers, classes: Sequence[str]) -> bytes:
     return _png(figure)
 
 
-def roc(rocs: Mapping[int, Roc], classes: Sequence[str]) -> bytes:
+def draw_roc(rocs: Mapping[int, Roc], classes: Sequence[str]) -> bytes:
     """PNG of the ROC curves, each class against all others."""
     figure, axes = _figure(5.2, 4.6)
-    axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
-    named = len(rocs) <= MOST_CURVES
+    axes.plot([0, 1], [0, 1], color=_INK, linewidth=0.8, linestyle=":")
+    named = len(rocs) <= _MOST_CURVES
     for number, curve in rocs.items():
         label = f"{_short(classes[number])}  {curve.auc:.3f}" if named else None
-        style = {"linewidth": 1.4} if named else {"linewidth": 0.6, "alpha": 0.4, "color": ACCENT}
+        style = {"linewidth": 1.4} if named else {"linewidth": 0.6, "alpha": 0.4, "color": _ACCENT}
         axes.plot(curve.false_positive_rate, curve.true_positive_rate, label=label, **style)
     axes.set_xlabel("false positive rate")
     axes.set_ylabel("true positive rate")
     if named and rocs:
-        legend = axes.legend(title="class, area", frameon=False, fontsize=8, title_fontsize=8, labelcolor=INK)
-        legend.get_title().set_color(INK)
+        legend = axes.legend(title="class, area", frameon=False, fontsize=8, title_fontsize=8, labelcolor=_INK)
+        legend.get_title().set_color(_INK)
     return _png(figure)
 
 
-def calibration(found: Calibration) -> bytes:
+def draw_calibration(found: Calibration) -> bytes:
     """PNG of accuracy over confidence; on the diagonal a model is as often right as it says."""
     figure, axes = _figure(5.2, 4.6)
     width = 1 / len(found.rows)
     used = found.rows > 0
     left = np.arange(len(found.rows))[used] * width
-    axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
-    axes.bar(left, found.accuracy[used], width, align="edge", color=ACCENT, alpha=0.75, label="accuracy")
-    axes.plot(found.confidence[used], found.accuracy[used], "o", color=SECOND, markersize=4, label="mean confidence")
+    axes.plot([0, 1], [0, 1], color=_INK, linewidth=0.8, linestyle=":")
+    axes.bar(left, found.accuracy[used], width, align="edge", color=_ACCENT, alpha=0.75, label="accuracy")
+    axes.plot(found.confidence[used], found.accuracy[used], "o", color=_SECOND, markersize=4, label="mean confidence")
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("confidence")
     axes.set_ylabel("accuracy")
-    axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="upper left")
+    axes.legend(frameon=False, fontsize=8, labelcolor=_INK, loc="upper left")
     return _png(figure)
 
 
@@ -91,19 +91,19 @@ def predicted_true(targets: Floats, predictions: Floats, name: str) -> bytes:
     figure, axes = _figure(5.2, 4.6)
     dots = _some(len(targets))
     ends = [min(targets.min(), predictions.min()), max(targets.max(), predictions.max())]
-    axes.plot(ends, ends, color=INK, linewidth=0.8, linestyle=":")
-    axes.scatter(targets[dots], predictions[dots], s=6, color=ACCENT, alpha=0.35, linewidths=0)
+    axes.plot(ends, ends, color=_INK, linewidth=0.8, linestyle=":")
+    axes.scatter(targets[dots], predictions[dots], s=6, color=_ACCENT, alpha=0.35, linewidths=0)
     axes.set_xlabel(f"true {_short(name)}".replace("$", r"\$"))
     axes.set_ylabel("predicted")
     return _png(figure)
 
 
-def residuals(predictions: Floats, found: Floats) -> bytes:
+def draw_residuals(predictions: Floats, found: Floats) -> bytes:
     """PNG of residuals (prediction less true value) over predictions."""
     figure, axes = _figure(5.2, 4.6)
     dots = _some(len(found))
-    axes.axhline(0, color=INK, linewidth=0.8, linestyle=":")
-    axes.scatter(predictions[dots], found[dots], s=6, color=ACCENT, alpha=0.35, linewidths=0)
+    axes.axhline(0, color=_INK, linewidth=0.8, linestyle=":")
+    axes.scatter(predictions[dots], found[dots], s=6, color=_ACCENT, alpha=0.35, linewidths=0)
     axes.set_xlabel("predicted")
     axes.set_ylabel("residual")
     return _png(figure)
@@ -112,8 +112,8 @@ def residuals(predictions: Floats, found: Floats) -> bytes:
 def residual_histogram(found: Floats) -> bytes:
     """PNG of how often residuals of which size occur."""
     figure, axes = _figure(5.2, 4.6)
-    axes.hist(found, bins=BINS, color=ACCENT, alpha=0.75)
-    axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
+    axes.hist(found, bins=_BINS, color=_ACCENT, alpha=0.75)
+    axes.axvline(0, color=_INK, linewidth=0.8, linestyle=":")
     axes.set_xlabel("residual")
     axes.set_ylabel("rows")
     return _png(figure)
@@ -122,7 +122,7 @@ def residual_histogram(found: Floats) -> bytes:
 def loss_by_position(losses: Floats) -> bytes:
     """PNG of the mean loss at each place in a row."""
     figure, axes = _figure(5.2, 4.6)
-    axes.plot(np.arange(1, len(losses) + 1), losses, color=ACCENT, linewidth=1.4)
+    axes.plot(np.arange(1, len(losses) + 1), losses, color=_ACCENT, linewidth=1.4)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("token of the row")
     axes.set_ylabel("nats")
@@ -132,8 +132,8 @@ def loss_by_position(losses: Floats) -> bytes:
 def row_losses(losses: Floats) -> bytes:
     """PNG of how many rows have which mean loss."""
     figure, axes = _figure(5.2, 4.6)
-    axes.hist(losses, bins=BINS, color=ACCENT, alpha=0.75)
-    axes.axvline(float(losses.mean()), color=INK, linewidth=0.8, linestyle=":")
+    axes.hist(losses, bins=_BINS, color=_ACCENT, alpha=0.75)
+    axes.axvline(float(losses.mean()), color=_INK, linewidth=0.8, linestyle=":")
     axes.set_xlabel("nats per token")
     axes.set_ylabel("rows")
     return _png(figure)
@@ -141,18 +141,18 @@ def row_losses(losses: Floats) -> bytes:
 
 def _some(count: int) -> npt.NDArray[np.int64]:
     """Evenly spaced rows, as many as a picture can show."""
-    return np.unique(np.linspace(0, count - 1, MOST_DOTS).astype(np.int64))
+    return np.unique(np.linspace(0, count - 1, _MOST_DOTS).astype(np.int64))
 
 
 def _figure(width: float, height: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.add_subplot()
     axes.set_facecolor("none")
-    axes.tick_params(colors=INK, labelsize=8)
+    axes.tick_params(colors=_INK, labelsize=8)
     for label in (axes.xaxis.label, axes.yaxis.label):
-        label.set_color(INK)
+        label.set_color(_INK)
     for spine in axes.spines.values():
-        spine.set_color(INK)
+        spine.set_color(_INK)
         spine.set_linewidth(0.6)
     return figure, axes
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from shared.regression import Regression
+from shared.regression import RegressionMetrics
 from shared.report.files import Subject, write_files, write_table
 
-HEADLINES = {"rmse": "RMSE", "mae": "Mean absolute error", "r2": "R²", "bias": "Mean residual"}
-MOST_ERRORS = 12
-BLOCK_ROWS = 2**16
+_HEADLINES = {"rmse": "RMSE", "mae": "Mean absolute error", "r2": "R²", "bias": "Mean residual"}
+_MOST_ERRORS = 12
+_BLOCK_ROWS = 2**16
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Error:
     residual: float
 
 
-def write_regression(folder: Path, result: Regression, subject: Subject) -> None:
+def write_regression(folder: Path, result: RegressionMetrics, subject: Subject) -> None:
     """Write all files of the report into a folder, which is made if needed."""
     # Only the one process that draws pays for this import.
     from shared.report import pictures
@@ -34,24 +34,24 @@ def write_regression(folder: Path, result: Regression, subject: Subject) -> None
     numbers = result.numbers()
     images = {
         "predicted_true.png": pictures.predicted_true(result.targets, result.predictions, subject.target),
-        "residuals.png": pictures.residuals(result.predictions, result.residuals),
+        "residuals.png": pictures.draw_residuals(result.predictions, result.residuals),
         "residual_histogram.png": pictures.residual_histogram(result.residuals),
     }
-    headlines = [(title, f"{numbers[name]:.4g}") for name, title in HEADLINES.items() if name in numbers]
-    write_files(folder, "regression.html", subject, numbers, headlines, images, errors=largest_errors(result))
-    write_table(folder / "predictions.csv", ("row", "target", "prediction", "residual"), lines(result))
+    headlines = [(title, f"{numbers[name]:.4g}") for name, title in _HEADLINES.items() if name in numbers]
+    write_files(folder, "regression.html", subject, numbers, headlines, images, errors=_largest_errors(result))
+    write_table(folder / "predictions.csv", ("row", "target", "prediction", "residual"), _lines(result))
 
 
-def lines(result: Regression) -> Iterator[tuple[float, ...]]:
+def _lines(result: RegressionMetrics) -> Iterator[tuple[float, ...]]:
     """The table of predictions, of which memory holds a block: a float of Python's is four times one of NumPy's."""
     columns = (np.arange(len(result.targets)), result.targets, result.predictions, result.residuals)
-    for first in range(0, len(result.targets), BLOCK_ROWS):
-        yield from zip(*(column[first : first + BLOCK_ROWS].tolist() for column in columns), strict=True)
+    for first in range(0, len(result.targets), _BLOCK_ROWS):
+        yield from zip(*(column[first : first + _BLOCK_ROWS].tolist() for column in columns), strict=True)
 
 
-def largest_errors(result: Regression) -> list[Error]:
+def _largest_errors(result: RegressionMetrics) -> list[Error]:
     """The rows whose prediction is furthest from the target."""
-    rows = np.argsort(-np.abs(result.residuals), kind="stable")[:MOST_ERRORS].tolist()
+    rows = np.argsort(-np.abs(result.residuals), kind="stable")[:_MOST_ERRORS].tolist()
     return [
         Error(row, float(result.targets[row]), float(result.predictions[row]), float(result.residuals[row]))
         for row in rows

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shared.settings.fields import Input, Port, ports_of
+from shared.settings.fields import Input, Output, Port, ports_of
 
 
 def main(folders: list[str]) -> None:
@@ -26,7 +26,8 @@ def main(folders: list[str]) -> None:
 def _settings(folder: Path) -> type | None:
     for file in (folder / "settings.py", folder / f"{folder.name}.py"):
         if file.is_file():
-            return getattr(_loaded(file), "Settings", None)
+            found = getattr(module := _loaded(file), "Settings", None)
+            return found if getattr(found, "__module__", "").startswith((module.__name__, "shared.settings.")) else None
     return None
 
 
@@ -46,7 +47,7 @@ def _described(settings: type) -> dict[str, Any]:
         {
             "flag": port.flag,
             "kind": "inputs" if port.is_input else "outputs",
-            "name": port.name,
+            "name": _public(port),
             "optional": port.is_optional,
         }
         for port in ports
@@ -54,11 +55,15 @@ def _described(settings: type) -> dict[str, Any]:
     ]
     inputs = [_input(port, port.declared) for port in ports if isinstance(port.declared, Input)]
     outputs = [
-        {"name": port.name, "type": port.type, "mode": port.declared.mode, "description": port.declared.description}
+        {"name": _public(port), "type": port.type, "mode": port.declared.mode, "description": port.declared.description}
         for port in ports
         if not isinstance(port.declared, Input)
     ]
     return {"inputs": inputs, "outputs": outputs, "arguments": arguments}
+
+
+def _public(port: Port) -> str:
+    return (isinstance(port.declared, Output) and port.declared.port) or port.name
 
 
 def _input(port: Port, declared: Input) -> dict[str, Any]:

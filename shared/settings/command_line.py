@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,10 +39,21 @@ class ArgumentParser(argparse.ArgumentParser):
 
 
 def read_settings(
-    kind: type[SomeSettings], description: str | None = None, words: Sequence[str] | None = None
+    kind: type[SomeSettings],
+    description: str | None = None,
+    words: Sequence[str] | None = None,
+    *,
+    check_ranges: bool = True,
 ) -> SomeSettings:
-    """Read the Settings of a component from its command line; `words` takes the place of that of this process."""
-    given = vars(make_parser(kind, description).parse_args(words))
+    """Read the Settings of a component from its command line.
+
+    Args:
+        kind: the component's Settings.
+        description: what `--help` says.
+        words: in the place of the arguments of this process.
+        check_ranges: False leaves the ranges to `fields.range_problems`, which names all that is wrong at once.
+    """
+    given = vars(make_parser(kind, description, check_ranges=check_ranges).parse_args(words))
     groups: dict[str, dict[str, Any]] = {}
     for port in ports_of(kind):
         value = given[port.name]
@@ -51,7 +63,7 @@ def read_settings(
     return kind(**own, **{name: types[name](**values) for name, values in groups.items()})
 
 
-def make_parser(kind: type, description: str | None = None) -> ArgumentParser:
+def make_parser(kind: type, description: str | None = None, *, check_ranges: bool = True) -> ArgumentParser:
     """Make the parser of a component's arguments; see `read_settings`."""
     parser = ArgumentParser(description=description)
     for port in ports_of(kind):
@@ -60,7 +72,7 @@ def make_parser(kind: type, description: str | None = None) -> ArgumentParser:
         default = str(port.default).lower() if port.is_flag else port.default
         parser.add_argument(
             port.flag,
-            type=_reader(port),
+            type=_reader(port, check_ranges=check_ranges),
             choices=port.choices or None,
             default=default,
             required=default is None and not port.is_optional,
@@ -75,12 +87,11 @@ def _group_types(kind: type) -> dict[str, Any]:
     return {field.name: bare[field.name] for field in fields(kind)}
 
 
-def _reader(port: Port) -> Callable[[str], Any]:
+def _reader(port: Port, *, check_ranges: bool) -> Callable[[str], Any]:
     declared = port.declared
-    if isinstance(declared, Input) and port.type == "integer":
-        return _integer(declared.least, declared.most)
-    if isinstance(declared, Input) and port.type == "number":
-        return _number(declared.least, declared.most)
+    if isinstance(declared, Input) and port.type in ("integer", "number"):
+        least, most = (declared.least, declared.most) if check_ranges else (-math.inf, math.inf)
+        return _integer(least, most) if port.type == "integer" else _number(least, most)
     return str if port.type == "string" else _path
 
 

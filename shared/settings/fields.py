@@ -9,6 +9,7 @@ The field's type and default are the port's. Fields that belong together are a g
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
@@ -64,11 +65,19 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What there is to know about a folder that is written; `kind` is Azure ML's type, `mode` how it is mounted."""
+    """What there is to know about a folder that is written.
+
+    Attributes:
+        description: what Designer's user reads.
+        kind: Azure ML's type.
+        mode: how it is mounted.
+        port: its name in the YAML, where an input has that of the field; empty for the field's.
+    """
 
     description: str
     kind: str = "uri_folder"
     mode: str | None = None
+    port: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +200,18 @@ def values_of(settings: Any) -> dict[str, Any]:
         value = getattr(getattr(settings, port.group) if port.group else settings, port.name)
         found[port.name] = _FLAG[not value] if port.is_flag else str(value) if isinstance(value, Path) else value
     return found
+
+
+def range_problems(settings: Any) -> Iterator[str]:
+    """Say which numbers are out of their ranges, for components that name all that is wrong at once."""
+    for port in ports_of(type(settings)):
+        value = getattr(getattr(settings, port.group) if port.group else settings, port.name)
+        if value is None or not isinstance(port.declared, Input) or port.type not in ("integer", "number"):
+            continue
+        least, most = port.declared.least, port.declared.most
+        if not (-math.inf if least is None else least) <= value <= (math.inf if most is None else most):
+            allowed = f"{least} or more is needed" if most is None else f"{least} to {most} is possible"
+            yield f"{port.name} {value:g}: {allowed}."
 
 
 def idle_notes(settings: Any, *, is_text: bool, world_size: int, on_cpu: bool) -> Iterator[str]:

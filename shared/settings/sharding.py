@@ -46,6 +46,10 @@ class ParallelSettings:
         ),
     ] = False
 
+    def offloads_from(self, device_type: str) -> bool:
+        """Whether the parts lie in the host's memory between their uses; without a GPU they are there."""
+        return self.cpu_offload and device_type != "cpu"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardingSettings:

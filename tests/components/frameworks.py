@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
-from shared.data import Array, Index, Statistics, Target, write_index, write_shard
+from shared.data import Array, Index, Statistics, Target
+from shared.data.write import write_index, write_shard
 from tests.local.support import command, environ, run_json, wait_for
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}

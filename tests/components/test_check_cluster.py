@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.check_cluster.check_cluster import message_sizes, partners
-from shared.cluster import Pair, find_problems
-from shared.cluster.machine import infiniband
+from components.check_cluster.check_cluster import message_sizes, partners_by_round
+from shared.cluster import RankPair, find_problems
+from shared.cluster.machine import infiniband_ports
 from tests.helpers import run_ranks
 from tests.local.support import carrying, command, environ, run_json, wait_for
 
 
 @given(st.integers(1, 40))
 def test_everybody_meets_everybody_once_and_partners_agree(world_size):
-    rounds = [partners(rank, world_size) for rank in range(world_size)]
+    rounds = [partners_by_round(rank, world_size) for rank in range(world_size)]
     for rank, met in enumerate(rounds):
         assert sorted(partner for partner in met if partner is not None) == [r for r in range(world_size) if r != rank]
         for turn, partner in enumerate(met):
@@ -45,14 +45,14 @@ def test_what_is_wrong_is_said_with_the_ranks():
         machine(1, versions={"torch": "3"}),
         machine(2, device={"kind": "cuda", "name": "A", "id": "gpu0"}, unusable="The driver is too old."),
     ]
-    problems = find_problems(machines, [Pair(0, 1, 1.0), Pair(1, 2, 5.0, "timed out")])
+    problems = find_problems(machines, [RankPair(0, 1, 1.0), RankPair(1, 2, 5.0, "timed out")])
     assert problems == [
         "rank 1 does not reach rank 2: timed out",
         "rank 2: The driver is too old.",
         "torch differs: 2 on rank 0, 2; 3 on rank 1.",
         "ranks 0, 2 share one GPU (gpu0): NCCL refuses that.",
     ]
-    assert find_problems([machine(0), machine(1)], [Pair(0, 1, 1.0)]) == []
+    assert find_problems([machine(0), machine(1)], [RankPair(0, 1, 1.0)]) == []
 
 
 def test_infiniband_ports_are_read_from_the_kernel(tmp_path):
@@ -60,18 +60,18 @@ def test_infiniband_ports_are_read_from_the_kernel(tmp_path):
     port.mkdir(parents=True)
     for name, text in {"state": "4: ACTIVE\n", "rate": "200 Gb/sec (4X HDR)\n", "link_layer": "InfiniBand\n"}.items():
         (port / name).write_text(text)
-    assert infiniband(tmp_path) == [
+    assert infiniband_ports(tmp_path) == [
         {"device": "mlx5_0", "port": "1", "state": "ACTIVE", "rate": "200 Gb/sec (4X HDR)", "link_layer": "InfiniBand"}
     ]
-    assert infiniband(tmp_path / "nothing") == []
+    assert infiniband_ports(tmp_path / "nothing") == []
 
 
 def test_gpus_that_torch_cannot_use_are_a_problem_whatever_carries_the_data():
     code = """
-        from shared.cluster import describe, find_problems
+        from shared.cluster import describe_machine, find_problems
         from shared.distributed import init
         with init() as world:
-            print(find_problems([describe(world)], []))
+            print(find_problems([describe_machine(world)], []))
     """
     context = json.dumps({"vm_size": "Standard_NC24ads_A100_v4"})
     (result,) = run_ranks(code, processes=1, env={"AZUREML_CR_COMPUTE_CONTEXT": context})

@@ -105,7 +105,7 @@ def test_enough_images_are_decoded_by_several_processes(tmp_path: Path) -> None:
     [
         (("--dataset", "npy"), "give their folder as the input data"),
         (("--test-fraction", 0.7, "--validation-fraction", 0.4), "validation_fraction 0.4 + test_fraction 0.7 = 1.1"),
-        (("--seed", -1, "--rows-per-shard", 0), "seed -1: 0 or more"),
+        (("--seed", -1, "--rows-per-shard", 0), "seed -1: 0 to 4294967295"),
     ],
 )
 def test_a_refusal_is_printed_once(tmp_path: Path, arguments: tuple[object, ...], message: str) -> None:

@@ -17,8 +17,8 @@ import pytest
 from pyarrow import parquet
 
 from shared.data import Dataset
-from shared.data.text.documents import Splitter
-from shared.data.text.tokens import Subwords, train_subwords
+from shared.data.text.tokens import SubwordTokens, train_subwords
+from shared.data.write.splits import DocumentSplitter
 from tests.components.support import run_component
 from tests.components.test_prepare_bad_files import peak_memory
 from tests.components.test_prepare_data import content
@@ -52,8 +52,9 @@ def prepare(
     output = folder / f"output-{nodes}x{processes}"
     code = f"""
         import runpy, sys
-        from shared.data.text import files, json_lines, parquet_rows
-        for module in (files, json_lines, parquet_rows):
+        from shared.data.formats import json_lines, parquet_files
+        from shared.data.text import files
+        for module in (files, json_lines, parquet_files):
             module.UNIT_BYTES = {unit}
         sys.argv = {[str(SCRIPT), "--output-data", str(output), *map(str, arguments)]!r}
         runpy.run_path({str(SCRIPT)!r}, run_name="__main__")
@@ -96,7 +97,7 @@ def test_blocks_are_the_same_bytes_on_any_number_of_ranks(tmp_path: Path) -> Non
     assert (index.task, index.classes, index.arrays["x"].shape, index.arrays["x"].dtype) == (
         "language_modeling", (), (51,), "uint16")  # fmt: skip
     names = [str(path.relative_to(texts)) for path in sorted(texts.rglob("*.txt"))]
-    splits = Splitter(0, 0.1, 0.1).of_all(names, [""] * len(names))
+    splits = DocumentSplitter(0, 0.1, 0.1).split_all(names, [""] * len(names))
     assert (splits.count("validation"), splits.count("test")) == (6, 6)
     for split in ("train", "validation", "test"):
         mine = [one.encode() for (one, _), where in zip(documents_of(texts), splits, strict=True) if where == split]
@@ -129,7 +130,7 @@ def test_a_learnt_tokenizer_is_the_same_bytes_on_any_number_of_ranks(tmp_path: P
     assert text is not None
     assert text.tokenizer == "tokenizer"
     assert text.tokens["train"] < text.size["train"] / 2
-    tokens = Subwords.open(outputs[0])
+    tokens = SubwordTokens.open(outputs[0])
     assert tokens.sha256 == text.fingerprint
     split = dataset.split("test")
     row = split.take(np.array([0]))["x"][0]

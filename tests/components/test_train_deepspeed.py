@@ -45,6 +45,7 @@ CURVES = f"""
     from shared.distributed import init
     sys.path.insert(0, {str(ROOT / "components/train_deepspeed")!r})
     import train_deepspeed
+    from shared.settings.command_line import read_settings
     from shared.training.deepspeed import plan_batches
 
     given = ["--data", sys.argv[1], "--model", "m", "--checkpoints", "c", "--metrics", "e", "--seed", "3",
@@ -52,21 +53,21 @@ CURVES = f"""
     with init("deepspeed") as world:
         from shared.data import Dataset
         from shared.training.torch.feed import Feed, Reader
-        from shared.training.deepspeed.configuration import configure
+        from shared.training.deepspeed.configuration import make_configuration
         from shared.training.deepspeed.engine import start_engine, whole_parameters
+        from shared.training.deepspeed.model import make_task_model
         from shared.training.torch.objective import objective_of
         from shared.training.torch.progress import Meter
-        from shared.training.torch.start import make_model
-        import torch
 
         for stage, threshold in ((0, None), (1, None), (2, None), (3, 0), (3, None)):
-            args = train_deepspeed.parser().parse_args([*given, "--zero-stage", str(stage)])
+            args = read_settings(train_deepspeed.Settings, words=[*given, "--zero-stage", str(stage)])
             file = {{}} if threshold is None else {{"zero_optimization": {{"param_persistence_threshold": threshold}}}}
-            config = configure(args, file, plan_batches(args, file), world)
+            config = make_configuration(args, file, plan_batches(args.batch, file), world)
             data = Dataset.open(args.data)
-            module, _ = make_model(args, data, world, torch.float32)
+            module, _ = make_task_model(args, data, world, world.device)
             engine = start_engine(module, config, world.device)
-            feed, meter = Feed(Reader(data.split("train"), world.device, args), config.plan, world.rank, args), Meter(world)
+            reader, meter = Reader(data.split("train"), world.device, args.loader), Meter(world)
+            feed = Feed(reader, config.plan, world.rank, args.loop, args.loader, args.seed)
             losses = []
             for batch in feed.epoch(0):
                 train_deepspeed.add_gradients(engine, batch, config.plan, objective_of(data.index), meter)

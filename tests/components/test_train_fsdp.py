@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from shared.data import Dataset
-from shared.models import load_predictor
+from shared.models.predictor import load_predictor
 from shared.training.torch.objective import objective_of
 from tests.components.support import run_component
 from tests.components.training import arguments, furthest, lines, train, training, weights

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shared import checkpoint
+from shared.checkpoint import choose
 from shared.data import Dataset
-from shared.models import load_model, load_predictor
+from shared.models import load_model
+from shared.models.predictor import load_predictor
 from tests.components.training import arguments, bit_equal, furthest, lines, train, training, weights, write_digits
 from tests.helpers import ROOT, clean_environment, finish
 from tests.local.support import pipeline, run_json
@@ -139,7 +140,7 @@ def test_a_module_of_the_users_trains_resumes_and_is_served(few: Path, code: Pat
     train(few, tmp_path / "killed", **options, checkpoint_every=5)
     assert bit_equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
     assert "validation_accuracy" in lines(tmp_path / "whole")[-1]["metrics"]
-    newest = checkpoint.newest_valid(tmp_path / "whole" / "checkpoints")
+    newest = choose.newest_valid(tmp_path / "whole" / "checkpoints")
     assert newest is not None
     assert {path.suffix for path in newest.iterdir()} == {".json", ".safetensors"}, "no pickle"
 

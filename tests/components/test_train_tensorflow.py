@@ -49,7 +49,7 @@ def test_parameter_server_learns_and_evaluate_takes_its_model(digits: Path, tmp_
 def test_a_saved_model_is_served_by_mlflow_without_pickle(digits: Path, tmp_path: Path) -> None:
     import mlflow
 
-    from shared.models import load_predictor
+    from shared.models.predictor import load_predictor
 
     step = run_trainer("train_tf_multiworker", digits, tmp_path, "1x1", "epochs=1", "architecture=resnet")
     folder = Path(step["outputs"]["model"])

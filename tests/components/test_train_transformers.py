@@ -17,10 +17,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from shared import checkpoint
+from shared.checkpoint import whole
 from shared.data import Dataset
 from shared.distributed import Refusal
-from shared.models import load_predictor
+from shared.models.predictor import load_predictor
 from tests.components.training import bit_equal, furthest, lines, train, training
 from tests.helpers import ROOT, clean_environment, finish, free_port
 from tests.local.support import pipeline, run_json
@@ -295,7 +295,7 @@ def test_the_checkpoint_of_another_component_is_refused(tmp_path: Path) -> None:
     from shared.training.core.position import CheckpointPlan
     from shared.training.transformers.state import Saver
 
-    checkpoint.save(tmp_path, 1, {"x": torch.zeros(1)}, {"settings": {}})
+    whole.save(tmp_path, 1, {"x": torch.zeros(1)}, {"settings": {}})
     plan = CheckpointPlan(tmp_path, None, {"batch_size": 12}, timedelta(minutes=1))
     with init("torch") as world, pytest.raises(Refusal, match="was not written by train_transformers"):
         Saver(plan, world, 5).restore()

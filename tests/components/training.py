@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from shared.data import Array, Index, Statistics, write_index, write_shard
+from shared.data import Array, Index, Statistics
+from shared.data.write import write_index, write_shard
 from tests.helpers import ROOT, RankResult, RunningRank, azure_variables, clean_environment, finish, free_port, started
 
 IMAGE = Array((8, 8, 1), "uint8")

@@ -16,7 +16,8 @@ from PIL import Image
 from pyarrow import parquet
 from sklearn.datasets import load_digits
 
-from shared.data import Array, Index, Ragged, Text, write_index, write_ragged_shard, write_shard
+from shared.data import Array, Index, Ragged, Text
+from shared.data.write import write_index, write_ragged_shard, write_shard
 
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]

@@ -14,20 +14,20 @@ import numpy as np
 import pytest
 import torch
 
-from shared import checkpoint
+from shared.checkpoint import choose, files, whole
 from shared.distributed import Refusal
 from tests.helpers import clean_environment
 
 
 def save(folder: Path, step: int, keep: int = 2) -> Path:
-    return checkpoint.save(folder, step, {"w": torch.full((3, 2), float(step))}, {"step": step}, keep)
+    return whole.save(folder, step, {"w": torch.full((3, 2), float(step))}, {"step": step}, keep)
 
 
 def test_tensors_and_state_come_back(tmp_path: Path) -> None:
     tensors = {"a": torch.randn(4, 3), "b": torch.tensor(True), "c": torch.randn(2, 2, dtype=torch.bfloat16)}
     state = {"position": [1, 2.5], "names": {"ä": None}}
-    path = checkpoint.save(tmp_path, 12, tensors, state)
-    loaded, loaded_state = checkpoint.load(path)
+    path = whole.save(tmp_path, 12, tensors, state)
+    loaded, loaded_state = whole.load(path)
     assert path.name == "step-00000012"
     assert loaded_state == state
     assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
@@ -38,13 +38,13 @@ def test_numpy_arrays_need_no_torch(tmp_path: Path) -> None:
     code = """
 import sys
 import numpy as np
-from shared import checkpoint
-path = checkpoint.save(sys.argv[1], 1, {"w": np.arange(6.0).reshape(2, 3).T}, {})
-assert checkpoint.load(path)[0]["w"].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+from shared.checkpoint import whole
+path = whole.save(sys.argv[1], 1, {"w": np.arange(6.0).reshape(2, 3).T}, {})
+assert whole.load(path)[0]["w"].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=clean_environment(), check=True)
-    loaded, _ = checkpoint.load(tmp_path / "step-00000001")
+    loaded, _ = whole.load(tmp_path / "step-00000001")
     assert np.array_equal(loaded["w"].numpy(), [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]])
 
 
@@ -52,9 +52,9 @@ def test_a_single_number_stays_one(tmp_path: Path) -> None:
     code = """
 import sys
 import numpy as np
-from shared import checkpoint
-path = checkpoint.save("checkpoints", 1, {"step": np.asarray(np.int64(5)), "w": np.zeros((2, 3)).T}, {})
-assert {name: array.shape for name, array in checkpoint.load(path)[0].items()} == {"step": (), "w": (3, 2)}
+from shared.checkpoint import whole
+path = whole.save("checkpoints", 1, {"step": np.asarray(np.int64(5)), "w": np.zeros((2, 3)).T}, {})
+assert {name: array.shape for name, array in whole.load(path)[0].items()} == {"step": (), "w": (3, 2)}
 """
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=clean_environment(), check=True)
 
@@ -63,14 +63,14 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     for step in (1, 2, 30, 4):
         save(tmp_path, step)
     assert sorted(path.name for path in tmp_path.glob("step-*")) == ["step-00000002", "step-00000004"]
-    newest = checkpoint.newest_valid(tmp_path)
+    newest = choose.newest_valid(tmp_path)
     assert newest == tmp_path / "step-00000004"
-    assert checkpoint.newest_valid(newest) == newest
+    assert choose.newest_valid(newest) == newest
 
 
 def test_an_empty_or_missing_folder_has_none(tmp_path: Path) -> None:
-    assert checkpoint.newest_valid(tmp_path) is None
-    assert checkpoint.newest_valid(tmp_path / "missing") is None
+    assert choose.newest_valid(tmp_path) is None
+    assert choose.newest_valid(tmp_path / "missing") is None
 
 
 @pytest.mark.parametrize("name", ["tensors.safetensors", "state.json", "manifest.json"])
@@ -86,12 +86,12 @@ def test_a_damaged_one_is_passed_over(name: str, harm: str, tmp_path: Path, caps
         path.write_bytes(content)
     else:
         path.write_bytes(content[: len(content) // 2 if harm == "truncate" else 0])
-    assert checkpoint.newest_valid(tmp_path) == tmp_path / "step-00000001"
+    assert choose.newest_valid(tmp_path) == tmp_path / "step-00000001"
     assert "step-00000002 is passed over" in capsys.readouterr().err
     with pytest.raises(Refusal, match="step-00000002 is damaged"):
-        checkpoint.load(tmp_path / "step-00000002")
+        whole.load(tmp_path / "step-00000002")
     save(tmp_path, 2)
-    assert checkpoint.newest_valid(tmp_path) == tmp_path / "step-00000002"
+    assert choose.newest_valid(tmp_path) == tmp_path / "step-00000002"
 
 
 def test_every_flipped_bit_of_the_tensors_is_noticed(tmp_path: Path) -> None:
@@ -102,38 +102,38 @@ def test_every_flipped_bit_of_the_tensors_is_noticed(tmp_path: Path) -> None:
         content = bytearray(whole)
         content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
         path.write_bytes(content)
-        assert checkpoint.newest_valid(tmp_path) is None
+        assert choose.newest_valid(tmp_path) is None
 
 
 def test_a_damaged_or_foreign_pointer_does_no_harm(tmp_path: Path) -> None:
     save(tmp_path, 1)
     for pointer in ("", "{}", '{"checkpoint": "../../etc"}', '{"checkpoint": "step-00000009"}', "[]"):
         (tmp_path / "latest.json").write_text(pointer)
-        assert checkpoint.newest_valid(tmp_path) == tmp_path / "step-00000001"
+        assert choose.newest_valid(tmp_path) == tmp_path / "step-00000001"
 
 
 def test_a_full_disk_leaves_the_one_before(tmp_path: Path) -> None:
     save(tmp_path, 1)
     code = """
 import resource, signal, sys, torch
-from shared import checkpoint
+from shared.checkpoint import whole
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # writing more fails, as on a full disk
-checkpoint.save(sys.argv[1], 2, {"w": torch.zeros(100_000)}, {})
+whole.save(sys.argv[1], 2, {"w": torch.zeros(100_000)}, {})
 """
     command = [sys.executable, "-c", code, str(tmp_path)]
     done = subprocess.run(command, env=clean_environment(), capture_output=True, check=False)
     assert done.returncode == 1
-    assert checkpoint.newest_valid(tmp_path) == tmp_path / "step-00000001"
+    assert choose.newest_valid(tmp_path) == tmp_path / "step-00000001"
     assert save(tmp_path, 2).is_dir()
     assert not list(tmp_path.glob(".writing-*"))
 
 
 SAVE_FOR_EVER = """
 import sys, torch
-from shared import checkpoint
+from shared.checkpoint import whole
 for step in range(int(sys.argv[2]), 10**6):
-    checkpoint.save(sys.argv[1], step, {"w": torch.full((300_000,), float(step))}, {"step": step})
+    whole.save(sys.argv[1], step, {"w": torch.full((300_000,), float(step))}, {"step": step})
     print(step, flush=True)
 """
 
@@ -149,9 +149,9 @@ def test_killed_at_any_moment_of_saving_something_whole_is_left(tmp_path: Path) 
             process.send_signal(signal.SIGKILL)
             rest = [int(line) for line in process.stdout]
         last = rest[-1] if rest else first
-        newest = checkpoint.newest_valid(tmp_path)
+        newest = choose.newest_valid(tmp_path)
         assert newest is not None
-        tensors, state = checkpoint.load(newest)
+        tensors, state = whole.load(newest)
         saved = state["step"]
         assert saved in (last, last + 1)
         assert bool((tensors["w"] == saved).all())
@@ -159,17 +159,17 @@ def test_killed_at_any_moment_of_saving_something_whole_is_left(tmp_path: Path) 
 
 def test_settings_that_differ_are_named_with_both_values() -> None:
     saved = {"settings": {"seed": 1, "batch_size": 64, "architecture": "mlp"}}
-    checkpoint.check_same(saved, {"seed": 1, "batch_size": 64}, "here")
+    choose.check_same(saved, {"seed": 1, "batch_size": 64}, "here")
     with pytest.raises(Refusal, match=r"here belongs to another training: seed was 1 and is now 2; batch_size was 64"):
-        checkpoint.check_same(saved, {"seed": 2, "batch_size": 32, "architecture": "mlp"}, "here")
+        choose.check_same(saved, {"seed": 2, "batch_size": 32, "architecture": "mlp"}, "here")
     with pytest.raises(Refusal, match="written by another component"):
-        checkpoint.check_same({"epoch": 1}, {"seed": 1}, "here")
+        choose.check_same({"epoch": 1}, {"seed": 1}, "here")
 
 
 def test_a_manifest_that_names_another_step_is_passed_over(tmp_path: Path) -> None:
-    kept = checkpoint.save(tmp_path, 3, {"a": np.arange(3)}, {})
-    newest = checkpoint.save(tmp_path, 5, {"a": np.arange(5)}, {})
-    manifest = newest / checkpoint.MANIFEST
+    kept = whole.save(tmp_path, 3, {"a": np.arange(3)}, {})
+    newest = whole.save(tmp_path, 5, {"a": np.arange(5)}, {})
+    manifest = newest / files.MANIFEST_FILE
     manifest.write_text(manifest.read_text().replace('"step": 5', '"step": 4'))
-    assert checkpoint.damage(newest) == "its manifest says step 4, its name step 5"
-    assert checkpoint.newest_valid(tmp_path) == kept
+    assert files.find_damage(newest) == "its manifest says step 4, its name step 5"
+    assert choose.newest_valid(tmp_path) == kept

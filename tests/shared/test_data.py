@@ -11,23 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.data import (
-    Array,
-    Dataset,
-    Index,
-    Statistics,
-    batches,
-    epoch_order,
-    rank_slice,
-    reader,
-    remove_leftovers,
-    splits,
-    write_index,
-    write_shard,
-)
-from shared.data.moments import Moments
-from shared.data.splits import stratified_split
-from shared.data.spool import Spool
+from shared.data import Array, Dataset, Index, Statistics, batches, epoch_order, rank_slice
+from shared.data.dataset import reader
+from shared.data.write import remove_leftovers, splits, write_index, write_shard
+from shared.data.write.moments import Moments
+from shared.data.write.splits import stratified_split
+from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
 ARRAYS = {"x": Array((2, 3), "float32"), "y": Array((), "int64")}
@@ -74,7 +63,7 @@ def test_the_index_survives_a_round_trip(folder: Path) -> None:
 @pytest.fixture(params=["held", "mapped"], autouse=True)
 def _way_of_reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "mapped":
-        monkeypatch.setattr(reader, "HELD_BYTES", 0)
+        monkeypatch.setattr(reader, "HELD_ARRAY_BYTES", 0)
 
 
 @given(wanted=st.lists(st.integers(0, sum(SIZES) - 1), max_size=30))
@@ -263,7 +252,7 @@ def test_every_order_is_as_likely_as_any_other(monkeypatch: pytest.MonkeyPatch) 
     for seed in range(2400):
         items = Spool((), "int64")
         items.append(np.arange(4))
-        splits.shuffle(items, 0, 4, np.random.default_rng(seed))
+        splits.shuffle_items(items, 0, 4, np.random.default_rng(seed))
         order = tuple(items[:].tolist())
         found[order] = found.get(order, 0) + 1
     assert len(found) == 24

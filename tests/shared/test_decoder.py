@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,16 +16,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.data import Dataset
-from shared.distributed import Refusal
-from shared.models import Card, Decoder, DecoderSettings, check_saveable, load_model, load_predictor, save_model
+from shared.distributed import Refusal, World
+from shared.models import Card, Decoder, DecoderSettings, check_saveable, load_model, save_model
 from shared.models.decoder import initialise
 from shared.models.package import from_card
-from shared.training.core.batch_plan import BatchPlan, add_arguments, add_decoder_arguments
+from shared.models.predictor import load_predictor
+from shared.settings.command_line import read_settings
+from shared.settings.deepspeed import DeepSpeedSettings
+from shared.training.core.batch_plan import BatchPlan
+from shared.training.deepspeed.model import make_task_model
 from shared.training.torch import feed as training_data
 from shared.training.torch.feed import Feed, Reader
 from shared.training.torch.objective import LanguageModeling, objective_of
 from shared.training.torch.optimization import checkpoint_activations, make_optimizer
-from shared.training.torch.start import card_of, tokenizer_of
+from shared.training.torch.start import card_of_decoder, tokenizer_of
 from tests.helpers import clean_environment
 from tests.shared.samples import write_language_dataset
 
@@ -43,11 +47,9 @@ def tokens(rows: int = 3, length: int = 12) -> torch.Tensor:
     return torch.randint(0, SIZES.vocabulary, (rows, length))
 
 
-def parsed(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    add_decoder_arguments(parser)
-    return parser.parse_args(["--data", "d", "--model", "m", "--checkpoints", "c", "--metrics", "x", *words])
+def parsed(*words: str) -> DeepSpeedSettings:
+    ports = ["--data", "d", "--model", "m", "--checkpoints", "c", "--metrics", "x"]
+    return read_settings(DeepSpeedSettings, words=[*ports, *words])
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +178,7 @@ def test_norms_and_embeddings_do_not_decay() -> None:
     module = initialise(Decoder(SIZES), 0)
     decaying = {
         id(parameter): group["weight_decay"] > 0
-        for group in make_optimizer(module, parsed("--weight-decay", "0.1")).param_groups
+        for group in make_optimizer(module, parsed("--weight-decay", "0.1").optimizer).param_groups
         for parameter in group["params"]
     }
     spared = {name for name, parameter in module.named_parameters() if not decaying[id(parameter)]}
@@ -187,7 +189,14 @@ def test_norms_and_embeddings_do_not_decay() -> None:
 def test_labels_are_the_tokens_that_follow(held: bool, text: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_data, "HELD_BYTES", 2**20 if held else 0)
     args = parsed("--epochs", "3", "--batch-size", "8")
-    feed = Feed(Reader(text.split("train"), torch.device("cpu"), args), BatchPlan(8, 1, 1), 0, args)
+    feed = Feed(
+        Reader(text.split("train"), torch.device("cpu"), args.loader),
+        BatchPlan(8, 1, 1),
+        0,
+        args.loop,
+        args.loader,
+        args.seed,
+    )
     rows, y = next(feed.epoch(0))
     assert rows.shape == y.shape == (8, 16)
     assert rows.dtype == y.dtype == torch.int64
@@ -197,9 +206,15 @@ def test_labels_are_the_tokens_that_follow(held: bool, text: Dataset, monkeypatc
 
 
 def test_a_training_may_end_in_the_middle_of_an_epoch(text: Dataset) -> None:
-    args = parsed("--epochs", "3", "--batch-size", "8")
-    args.max_steps = 8
-    feed = Feed(Reader(text.split("train"), torch.device("cpu"), args), BatchPlan(8, 1, 1), 0, args)
+    args = parsed("--epochs", "3", "--batch-size", "8", "--max-steps", "8")
+    feed = Feed(
+        Reader(text.split("train"), torch.device("cpu"), args.loader),
+        BatchPlan(8, 1, 1),
+        0,
+        args.loop,
+        args.loader,
+        args.seed,
+    )
     assert (feed.steps, feed.epochs) == (8, 2)
     assert [len(list(feed.epoch(epoch))) for epoch in range(3)] == [6, 2, 0]
     assert len(list(feed.epoch(1, start_batch=1))) == 1
@@ -221,10 +236,12 @@ def test_bits_per_byte_count_bytes_and_not_tokens(text: Dataset) -> None:
 
 
 def test_a_model_has_to_fit_the_text(text: Dataset) -> None:
+    told = text.index.text
+    assert told is not None
     with pytest.raises(Refusal, match="sequences of 16 tokens are longer than the model's context of 15"):
-        card_of(parsed("--context-length", "15"), text)
+        card_of_decoder(parsed("--context-length", "15").decoder, told)
     with pytest.raises(Refusal, match="architecture vit does not take text"):
-        card_of(parsed("--architecture", "vit"), text)
-    made = card_of(parsed("--context-length", "64"), text)
+        make_task_model(parsed("--architecture", "vit"), text, cast("World", None), torch.device("cpu"))
+    made = card_of_decoder(parsed("--context-length", "64").decoder, told)
     assert (made.settings["context_length"], made.sequence_length, made.outputs) == (64, 16, 257)
     assert tokenizer_of(text) is None

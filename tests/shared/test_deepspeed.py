@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,12 @@ import pytest
 import torch
 
 from shared.distributed import Refusal, World
-from shared.training.core.batch_plan import BatchPlan, add_arguments, add_decoder_arguments
+from shared.settings.command_line import read_settings
+from shared.settings.deepspeed import DeepSpeedSettings
+from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.schedule import Schedule
-from shared.training.deepspeed.arguments import add_deepspeed_arguments
-from shared.training.deepspeed.batches import _plan
-from shared.training.deepspeed.file import _read
+from shared.training.deepspeed.batch_plan import _plan
+from shared.training.deepspeed.config_file import _read
 
 GUIDE: dict[str, Any] = {
     "train_batch_size": 64,
@@ -38,14 +38,11 @@ GUIDE: dict[str, Any] = {
 """The example of the guide "Distributed GPU training" (2024), as it stands there."""
 
 
-def arguments(**options: object) -> Namespace:
+def arguments(**options: object) -> DeepSpeedSettings:
     """The trainer's, with underscores."""
-    parser = ArgumentParser()
-    add_arguments(parser, without=("precision",))
-    add_decoder_arguments(parser)
-    add_deepspeed_arguments(parser)
     given = {"data": "d", "model": "m", "checkpoints": "c", "metrics": "e", **options}
-    return parser.parse_args([text for n, v in given.items() for text in ("--" + n.replace("_", "-"), str(v))])
+    words = [text for n, v in given.items() for text in ("--" + n.replace("_", "-"), str(v))]
+    return read_settings(DeepSpeedSettings, words=words)
 
 
 class Alone(World):
@@ -61,10 +58,10 @@ class Alone(World):
 
 
 def configured(file: dict[str, Any], **options: object) -> tuple[Any, list[str]]:
-    from shared.training.deepspeed.configuration import configure
+    from shared.training.deepspeed.configuration import make_configuration
 
     args, world = arguments(**options), Alone()
-    return configure(args, file, _plan(args, file, 2), world), world.said
+    return make_configuration(args, file, _plan(args.batch, file, 2), world), world.said
 
 
 def refused(file: dict[str, Any], **options: object) -> list[str]:
@@ -102,7 +99,7 @@ def test_a_file_that_is_no_object_is_refused(text: str, said: str, tmp_path: Pat
     ],
 )
 def test_batch_sizes_that_agree(file: dict[str, Any], options: dict[str, object], steps: int) -> None:
-    assert _plan(arguments(**options), file, 2) == BatchPlan(64, 2, steps)
+    assert _plan(arguments(**options).batch, file, 2) == BatchPlan(64, 2, steps)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +123,7 @@ def test_batch_sizes_that_agree(file: dict[str, Any], options: dict[str, object]
 )
 def test_batch_sizes_that_contradict_each_other(file: dict[str, Any], said: str) -> None:
     with pytest.raises(Refusal) as raised:
-        _plan(arguments(), file, 2)
+        _plan(arguments().batch, file, 2)
     assert said in str(raised.value)
 
 
@@ -228,14 +225,20 @@ def test_auto_is_what_the_inputs_say() -> None:
     assert document["zero_optimization"]["stage3_prefetch_bucket_size"] == 5
 
 
+def test_the_older_name_of_bf16_means_bf16() -> None:
+    config, _ = configured({"bfloat16": {"enabled": True}})
+    assert config.document(1000)["bf16"] == {"enabled": True}
+    assert config.settings.precision.precision == "bf16"
+
+
 def test_deepspeed_itself_takes_what_is_made() -> None:
     from deepspeed.runtime.config import DeepSpeedConfig
 
     for file, options in (({}, {}), ({}, {"zero_stage": 3, "offload": "all"}), ({}, {"optimizer": "sgd"}), (GUIDE, {})):
         args = arguments(on_unsupported="replace", **options)
         config, _ = configured(file, on_unsupported="replace", **options)
-        made = DeepSpeedConfig(config.with_(config.stage, BatchPlan(64, 1, 2)).document(10**8))
-        assert made.train_batch_size == args.batch_size
+        made = DeepSpeedConfig(config.with_split(config.stage, BatchPlan(64, 1, 2)).document(10**8))
+        assert made.train_batch_size == args.batch.batch_size
         assert made.gradient_accumulation_steps == 2
         assert made.zero_optimization_stage == config.stage
 
@@ -243,10 +246,11 @@ def test_deepspeed_itself_takes_what_is_made() -> None:
 def test_the_files_schedule_is_deepspeeds_own() -> None:
     from deepspeed.runtime.lr_schedules import WarmupDecayLR
 
-    from shared.training.deepspeed.schedule import schedule_over
+    from shared.training.deepspeed.schedule import make_schedule
 
     params = {"warmup_num_steps": 5, "warmup_max_lr": "auto", "total_num_steps": "auto", "warmup_type": "linear"}
-    found = schedule_over(20, arguments(), {"scheduler": {"type": "WarmupDecayLR", "params": params}})
+    rate, usual = arguments().optimizer.learning_rate, arguments().schedule
+    found = make_schedule(20, rate, usual, {"scheduler": {"type": "WarmupDecayLR", "params": params}})
     optimizer = torch.optim.SGD([torch.zeros(1)], 0.006)
     theirs = WarmupDecayLR(optimizer, 20, warmup_num_steps=5, warmup_max_lr=0.006, warmup_type="linear")
     expected = []
@@ -255,25 +259,25 @@ def test_the_files_schedule_is_deepspeeds_own() -> None:
         theirs.step()
     assert [found(step) for step in range(20)] == expected
     assert found(3) == expected[3], "in any order"
-    assert schedule_over(20, arguments(), {}) == Schedule.over(20, arguments())
+    assert make_schedule(20, rate, usual, {}) == Schedule.for_steps(20, rate, usual)
 
 
 def test_what_is_tried_and_what_is_chosen(tmp_path: Path) -> None:
-    from shared.training.deepspeed.tuning import Trial, candidates, fastest
-    from shared.training.deepspeed.tuning_report import write_report
+    from shared.training.deepspeed.tuning import TuningTrial, fastest_trial, trial_candidates
+    from shared.training.deepspeed.tuning_report import write_tuning_report
 
     config, _ = configured({}, batch_size=24)
-    tried = [(stage, plan.rows_per_pass, plan.accumulation_steps) for stage, plan in candidates(config, 2)]
+    tried = [(stage, plan.rows_per_pass, plan.accumulation_steps) for stage, plan in trial_candidates(config, 2)]
     assert tried == [(stage, rows, 12 // rows) for stage in range(4) for rows in (12, 6, 3)]
     fixed, _ = configured({"zero_optimization": {"stage": 1}, "train_micro_batch_size_per_gpu": 4}, batch_size=24)
-    assert [(stage, plan.rows_per_pass) for stage, plan in candidates(fixed, 2)] == [(1, 4)]
-    trials = [Trial(0, 12, 1, 99.0, 500.0), Trial(1, 12, 1, 100.0, 600.0), Trial(2, 6, 2, 98.0, 300.0),
-              Trial(3, 3, 4, 50.0, 10.0), Trial(3, 12, 1, failure="out of memory")]  # fmt: skip
-    assert fastest(trials) == trials[2]
+    assert [(stage, plan.rows_per_pass) for stage, plan in trial_candidates(fixed, 2)] == [(1, 4)]
+    trials = [TuningTrial(0, 12, 1, 99.0, 500.0), TuningTrial(1, 12, 1, 100.0, 600.0), TuningTrial(2, 6, 2, 98.0, 300.0),
+              TuningTrial(3, 3, 4, 50.0, 10.0), TuningTrial(3, 12, 1, failure="out of memory")]  # fmt: skip
+    assert fastest_trial(trials) == trials[2]
     with pytest.raises(Refusal, match="out of memory"):
-        fastest(trials[4:])
+        fastest_trial(trials[4:])
     document = {"batch_size": 24, "world_size": 2, "chosen": asdict(trials[2]), "trials": [asdict(t) for t in trials]}
-    write_report(tmp_path, document)
+    write_tuning_report(tmp_path, document)
     assert json.loads((tmp_path / "autotuning.json").read_text()) == document
     rows = list(csv.DictReader((tmp_path / "autotuning.csv").open()))
     assert [row["zero_stage"] for row in rows] == ["0", "1", "2", "3", "3"]

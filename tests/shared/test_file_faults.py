@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from shared.data.sources import SOURCES, BadFiles, Request
-from shared.data.sources.file_fault import find_file_fault
-from shared.data.sources.table import choose_columns
-from shared.data.text.documents import Request as TextRequest
-from shared.data.text.documents import Splitter
-from shared.data.text.sources import SOURCES as TEXT_SOURCES
+from shared.data.formats.file_fault import find_file_fault
+from shared.data.sources import SOURCES, BadFiles, SourceRequest
+from shared.data.sources.table_columns import choose_columns
+from shared.data.text.sources import TEXT_SOURCES
+from shared.data.write.splits import DocumentSplitter
 from shared.distributed import Refusal
 
 TABLE = "a,b,target\n" + "1,2,x\n3,4,y\n" * 4
@@ -49,7 +48,7 @@ def test_what_is_no_file_is_refused_before_it_is_opened(
     (tmp_path / "a.csv").write_text(TABLE)
     make(tmp_path / name)
     with pytest.raises(Refusal, match=f"{name} {says}"):
-        SOURCES[dataset](Request(dataset, tmp_path, bad=BadFiles()))
+        SOURCES[dataset](SourceRequest(dataset, tmp_path, bad=BadFiles()))
 
 
 @pytest.mark.timeout(20)
@@ -59,13 +58,13 @@ def test_texts_likewise(tmp_path: Path, name: str, make: Callable[[Path], None],
     make(tmp_path / name)
     dataset = {".txt": "files", ".jsonl": "jsonl"}.get(Path(name).suffix, Path(name).suffix[1:])
     with pytest.raises(Refusal, match=f"{name} {says}"):
-        read_texts(TextRequest(dataset, tmp_path, False, Splitter(0, 0, 0)))
+        read_texts(SourceRequest(dataset, tmp_path, False, DocumentSplitter(0, 0, 0)))
 
 
-def read_texts(request: TextRequest) -> None:
+def read_texts(request: SourceRequest) -> None:
     """Open the source and read its first unit."""
     source = TEXT_SOURCES[request.dataset](request)
-    list(source.read(0, BadFiles(folder=request.found()[0])))
+    list(source.read(0, BadFiles(folder=request.find_files()[0])))
 
 
 @pytest.mark.parametrize(("make", "says"), [*FAULTS, (make_folder, "is a folder, not a file")])
@@ -73,7 +72,7 @@ def test_images_and_their_idx_likewise(tmp_path: Path, make: Callable[[Path], No
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 1, 5]))
     make(tmp_path / "train-images-idx3-ubyte")
     with pytest.raises(Refusal, match=f"train-images-idx3-ubyte {says}"):
-        SOURCES["idx"](Request("idx", tmp_path))
+        SOURCES["idx"](SourceRequest("idx", tmp_path))
 
     images = tmp_path / "images"
     (images / "a").mkdir(parents=True)
@@ -81,7 +80,7 @@ def test_images_and_their_idx_likewise(tmp_path: Path, make: Callable[[Path], No
     make(tmp_path / "thing")
     (images / "a" / "2.png").symlink_to(tmp_path / "thing")
     bad = BadFiles(skip=True)
-    source = SOURCES["image_folder"](Request("image_folder", images, bad=bad))
+    source = SOURCES["image_folder"](SourceRequest("image_folder", images, bad=bad))
     assert len(source.read(np.arange(2), bad)) == 1
     assert [(file.path, file.reason) for file in bad.found] == [("a/2.png", says)]
 
@@ -101,19 +100,19 @@ def test_a_cut_or_damaged_npy_is_one_message(tmp_path: Path, content: bytes) -> 
     np.save(tmp_path / "y.npy", np.arange(4))
     (tmp_path / "x.npy").write_bytes(content)
     with pytest.raises(Refusal, match=r"x\.npy cannot be read: "):
-        SOURCES["npy"](Request("npy", tmp_path))
+        SOURCES["npy"](SourceRequest("npy", tmp_path))
 
 
 def test_names_that_are_not_utf_8_are_shown_and_refused_where_text_is_needed(tmp_path: Path) -> None:
     odd = os.fsencode(tmp_path) + b"/\xff.csv"
     Path(os.fsdecode(odd)).write_text(TABLE)
     with pytest.raises(Refusal, match=r"/\\xff\.csv has a name that is not UTF-8: rename it"):
-        SOURCES["csv"](Request("csv", tmp_path))
+        SOURCES["csv"](SourceRequest("csv", tmp_path))
     (images := tmp_path / "images").mkdir()
     (folder := Path(os.fsdecode(os.fsencode(images) + b"/\xfe"))).mkdir()
     Image.new("L", (4, 4)).save(folder / "1.png")
     with pytest.raises(Refusal, match=r"images/\\xfe has a name that is not UTF-8"):
-        SOURCES["image_folder"](Request("image_folder", images))
+        SOURCES["image_folder"](SourceRequest("image_folder", images))
     assert find_file_fault(tmp_path / "nothing") == "cannot be read: No such file or directory"
 
 
@@ -132,6 +131,6 @@ class CountedName(str):
 
 def test_many_columns_are_not_compared_with_each_other(tmp_path: Path) -> None:
     header = [CountedName(f"c{number}") for number in range(2_000)]
-    columns = choose_columns([*header, "target"], Request("csv", tmp_path), tmp_path / "a.csv")
+    columns = choose_columns([*header, "target"], SourceRequest("csv", tmp_path), tmp_path / "a.csv")
     assert len(columns.features) == 2_000
     assert CountedName.compared < 10 * len(header)

@@ -8,7 +8,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from shared.data import Dataset, batches, reader
+from shared.data import Dataset, batches
+from shared.data.dataset import reader
 from shared.distributed import Refusal
 from shared.models import Card
 from shared.settings.running import LoaderSettings
@@ -55,7 +56,7 @@ def test_ranks_together_see_each_global_batch_and_the_next_is_read_meanwhile(
     from shared.training.keras.feed import Feed
 
     split = Dataset.open(write_digits(tmp_path, rows=200)).split("train")
-    monkeypatch.setattr(reader, "HELD_BYTES", 2**20 if held else 0)
+    monkeypatch.setattr(reader, "HELD_ARRAY_BYTES", 2**20 if held else 0)
     assert split.held == held
     loader = LoaderSettings(loader_workers=2, prefetch=2)
     order = list(batches(split.rows, batch_size=24, seed=5, epoch=3))

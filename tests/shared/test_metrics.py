@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as reference
 
-from shared.metrics import calibrate, classify, log_softmax, roc_curve
+from shared.metrics import log_softmax, measure_calibration, measure_classification, roc_curve
 
 
 @dataclass
@@ -35,7 +35,7 @@ def test_everything_equals_scikit_learn(seed: int, rows: int, classes: int, coar
     random = np.random.default_rng(seed)
     logits = random.normal(size=(rows, classes)).round(0 if coarse else 6).astype("float32")  # coarse: many ties
     labels = random.integers(0, classes, rows)
-    result = classify(InMemory(logits), labels)
+    result = measure_classification(InMemory(logits), labels)
     probabilities = np.exp(log_softmax(logits))
     numbers, said, everything = result.numbers(), probabilities.argmax(1), list(range(classes))
 
@@ -67,7 +67,7 @@ def test_everything_equals_scikit_learn(seed: int, rows: int, classes: int, coar
 
 
 def test_perfect_predictions() -> None:
-    result = classify(InMemory(np.eye(3)[[0, 1, 2, 2]] * 50), np.array([0, 1, 2, 2])).numbers()
+    result = measure_classification(InMemory(np.eye(3)[[0, 1, 2, 2]] * 50), np.array([0, 1, 2, 2])).numbers()
     assert (result["accuracy"], result["macro_f1"], result["auc"], result["rows"]) == (1, 1, 1, 4)
     assert result["loss"] == pytest.approx(0, abs=1e-12)
     assert result["ece"] == pytest.approx(0, abs=1e-12)
@@ -78,7 +78,7 @@ def test_huge_logits_do_not_overflow() -> None:
 
 
 def test_one_row_has_no_curve() -> None:
-    assert "auc" not in classify(InMemory(np.array([[1.0, 0.0]])), np.array([0])).numbers()
+    assert "auc" not in measure_classification(InMemory(np.array([[1.0, 0.0]])), np.array([0])).numbers()
     assert roc_curve(np.array([True, True]), np.array([0.1, 0.2])) is None
 
 
@@ -92,7 +92,7 @@ def test_calibration_by_hand() -> None:
     # Ten rows at 0.75 of which six are right, ten at 0.55 of which six are right; bins of 0.1.
     probability = np.repeat([0.75, 0.55], 10)
     correct = np.tile(np.arange(10) < 6, 2)
-    found = calibrate(probability, correct, bins=10)
+    found = measure_calibration(probability, correct, bins=10)
     assert found.rows[7] == found.rows[5] == 10
     assert found.accuracy[7] == pytest.approx(0.6)
     assert found.confidence[5] == pytest.approx(0.55)
@@ -100,4 +100,4 @@ def test_calibration_by_hand() -> None:
 
 
 def test_the_edges_of_the_bins_belong_to_them() -> None:
-    assert calibrate(np.array([1.0, 0.5, 0.0]), np.array([True, True, False]), bins=2).rows.tolist() == [2, 1]
+    assert measure_calibration(np.array([1.0, 0.5, 0.0]), np.array([True, True, False]), bins=2).rows.tolist() == [2, 1]

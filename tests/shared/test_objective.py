@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as reference
 
-from shared.regression import regress
+from shared.regression import measure_regression
 from shared.training.torch.objective import Classification, Regression
 
 
@@ -25,7 +25,7 @@ def test_everything_equals_scikit_learn(seed: int, rows: int, scale: float) -> N
         "mae": reference.mean_absolute_error(targets, said),
         "r2": reference.r2_score(targets, said),
     }
-    numbers = regress(outputs, targets).numbers()
+    numbers = measure_regression(outputs, targets).numbers()
     assert {name: numbers[name] for name in expected} == pytest.approx(expected, rel=1e-9)
     assert numbers["largest_error"] == reference.max_error(targets, said)
 
@@ -40,7 +40,7 @@ def test_everything_equals_scikit_learn(seed: int, rows: int, scale: float) -> N
 
 
 def test_targets_that_are_all_equal_explain_nothing() -> None:
-    assert "r2" not in regress(np.ones((3, 1), "float32"), np.full(3, 2.0)).numbers()
+    assert "r2" not in measure_regression(np.ones((3, 1), "float32"), np.full(3, 2.0)).numbers()
     assert "r2" not in Regression(2.0, 0.0).metrics([3.0, 3.0, 0.0, 0.0], 3)
 
 

@@ -10,18 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.metrics import Classification, calibrate, class_scores, classify, confusion_matrix, roc_curve
-from shared.outputs import Parts
+from shared.metrics import (
+    ClassificationMetrics,
+    class_scores,
+    confusion_matrix,
+    measure_calibration,
+    measure_classification,
+    roc_curve,
+)
+from shared.outputs import OutputParts
 
 
-def written(folder: Path, outputs: np.ndarray, world_size: int, batch_size: int, file_bytes: int) -> Parts:
-    parts = Parts(folder, "rows", world_size, len(outputs), batch_size)
+def written(folder: Path, outputs: np.ndarray, world_size: int, batch_size: int, file_bytes: int) -> OutputParts:
+    parts = OutputParts(folder, "rows", world_size, len(outputs), batch_size)
     for rank in range(world_size):
         assert parts.write(rank, (outputs[rows] for rows in parts.batches(rank)), file_bytes)
     return parts
 
 
-def all_in_memory(logits: np.ndarray, labels: np.ndarray) -> Classification:
+def all_in_memory(logits: np.ndarray, labels: np.ndarray) -> ClassificationMetrics:
     """What `classify` did with an array of all logits, and two more of its size."""
     shifted = logits.astype(np.float64) - logits.max(1, keepdims=True)
     log_probabilities = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
@@ -30,13 +37,13 @@ def all_in_memory(logits: np.ndarray, labels: np.ndarray) -> Classification:
     probability = probabilities[rows, predictions]
     confusion = confusion_matrix(labels, predictions, logits.shape[1])
     curves = {c: roc_curve(labels == c, probabilities[:, c]) for c in range(logits.shape[1])}
-    return Classification(
+    return ClassificationMetrics(
         predictions=predictions,
         probability=probability,
         confusion=confusion,
         scores=class_scores(confusion),
         rocs={c: roc for c, roc in curves.items() if roc is not None},
-        calibration=calibrate(probability, predictions == labels),
+        calibration=measure_calibration(probability, predictions == labels),
         loss=float(-log_probabilities[rows, labels].mean()),
     )
 
@@ -70,7 +77,7 @@ def test_the_numbers_are_those_of_all_logits_in_memory(tmp_path: Path, classes: 
     labels = random.integers(0, classes, 3000)
     logits = (spread * random.normal(size=(3000, classes)) + 2 * np.eye(classes)[labels]).round(2).astype("float32")
     parts = written(tmp_path, logits, world_size=3, batch_size=64, file_bytes=2**14)
-    found, expected = classify(parts, labels, memory=5 * 8 * 3000), all_in_memory(logits, labels)
+    found, expected = measure_classification(parts, labels, memory=5 * 8 * 3000), all_in_memory(logits, labels)
     np.testing.assert_array_equal(found.predictions, expected.predictions)
     np.testing.assert_array_equal(found.confusion, expected.confusion)
     np.testing.assert_allclose(found.probability, expected.probability, rtol=1e-12)
@@ -88,12 +95,12 @@ def test_memory_does_not_grow_with_the_classes(tmp_path: Path) -> None:
     logits = random.normal(size=(40_000, 250)).astype("float32")
     parts = written(tmp_path, logits, world_size=1, batch_size=250, file_bytes=2**19)
     tracemalloc.start()
-    classify(parts, labels, memory=2**20)
+    measure_classification(parts, labels, memory=2**20)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < logits.nbytes / 3  # it was six times as much
 
 
 def test_numbers_that_are_not_finite_end_the_writing(tmp_path: Path) -> None:
-    parts = Parts(tmp_path, "rows", 1, 3, 1)
+    parts = OutputParts(tmp_path, "rows", 1, 3, 1)
     assert not parts.write(0, iter([np.ones((1, 2)), np.array([[1, np.inf]]), np.ones((1, 2))]))

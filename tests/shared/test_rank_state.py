@@ -19,9 +19,10 @@ import numpy as np
 import pytest
 import torch
 
-from shared import checkpoint
+from shared.checkpoint import choose, files, ranks, whole
 from shared.distributed import ControlError, Launch, Refusal, World
-from shared.distributed.control import Control, connect
+from shared.distributed.control import Control
+from shared.distributed.joining import join_world
 from shared.training.torch.state import random_state, restore_random_state
 from tests.helpers import free_port
 
@@ -36,7 +37,7 @@ def on_ranks(count: int, function: Callable[[World], object]) -> list[object]:
     def member(rank: int) -> None:
         launch = Launch(rank, count, rank, count, 0, 1, "test", "127.0.0.1", port)
         try:
-            control = connect(launch, {}, 60)
+            control = join_world(launch, {}, 60)
             try:
                 results[rank] = function(World(launch, control, None, 60))
             finally:
@@ -55,7 +56,7 @@ def on_ranks(count: int, function: Callable[[World], object]) -> list[object]:
 
 def save(world: World, folder: Path, step: int, own: Any) -> None:
     content = {"weight": np.arange(4.0)}, {"world_size": world.world_size}
-    checkpoint.save_together(world, folder, step, own, lambda: content, TIMEOUT)
+    whole.save_together(world, folder, step, own, lambda: content, TIMEOUT)
 
 
 def draw() -> list[float]:
@@ -90,8 +91,8 @@ def test_256_ranks_save_their_states_without_sending_them(tmp_path: Path, monkey
     assert sum(sent.values()) < 256 * 2000
     assert times["save"] < 30
     (path,) = tmp_path.glob("step-*")
-    assert checkpoint.damage(path) is None
-    assert [checkpoint.read_rank_state(path, rank)["rank"] for rank in range(256)] == [*range(256)]
+    assert files.find_damage(path) is None
+    assert [ranks.read_rank_state(path, rank)["rank"] for rank in range(256)] == [*range(256)]
 
 
 def test_gathered_values_are_encoded_once_and_what_a_rank_may_give_is_bounded() -> None:
@@ -140,17 +141,17 @@ def test_a_rank_file_that_is_damaged_is_noticed(harm: str, tmp_path: Path) -> No
         file.unlink()
     else:
         shutil.copyfile(file, path / "rank-00002.json")
-    assert (checkpoint.newest_valid(tmp_path) is None) == (harm != "forge")
+    assert (choose.newest_valid(tmp_path) is None) == (harm != "forge")
     with pytest.raises(Refusal, match=r"rank-0000[12]\.json"):
-        checkpoint.read_rank_state(path, 2 if harm == "forge" else 1)
+        ranks.read_rank_state(path, 2 if harm == "forge" else 1)
 
 
 def test_nodes_that_do_not_share_the_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "VISIBLE_SECONDS", 0.3)
+    monkeypatch.setattr(ranks, "VISIBLE_SECONDS", 0.3)
 
     def elsewhere(world: World) -> None:
         part = tmp_path / f"node{world.rank}" / ".writing-00000003"
-        checkpoint.write_rank_states(world, part, {}, TIMEOUT)
+        ranks.write_rank_states(world, part, {}, TIMEOUT)
 
     refused = on_ranks(2, elsewhere)
     assert "rank-00001.json" in str(refused[0])

@@ -8,6 +8,7 @@ import pickle
 import pickletools
 import subprocess
 import sys
+import tracemalloc
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
@@ -18,9 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import shared.data.sources.safe_pickle as under_test
-from shared.data.sources import SOURCES, BadFiles, Request
-from shared.data.sources.safe_pickle import DamagedError, ForeignObjectError, read_pickle
+import shared.data.formats.safe_pickle as under_test
+from shared.data.formats.safe_pickle import DamagedPickleError, ForeignObjectError, read_pickle
+from shared.data.sources import SOURCES, BadFiles, SourceRequest
 from shared.distributed import Refusal
 from tests.helpers import ROOT
 from tests.shared import samples
@@ -126,7 +127,7 @@ def test_attacks_are_refused_by_name(name: str, tmp_path: Path, monkeypatch: pyt
     (tmp_path / "data_batch_1").write_bytes(content)
     with pytest.raises(Refusal, match=r"has no place in a CIFAR batch.*Nothing was executed"):
         # Not even where bad files are left out: this is no accident.
-        SOURCES["cifar"](Request("cifar", tmp_path, bad=BadFiles(skip=True)))
+        SOURCES["cifar"](SourceRequest("cifar", tmp_path, bad=BadFiles(skip=True)))
     assert not (tmp_path / "marker").exists()
 
 
@@ -139,7 +140,7 @@ import sys, io
 sys.path.insert(0, {str(ROOT)!r})
 events = []
 sys.addaudithook(lambda name, args: events.append(name) if name.startswith(("pickle", "exec", "import", "os.", "subprocess")) else None)
-from shared.data.sources.safe_pickle import read_pickle, ForeignObjectError
+from shared.data.formats.safe_pickle import read_pickle, ForeignObjectError
 content = b"cos\\nsystem\\n(S'true'\\ntR."
 events.clear()
 try:
@@ -158,7 +159,7 @@ def test_damage_ends_in_one_of_two_errors(position: int, byte: int, cut: bool) -
     content = bytearray(pickle.dumps(batch, 2))
     position %= len(content)
     content[position] = byte
-    with suppress(ForeignObjectError, DamagedError):
+    with suppress(ForeignObjectError, DamagedPickleError):
         read_pickle(bytes(content[: position + 1]) if cut else bytes(content))
 
 
@@ -167,7 +168,7 @@ def test_damage_ends_in_one_of_two_errors(position: int, byte: int, cut: bool) -
                 b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.", b"\x80\x02}]K\x01s."]
 )  # fmt: skip
 def test_what_is_no_pickle(content: bytes) -> None:
-    with pytest.raises(DamagedError):
+    with pytest.raises(DamagedPickleError):
         read_pickle(content)
 
 
@@ -177,6 +178,16 @@ def test_a_large_batch_takes_no_more_than_itself() -> None:
     batch = {b"data": images.reshape(-1, 3072), b"labels": np.tile(labels[:100], 20).tolist()}
     read = read_pickle(pickle.dumps(batch, 2))
     np.testing.assert_array_equal(read[b"data"], batch[b"data"])
+
+
+def test_a_number_in_the_memo_takes_no_memory() -> None:
+    """Python's own machine keeps its memo as an array, and would take 2 GB for these nine bytes."""
+    tracemalloc.start()
+    try:
+        assert read_pickle(b"\x80\x02Nr\xff\xff\xff\x07.") is None
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def test_lists_in_lists_cannot_be_spelled_out() -> None:
@@ -189,5 +200,5 @@ def test_lists_in_lists_cannot_be_spelled_out() -> None:
         name + end + b"\x85R.",
         b"\x8c\x07_codecs\x8c\x06encode\x93" + end * 2 + b"\x86R.",
     ):
-        with pytest.raises(DamagedError, match="a list in the place of a text"):
+        with pytest.raises(DamagedPickleError, match="a list in the place of a text"):
             read_pickle(b"\x80\x04" + lists + hostile)

@@ -9,7 +9,6 @@ import pytest
 from tests.helpers import run_ranks
 
 CODE = """
-    import argparse
     from dataclasses import asdict
     import torch
     from torch.nn import functional
@@ -17,13 +16,14 @@ CODE = """
     from shared.distributed import init
     from shared.models import Card, Decoder, DecoderSettings
     from shared.models.decoder import initialise
-    from shared.training.fsdp.gather import gather
-    from shared.training.fsdp.layout import Layout
+    from shared.settings.sharding import ParallelSettings
+    from shared.training.fsdp.layout import RankLayout
     from shared.training.fsdp.mesh import DATA, make_mesh
-    from shared.training.fsdp.model import materialise
+    from shared.training.fsdp.model import materialise_stage
     from shared.training.fsdp.optimization import clip_gradients
     from shared.training.fsdp.pieces import pieces_of
-    from shared.training.fsdp.tensor import divide_layers
+    from shared.training.fsdp.tensor_parallel import divide_layers
+    from shared.training.fsdp.whole_model import gather_decoder
 
     torch.set_default_dtype(torch.float64)
     sizes = DecoderSettings(37, 8, layers=2, width=20, heads=2)  # 37 tokens and norms of 20 do not divide evenly
@@ -36,14 +36,14 @@ CODE = """
         return functional.cross_entropy(module(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
 
     with init("torch") as world:
-        mesh = make_mesh(Layout(2, 2, 1), world)
+        mesh = make_mesh(RankLayout(2, 2, 1), world)
         module = Decoder(sizes).double()
         divide_layers(module, mesh)
         for block in module.blocks.values():
             block.compile(backend="aot_eager")
         for part in (*module.blocks.values(), module):
             fully_shard(part, mesh=mesh.devices[DATA])
-        materialise(module, argparse.Namespace(seed=5, cpu_offload="false"), world)
+        materialise_stage(module, ParallelSettings(), 5, world)
 
         places = [[name, piece.owned, [[s.start, s.stop] for s in piece.slices]] for name, _, piece in pieces_of(module)]
         count = {name: torch.zeros_like(parameter) for name, parameter in whole.named_parameters()}
@@ -60,7 +60,7 @@ CODE = """
         for (name, one), (_, part) in zip(whole.named_parameters(), module.named_parameters(), strict=True):
             torch.testing.assert_close(part.grad.full_tensor(), one.grad, rtol=1e-9, atol=1e-12)
 
-        together = gather(module, card, world)
+        together = gather_decoder(module, card, world)
         assert (together is None) == (world.rank > 0)
         if together is not None:
             for one, other in zip(whole.parameters(), together.parameters(), strict=True):

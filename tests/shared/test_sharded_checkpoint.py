@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from shared import sharded_checkpoint
+from shared.checkpoint import shards
 from shared.distributed import Refusal
-from shared.training.fsdp import Layout, plan_layout
-from shared.training.fsdp.layout import check_length
+from shared.settings.command_line import read_settings
+from shared.settings.network import DecoderSizes
+from shared.settings.sharding import ParallelSettings
+from shared.settings.trainer import TrainerSettings
+from shared.training.fsdp import RankLayout, plan_layout
+from shared.training.fsdp.layout import check_divisible
 from tests.helpers import run_ranks
 
 COMMON = """
     from datetime import timedelta
     from pathlib import Path
     import torch
-    from shared import sharded_checkpoint
+    from shared.checkpoint import choose
+    from shared.checkpoint import shards
     from shared.distributed import init
-    from shared.sharded_checkpoint import Part, Reader
+    from shared.checkpoint.shards import Part, Reader
 
     whole = torch.arange(70.0).reshape(7, 10)
 
@@ -31,7 +36,7 @@ COMMON = """
         parts = [Part("x", whole[first:last] + step, (7, 10), (first, 0))]
         if world.rank == 0:
             parts.append(Part("count", torch.tensor(3.0 + step), (), ()))
-        sharded_checkpoint.save(folder, step, parts, {"at": step}, {"rank": world.rank}, world, timedelta(seconds=30))
+        shards.save(folder, step, parts, {"at": step}, {"rank": world.rank}, world, timedelta(seconds=30))
 """
 
 WRITE = (
@@ -47,7 +52,7 @@ READ = (
     COMMON
     + """
     with init() as world:
-        path = sharded_checkpoint.choose(world, "checkpoints", None)
+        path = choose.choose(world, "checkpoints", None)
         saved = Reader(path)
         half = torch.empty(7, 5)  # by columns, though it was written by rows
         saved.read("x", half, (0, 5 * world.rank))
@@ -105,7 +110,7 @@ def test_what_is_missing_in_it_is_said(tmp_path: Path) -> None:
     save_file({"x": torch.ones(3, 2)}, tmp_path / "rank-00000.safetensors", {"pieces": pieces})
     (tmp_path / "state.json").write_text("{}")
     (tmp_path / "manifest.json").write_text(json.dumps({"files": {"rank-00000.safetensors": {}, "state.json": {}}}))
-    reader = sharded_checkpoint.Reader(tmp_path)
+    reader = shards.Reader(tmp_path)
     reader.read("x", torch.empty(2, 2), (1, 0))
     with pytest.raises(Refusal, match=r"of x \[2, 2\] at \[2, 0\] it holds 2 of 4 elements"):
         reader.read("x", torch.empty(2, 2), (2, 0))
@@ -113,30 +118,30 @@ def test_what_is_missing_in_it_is_said(tmp_path: Path) -> None:
         reader.read("y", torch.empty(1), (0,))
 
 
-def asked(**given: object) -> argparse.Namespace:
-    usual = {
-        "tensor_parallel": 1,
-        "pipeline_parallel": 1,
-        "pipeline_schedule": "1f1b",
-        "accumulation_steps": 4,
-        "layers": 4,
-        "heads": 4,
-        "key_value_heads": None,
-        "tie_embeddings": "false",
-    }
-    return argparse.Namespace(**(usual | given))
+@dataclass(frozen=True, kw_only=True)
+class Settings(TrainerSettings):
+    decoder: DecoderSizes
+    parallel: ParallelSettings
+
+
+def asked(**given: object) -> tuple[ParallelSettings, DecoderSizes, int]:
+    ports = {"data": "d", "model": "m", "checkpoints": "c", "metrics": "x", "accumulation_steps": 4}
+    pairs = (ports | given).items()
+    words = [text for name, value in pairs for text in ("--" + name.replace("_", "-"), str(value))]
+    settings = read_settings(Settings, words=words)
+    return settings.parallel, settings.decoder, settings.batch.accumulation_steps
 
 
 def test_degrees_multiply_to_the_ranks() -> None:
-    assert plan_layout(asked(tensor_parallel=2, pipeline_parallel=2), 8) == Layout(2, 2, 2)
-    assert plan_layout(asked(), 3) == Layout(3)
+    assert plan_layout(*asked(tensor_parallel=2, pipeline_parallel=2), 8) == RankLayout(2, 2, 2)
+    assert plan_layout(*asked(), 3) == RankLayout(3)
     with pytest.raises(Refusal) as refusal:
-        plan_layout(asked(tensor_parallel=2, pipeline_parallel=2), 6)
+        plan_layout(*asked(tensor_parallel=2, pipeline_parallel=2), 6)
     assert "data_parallel(1) x tensor_parallel(2) x pipeline_parallel(2) = 4 ranks wanted, 6 are there" in str(
         refusal.value
     )
     with pytest.raises(Refusal, match=r"data_parallel\(1\) x tensor_parallel\(4\) .* = 4 ranks wanted, 2 are there"):
-        plan_layout(asked(tensor_parallel=4), 2)
+        plan_layout(*asked(tensor_parallel=4), 2)
 
 
 @pytest.mark.parametrize(
@@ -151,10 +156,10 @@ def test_degrees_multiply_to_the_ranks() -> None:
 )
 def test_the_model_divides_by_the_degrees(given: dict[str, object], text: str) -> None:
     with pytest.raises(Refusal, match=text):
-        plan_layout(asked(**given), 2)
+        plan_layout(*asked(**given), 2)
 
 
 def test_the_sequence_divides_too() -> None:
-    check_length(Layout(1, 2), 16, 96)
+    check_divisible(RankLayout(1, 2), 16, 96)
     with pytest.raises(Refusal, match=r"sequence_length 15 does not divide by tensor_parallel\(2\)"):
-        check_length(Layout(1, 2), 15, 96)
+        check_divisible(RankLayout(1, 2), 15, 96)

@@ -15,16 +15,16 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from shared.data.sources import SOURCES, BadFiles, Request, Source
+from shared.data.sources import SOURCES, BadFiles, ItemSource, SourceRequest
 from shared.distributed import Refusal
 from tests.shared import samples
 
 
-def open_source(dataset: str, folder: Path | None = None, **given: Any) -> Source:
-    return SOURCES[dataset](Request(dataset, folder, **given))
+def open_source(dataset: str, folder: Path | None = None, **given: Any) -> ItemSource:
+    return SOURCES[dataset](SourceRequest(dataset, folder, **given))
 
 
-def read(source: Source, items: Sequence[int] | np.ndarray, bad: BadFiles | None = None) -> np.ndarray:
+def read(source: ItemSource, items: Sequence[int] | np.ndarray, bad: BadFiles | None = None) -> np.ndarray:
     return source.read(np.asarray(items), bad or BadFiles())
 
 

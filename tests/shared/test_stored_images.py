@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.data.sources import SOURCES, BadFiles, Request, Source
+from shared.data.sources import SOURCES, BadFiles, ItemSource, SourceRequest
 from shared.distributed import Refusal
 from tests.shared import samples
 
 
-def open_source(dataset: str, folder: Path, **given: Any) -> Source:
-    return SOURCES[dataset](Request(dataset, folder, **given))
+def open_source(dataset: str, folder: Path, **given: Any) -> ItemSource:
+    return SOURCES[dataset](SourceRequest(dataset, folder, **given))
 
 
-def read(source: Source) -> np.ndarray:
+def read(source: ItemSource) -> np.ndarray:
     return source.read(np.arange(len(source.labels)), BadFiles())
 
 

@@ -12,25 +12,25 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from shared.data.sources import SOURCES, BadFiles, Request, Source
+from shared.data.sources import SOURCES, BadFiles, ItemSource, SourceRequest
 from shared.distributed import Refusal
 
 GOOD = "a,b,target\n1,2.5,cat\n-3,4e2,dog\n5,6,cat\n"
 
 
-def open_csv(folder: Path, text: str | bytes | None = None, name: str = "t.csv", **given: Any) -> Source:
+def open_csv(folder: Path, text: str | bytes | None = None, name: str = "t.csv", **given: Any) -> ItemSource:
     if text is not None:
         (folder / name).write_bytes(text.encode() if isinstance(text, str) else text)
-    return SOURCES["csv"](Request("csv", folder, **given))
+    return SOURCES["csv"](SourceRequest("csv", folder, **given))
 
 
-def open_parquet(folder: Path, columns: dict[str, Any] | None = None, **given: Any) -> Source:
+def open_parquet(folder: Path, columns: dict[str, Any] | None = None, **given: Any) -> ItemSource:
     if columns is not None:
         parquet.write_table(pa.table(columns), folder / "t.parquet")
-    return SOURCES["parquet"](Request("parquet", folder, **given))
+    return SOURCES["parquet"](SourceRequest("parquet", folder, **given))
 
 
-def everything(source: Source) -> np.ndarray:
+def everything(source: ItemSource) -> np.ndarray:
     return source.read(np.arange(len(source.labels)), BadFiles())
 
 
@@ -209,7 +209,7 @@ def test_bad_files_are_left_out_as_a_whole(tmp_path: Path) -> None:
 
 def test_folders_without_a_table(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="give their folder as the input data"):
-        SOURCES["csv"](Request("csv"))
+        SOURCES["csv"](SourceRequest("csv"))
     (tmp_path / "t.xlsx").touch()
     (tmp_path / "notes.txt").touch()
     with pytest.raises(Refusal, match=r"holds no file that ends in .csv or .csv.gz, but .txt, .xlsx"):

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.data import Array, Dataset, Index, Ragged, Text, write_index, write_ragged_shard
+from shared.data import Array, Dataset, Index, Ragged, Text
+from shared.data.write import write_index, write_ragged_shard
 from shared.distributed import Refusal
 from tests.shared.samples import sentences, write_language_dataset, write_text_classification_dataset
 

@@ -14,21 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from shared.data.sources import BadFiles
-from shared.data.text import json_lines, parquet_rows
-from shared.data.text.documents import Document, Request, Splitter
-from shared.data.text.sources import SOURCES
-from shared.data.text.tokens import Bytes, Subwords, train_subwords
+from shared.data.formats import json_lines, parquet_files
+from shared.data.text.documents import Document
+from shared.data.text.sources import TEXT_SOURCES
+from shared.data.text.tokens import ByteTokens, SubwordTokens, train_subwords
+from shared.data.write.request import BadFiles, SourceRequest
+from shared.data.write.splits import DocumentSplitter
 from shared.distributed import Refusal
 
-SPLITTER = Splitter(0, 0.2, 0.2)
+SPLITTER = DocumentSplitter(0, 0.2, 0.2)
 
 
 def read(dataset: str, folder: Path, **options: Any) -> tuple[list[Document], list[tuple[str, str]]]:
     """All documents of a source, and what was left out."""
     bad = BadFiles(skip=True)
-    request = Request(dataset, folder, options.pop("labelled", False), SPLITTER, bad=bad, **options)
-    source = SOURCES[dataset](request)
+    request = SourceRequest(dataset, folder, options.pop("labelled", False), SPLITTER, bad=bad, **options)
+    source = TEXT_SOURCES[dataset](request)
     documents = [document for unit in range(len(source.sizes)) for document in source.read(unit, bad)]
     return documents, [(file.path, file.reason) for file in bad.found]
 
@@ -118,12 +119,12 @@ def test_row_groups_are_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         {"n": range(1000), "text": pa.array(texts).dictionary_encode(), "label": [n % 3 for n in range(1000)]}
     )
     parquet.write_table(table, tmp_path / "a.parquet", row_group_size=100)
-    monkeypatch.setattr(parquet_rows, "UNIT_BYTES", 5000)
+    monkeypatch.setattr(parquet_files, "UNIT_BYTES", 5000)
     documents, bad = read("parquet", tmp_path, labelled=True)
     assert [document.text for document in documents] == texts
     assert [document.label for document in documents[:4]] == ["0", "1", "2", "0"]
     assert bad == []
-    source = SOURCES["parquet"](Request("parquet", tmp_path, False, SPLITTER))
+    source = TEXT_SOURCES["parquet"](SourceRequest("parquet", tmp_path, False, SPLITTER))
     assert 2 <= len(source.sizes) <= 10
     assert next(d.text for d in source.read(1, BadFiles())) == f"text {100 * (10 // len(source.sizes))}"
 
@@ -180,26 +181,26 @@ def test_files_by_pattern_and_what_is_wrong_with_them(tmp_path: Path) -> None:
 def test_splits_of_files_are_as_exact_as_they_can_be() -> None:
     names = [f"{number}.txt" for number in range(60)]
     labels = ["a"] * 50 + ["b"] * 10
-    splits = SPLITTER.of_all(names, labels)
+    splits = SPLITTER.split_all(names, labels)
     for label, total in (("a", 50), ("b", 10)):
         mine = [split for split, of in zip(splits, labels, strict=True) if of == label]
         assert (mine.count("validation"), mine.count("test")) == (total // 5, total // 5)
-    assert SPLITTER.of_all(names[:50] + names[50:], labels) == splits
-    more = SPLITTER.of_all([*names, "more.txt"], [*labels, "a"])
+    assert SPLITTER.split_all(names[:50] + names[50:], labels) == splits
+    more = SPLITTER.split_all([*names, "more.txt"], [*labels, "a"])
     assert sum(a != b for a, b in zip(splits, more, strict=False)) <= 2, "a further file moves hardly any other"
     with pytest.raises(Refusal, match=r"the class 'c' has 2\. Each split takes one"):
-        SPLITTER.of_all([*names, "x", "y"], [*labels, "c", "c"])
+        SPLITTER.split_all([*names, "x", "y"], [*labels, "c", "c"])
 
 
 def test_splits_of_rows_have_the_fractions_on_average() -> None:
-    splits = [SPLITTER.of(str(number).encode()) for number in range(5000)]
+    splits = [SPLITTER.split_of(str(number).encode()) for number in range(5000)]
     assert splits.count("test") == pytest.approx(1000, abs=100)
     assert splits.count("validation") == pytest.approx(1000, abs=100)
-    assert [Splitter(1, 0.2, 0.2).of(str(number).encode()) for number in range(5000)] != splits
+    assert [DocumentSplitter(1, 0.2, 0.2).split_of(str(number).encode()) for number in range(5000)] != splits
 
 
 def test_passages_are_about_equally_long() -> None:
-    (cut,) = Bytes().passages(["abcdefghijk"], 4)
+    (cut,) = ByteTokens().passages(["abcdefghijk"], 4)
     assert [bytes(ids) for ids in cut] == [b"abcd", b"efgh", b"ijk"]
 
 
@@ -207,7 +208,7 @@ def test_a_learnt_tokenizer_writes_any_text_and_is_always_the_same() -> None:
     texts = ["def add(one, other):\n    return one + other\n", "the cat sees the dog\n"] * 20
     files = train_subwords(texts, 330)
     assert files == train_subwords(texts, 330)
-    tokens = Subwords({name: text.encode() for name, text in files.items()}, "x")
+    tokens = SubwordTokens({name: text.encode() for name, text in files.items()}, "x")
     assert 280 <= tokens.vocabulary <= 330  # there is no more to learn
     ids = tokens.encode([texts[0], "żółć 😀"])
     assert len(ids[0]) < len(texts[0]) / 2
@@ -229,7 +230,7 @@ def test_special_tokens_belong_to_each_passage(tmp_path: Path) -> None:
     )
     tokenizer.enable_truncation(3)
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    tokens = Subwords.open(tmp_path)
+    tokens = SubwordTokens.open(tmp_path)
     assert (tokens.vocabulary, tokens.end_of_text, tokens.padding) == (12, 2, 3)
     assert [ids.tolist() for ids in tokens.encode(["a b z"])] == [[4, 5, 0]]
     cut = tokens.passages(["a b c d e", "", "a"], 5)
@@ -253,4 +254,4 @@ def test_a_tokenizer_folder_that_cannot_be_used(files: dict[str, str | None], me
         plain = Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).to_str()
         (tmp_path / name).write_text(plain if text is None else text)
     with pytest.raises(Refusal, match=message):
-        Subwords.open(tmp_path)
+        SubwordTokens.open(tmp_path)

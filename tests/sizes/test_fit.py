@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from allranks.sizes import Use, misfits
+from allranks.spec.distribution import distribution_kind
 
 H100, A100, V100, T4 = (
     "Standard_ND96isr_H100_v5",
@@ -12,33 +13,36 @@ H100, A100, V100, T4 = (
     "Standard_NC24s_v3",
     "Standard_NC64as_T4_v3",
 )
+PYTORCH, MPI, TENSORFLOW, NONE = (
+    distribution_kind(name).starts_processes for name in ("pytorch", "mpi", "tensorflow", "")
+)
 
 
 @pytest.mark.parametrize(
     ("use", "where", "severity", "said"),
     [
-        (Use(T4, 1, 8, "pytorch"), "distribution.process_count_per_instance", "error", "8 processes on each node"),
-        (Use(A100, 1, 2, "mpi"), "distribution.process_count_per_instance", "error", "has 1 A100 GPU: each rank"),
-        (Use(H100, 1, 1, "pytorch"), "distribution.process_count_per_instance", "warning", "7 would be paid for"),
-        (Use(H100, 1, 2, "pytorch", "torchrun a.py"), "distribution.process_count_per_instance", "warning", "6 would"),
-        (Use(A100, 2, 1, "pytorch"), "resources.instance_count", "warning", "which has no InfiniBand"),
-        (Use(A100, 2, 1, "tensorflow"), "resources.instance_count", "warning", "which has no InfiniBand"),
-        (Use("ND96asr_v4", 1, 1, "pytorch"), "resources.instance_type", "warning", "is short for a size"),
-        (Use(V100, 1, 4, "pytorch"), "resources.instance_type", "warning", "was retired on 2025-09-30"),
+        (Use(T4, 1, 8, PYTORCH), "distribution.process_count_per_instance", "error", "8 processes on each node"),
+        (Use(A100, 1, 2, MPI), "distribution.process_count_per_instance", "error", "has 1 A100 GPU: each rank"),
+        (Use(H100, 1, 1, PYTORCH), "distribution.process_count_per_instance", "warning", "7 would be paid for"),
+        (Use(H100, 1, 2, PYTORCH, "torchrun a.py"), "distribution.process_count_per_instance", "warning", "6 would"),
+        (Use(A100, 2, 1, PYTORCH), "resources.instance_count", "warning", "which has no InfiniBand"),
+        (Use(A100, 2, 1, TENSORFLOW), "resources.instance_count", "warning", "which has no InfiniBand"),
+        (Use("ND96asr_v4", 1, 1, PYTORCH), "resources.instance_type", "warning", "is short for a size"),
+        (Use(V100, 1, 4, PYTORCH), "resources.instance_type", "warning", "was retired on 2025-09-30"),
         (
-            Use(A100, 1, 1, "pytorch", variables={"NCCL_NET": "IB"}),
+            Use(A100, 1, 1, PYTORCH, variables={"NCCL_NET": "IB"}),
             "environment_variables.NCCL_NET",
             "error",
             "asks for InfiniBand",
         ),
         (
-            Use(A100, 1, 1, "pytorch", variables={"NCCL_IB_HCA": "mlx5"}),
+            Use(A100, 1, 1, PYTORCH, variables={"NCCL_IB_HCA": "mlx5"}),
             "environment_variables.NCCL_IB_HCA",
             "warning",
             "has no effect",
         ),
         (
-            Use(H100, 2, 8, "pytorch", variables={"NCCL_IB_DISABLE": "1"}),
+            Use(H100, 2, 8, PYTORCH, variables={"NCCL_IB_DISABLE": "1"}),
             "environment_variables.NCCL_IB_DISABLE",
             "warning",
             "switches off the 3200 Gb/s",
@@ -53,29 +57,29 @@ def test_one_thing_is_found(use: Use, where: str, severity: str, said: str) -> N
 
 
 def test_older_infiniband_is_said_to_be_of_no_use() -> None:
-    found = {misfit.where: misfit.message for misfit in misfits(Use("Standard_NC24r", 4, 4, "mpi"))}
+    found = {misfit.where: misfit.message for misfit in misfits(Use("Standard_NC24r", 4, 4, MPI))}
     assert found.keys() == {"resources.instance_type", "resources.instance_count"}
     assert "older kind without SR-IOV" in found["resources.instance_count"]
 
 
 def test_a_size_with_the_same_gpu_and_infiniband_is_offered() -> None:
-    (found,) = misfits(Use(A100, 4, 1, "pytorch"))
+    (found,) = misfits(Use(A100, 4, 1, PYTORCH))
     assert found.hint == "Standard_ND96amsr_A100_v4 has 1600 Gb/s of it."
 
 
 @pytest.mark.parametrize(
     "use",
     [
-        Use(H100, 4, 8, "pytorch"),
-        Use(H100, 1, 1, "pytorch", "torchrun --nproc_per_node 8 train.py"),
-        Use(H100, 1, 1, "pytorch", "accelerate launch train.py"),
-        Use(H100, 2, 1, "tensorflow"),  # one worker uses all GPUs of its node
-        Use(H100, 1, 1, ""),  # no distribution: nobody said that it wants the GPUs
-        Use(H100, None, None, "pytorch"),  # bound to what is known when it runs
-        Use("Standard_DS3_v2", 4, 16, "pytorch"),
-        Use("Standard_HB120rs_v3", 4, 16, "mpi"),
-        Use(A100, 1, 1, "pytorch", variables={"NCCL_IB_DISABLE": "1", "NCCL_DEBUG": "INFO"}),
-        Use(H100, 1, 8, "pytorch", variables={"NCCL_IB_DISABLE": "1"}),
+        Use(H100, 4, 8, PYTORCH),
+        Use(H100, 1, 1, PYTORCH, "torchrun --nproc_per_node 8 train.py"),
+        Use(H100, 1, 1, PYTORCH, "accelerate launch train.py"),
+        Use(H100, 2, 1, TENSORFLOW),  # one worker uses all GPUs of its node
+        Use(H100, 1, 1, NONE),  # no distribution: nobody said that it wants the GPUs
+        Use(H100, None, None, PYTORCH),  # bound to what is known when it runs
+        Use("Standard_DS3_v2", 4, 16, PYTORCH),
+        Use("Standard_HB120rs_v3", 4, 16, MPI),
+        Use(A100, 1, 1, PYTORCH, variables={"NCCL_IB_DISABLE": "1", "NCCL_DEBUG": "INFO"}),
+        Use(H100, 1, 8, PYTORCH, variables={"NCCL_IB_DISABLE": "1"}),
     ],
 )
 def test_nothing_is_wrong(use: Use) -> None:
@@ -84,11 +88,11 @@ def test_nothing_is_wrong(use: Use) -> None:
 
 def test_an_environment_of_ours_that_a_size_does_not_suit_is_an_error() -> None:
     pytorch, tensorflow = (f"azureml:allranks-{name}:0.1.0" for name in ("pytorch", "tensorflow"))
-    (found,) = misfits(Use("Standard_ND96isr_MI300X_v5", 1, 8, "pytorch", environment=pytorch))
+    (found,) = misfits(Use("Standard_ND96isr_MI300X_v5", 1, 8, PYTORCH, environment=pytorch))
     assert (found.where, found.severity) == ("resources.instance_type", "error")
     assert "the environment 'pytorch' does not suit Standard_ND96isr_MI300X_v5: its GPUs are AMD's" in found.message
     (found,) = misfits(Use(H100, 1, environment=tensorflow))
     assert found.severity == "warning"
     assert "needs a driver of series 555 or newer" in found.message
-    assert not list(misfits(Use(H100, 1, 8, "pytorch", environment=pytorch)))
-    assert not list(misfits(Use("Standard_ND96isr_MI300X_v5", 1, 8, "pytorch", environment="azureml:theirs:1")))
+    assert not list(misfits(Use(H100, 1, 8, PYTORCH, environment=pytorch)))
+    assert not list(misfits(Use("Standard_ND96isr_MI300X_v5", 1, 8, PYTORCH, environment="azureml:theirs:1")))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from allranks.spec import Data, Pipeline, check, read
-from allranks.spec.graph import dependencies
+from allranks.spec.graph import step_dependencies
 
 TRAIN = """
 type: command
@@ -64,7 +64,7 @@ def test_a_value_is_taken(tmp_path, first, second, inputs):
     second_step = found.steps["second"]
     assert second_step.inputs["rate"] == inputs
     assert second_step.inputs["data"] == found.steps["first"].inputs["data"]
-    assert dependencies(second_step) == (), "it is the value that both have, and nothing that the first makes"
+    assert step_dependencies(second_step) == (), "it is the value that both have, and nothing that the first makes"
     assert check(found) == []
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from allranks.errors import UsageError
 from allranks.spec import Reference, literal_text, references, render_command, single, substitute
-from allranks.spec.expressions import almost, faults, single_quoted_inputs
+from allranks.spec.expressions import bracket_faults, near_references, single_quoted_inputs
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}(\.[A-Za-z_][A-Za-z0-9_]{0,8})?", fullmatch=True)
 STEPS = st.from_regex(r"[a-z_][a-z0-9_-]{0,8}", fullmatch=True)
@@ -78,7 +78,7 @@ def test_what_cannot_be_filled_in_is_refused(command, message):
     "text", ["echo $HOME ${A} $(date) {{x}} [[ -f y ]]", "${{inputs.a}}]]", "awk '{print $1}'", "a[1]]"]
 )
 def test_the_shell_keeps_its_own_brackets(text):
-    assert faults(text) == []
+    assert bracket_faults(text) == []
     assert render_command(text, {"a": "1"}, {}) == text.replace("${{inputs.a}}", "1")
 
 
@@ -86,7 +86,7 @@ def test_the_shell_keeps_its_own_brackets(text):
     "text", ["${{inputs.x}}", "${{ outputs.x }}", "$${inputs.x}", "${HOME} {{question}} {inputs.x}"]
 )
 def test_what_is_a_reference_or_the_shell_s_own_is_not_almost_one(text):
-    assert list(almost(text)) == []
+    assert list(near_references(text)) == []
 
 
 def test_single_is_one_reference_and_nothing_else():

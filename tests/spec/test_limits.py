@@ -12,7 +12,7 @@ import pytest
 from allranks.errors import SpecError
 from allranks.local.variables import Cluster, of_node
 from allranks.spec import limits, read
-from allranks.spec.document import parse_document
+from allranks.spec.document import parse_yaml
 from tests.local.support import allranks
 
 COMMAND = "{type: command, command: echo, environment: {image: ubuntu}}"
@@ -22,11 +22,11 @@ DEEP = """
 import sys
 from pathlib import Path
 from allranks.errors import SpecError
-from allranks.spec.document import parse_document
+from allranks.spec.document import parse_yaml
 for text in ("a:\\n  " + "- " * 30_000 + "x", "a: " + "[" * 200_000 + "]" * 200_000, "{a: " * 100_000 + "}" * 100_000,
              "? " * 30_000 + "x", "".join(" " * n + "a:\\n" for n in range(3_000))):
     try:
-        parse_document(text, Path("x.yaml"))
+        parse_yaml(text, Path("x.yaml"))
     except SpecError as error:
         print(error)
 """
@@ -41,13 +41,13 @@ def test_nesting_that_libyaml_cannot_bear_is_refused():
 
 
 def test_what_is_too_deep_has_its_place():
-    _, source = parse_document("a: " + "[" * 101 + "]" * 101, Path("x.yaml"))
+    _, source = parse_yaml("a: " + "[" * 101 + "]" * 101, Path("x.yaml"))
     assert [problem.where.count(".0") for problem in source.problems] == [99]
 
 
 def test_wide_documents_and_brackets_in_texts_are_read():
     text = "a:\n" + "".join(f"  k{n}: '[{{[{{'\n" for n in range(2_000)) + "b: " + "[" * 90 + "]" * 90 + "\n"
-    data, source = parse_document(text + "c: |\n" + " " * 900 + "far to the right\n", Path("x.yaml"))
+    data, source = parse_yaml(text + "c: |\n" + " " * 900 + "far to the right\n", Path("x.yaml"))
     assert len(data["a"]) == 2_000
     assert not source.problems
 
@@ -61,7 +61,7 @@ def test_wide_documents_and_brackets_in_texts_are_read():
     ],
 )
 def test_odd_scalars_are_named(text, says):
-    _, source = parse_document(text, Path("x.yaml"))
+    _, source = parse_yaml(text, Path("x.yaml"))
     assert [problem.where for problem in source.problems] == ["a"]
     assert says in str(source.problems[0])
 
@@ -85,7 +85,7 @@ def test_a_component_with_them_is_refused_in_words(tmp_path, more, says):
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("allranks.spec.document.MOST_BYTES", 100)
+    monkeypatch.setattr("allranks.spec.document.MOST_FILE_BYTES", 100)
     (tmp_path / "big.yaml").write_text("# " + "x" * 200 + "\ntype: command\n")
     with pytest.raises(SpecError, match="has 217 bytes; at most 100 are read"):
         read(tmp_path / "big.yaml")

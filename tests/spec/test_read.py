@@ -19,14 +19,14 @@ from allranks.spec import (
     Source,
     check,
     component_from,
-    dependencies,
     pipeline_from,
     read,
     read_component,
     read_document,
     read_pipeline,
+    step_dependencies,
 )
-from allranks.spec.document import parse_document
+from allranks.spec.document import parse_yaml
 
 # Microsoft's registry library: optional inputs with defaults, choices that look like booleans and numbers, dotted names.
 REGISTRY = """\
@@ -232,7 +232,7 @@ def test_a_job_with_every_kind_of_step(job):
     assert job.inputs["rows"].default == Data(str(job.source.base / "rows"), "uri_folder", "ro_mount")
     assert job.inputs["rate"] == Input("rate", "number", 1)
     assert job.inputs["nothing"] == Input("nothing", "uri_folder", optional=True)
-    assert dependencies(job.steps["train"]) == ("look",)
+    assert step_dependencies(job.steps["train"]) == ("look",)
 
 
 def test_a_command_in_place_becomes_a_component(job):
@@ -334,7 +334,7 @@ def test_a_document_from_memory(folder):
 
 def test_anchors_and_merges(tmp_path):
     text = "base: &base {a: 1, b: 2}\nother: {<<: *base, b: 3}\nthird: *base\nlist: {<<: [*base, {c: 4, a: 5}]}\n"
-    data, source = parse_document(text, tmp_path / "x.yaml")
+    data, source = parse_yaml(text, tmp_path / "x.yaml")
     assert data["other"] == {"a": 1, "b": 3}
     assert data["third"] == {"a": 1, "b": 2}
     assert data["list"] == {"a": 1, "b": 2, "c": 4}
@@ -345,13 +345,13 @@ def test_anchors_and_merges(tmp_path):
 
 def test_many_aliases_are_no_bomb(tmp_path):
     text = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 60))
-    data, _ = parse_document(text, tmp_path / "x.yaml")
+    data, _ = parse_yaml(text, tmp_path / "x.yaml")
     assert len(data) == 60
 
 
 def test_what_yaml_makes_of_texts(tmp_path):
     text = "a: 1.10\nb: yes\nc: 2024-01-01\nd: 12345678901234567890\ne: null\non: 1\n1: x\nf: 0x10\n"
-    data, source = parse_document(text, tmp_path / "x.yaml")
+    data, source = parse_yaml(text, tmp_path / "x.yaml")
     assert data == {
         "a": 1.1,
         "b": True,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from allranks.errors import Problem, SpecError
 from allranks.spec import Source, check, component_from, pipeline_from, read_document
-from allranks.spec.document import parse_document
+from allranks.spec.document import parse_yaml
 
 ODD = [
     None,
@@ -118,7 +118,7 @@ def test_changed_texts(tmp_path_factory, chance):
     for _ in range(chance.randint(1, 5)):
         characters[chance.randrange(len(characters))] = chance.choice("\t:-{}[]&*!|>'\"%@`#\n x\0")
     path = tmp_path_factory.getbasetemp() / "x.yaml"
-    assert all(one.message for one in _answer(lambda: pipeline_from(*parse_document("".join(characters), path))))
+    assert all(one.message for one in _answer(lambda: pipeline_from(*parse_yaml("".join(characters), path))))
 
 
 def test_deep_nesting(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from allranks.spec import schema
+from allranks.spec.distribution import DISTRIBUTION_KINDS
 
 pytest.importorskip("azure.ai.ml")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of marshmallow, about the SDK
@@ -19,25 +20,31 @@ IO = "azure.ai.ml._schema.component.input_output"
     ("name", "keys"),
     [
         (COMMAND_COMPONENT, schema.COMMAND_COMPONENT),
-        (PIPELINE_COMPONENT, schema.PIPELINE),
-        ("azure.ai.ml._schema.pipeline.pipeline_job.PipelineJobSchema", schema.PIPELINE),
+        (PIPELINE_COMPONENT, schema.PIPELINE_KEYS),
+        ("azure.ai.ml._schema.pipeline.pipeline_job.PipelineJobSchema", schema.PIPELINE_KEYS),
         (f"{STEP}.CommandSchema", schema.COMPONENT_STEP),
         (f"{STEP}.SweepSchema", schema.SWEEP_STEP),
         ("azure.ai.ml._schema.pipeline.pipeline_component.PipelineSchema", schema.PIPELINE_STEP),
         ("azure.ai.ml._schema.pipeline.pipeline_command_job.PipelineCommandJobSchema", schema.INLINE_STEP),
         ("azure.ai.ml._schema.job.command_job.CommandJobSchema", schema.COMMAND_JOB),
-        (f"{IO}.ParameterSchema", schema.INPUT),
-        (f"{IO}.InputPortSchema", schema.INPUT),
-        (f"{IO}.OutputPortSchema", schema.OUTPUT),
-        ("azure.ai.ml._schema.job.input_output_entry.DataInputSchema", schema.VALUE),
-        ("azure.ai.ml._schema.job.input_output_entry.OutputSchema", schema.OUTPUT | {"$schema"}),
-        ("azure.ai.ml._schema.component.resource.ComponentResourceSchema", schema.RESOURCES),
-        ("azure.ai.ml._schema.job.distribution.PyTorchDistributionSchema", schema.DISTRIBUTIONS["pytorch"]),
-        ("azure.ai.ml._schema.job.distribution.MPIDistributionSchema", schema.DISTRIBUTIONS["mpi"]),
-        ("azure.ai.ml._schema.job.distribution.TensorFlowDistributionSchema", schema.DISTRIBUTIONS["tensorflow"]),
+        (f"{IO}.ParameterSchema", schema.INPUT_KEYS),
+        (f"{IO}.InputPortSchema", schema.INPUT_KEYS),
+        (f"{IO}.OutputPortSchema", schema.OUTPUT_KEYS),
+        ("azure.ai.ml._schema.job.input_output_entry.DataInputSchema", schema.VALUE_KEYS),
+        ("azure.ai.ml._schema.job.input_output_entry.OutputSchema", schema.OUTPUT_KEYS | {"$schema"}),
+        ("azure.ai.ml._schema.component.resource.ComponentResourceSchema", schema.RESOURCE_KEYS),
+        (
+            "azure.ai.ml._schema.job.distribution.PyTorchDistributionSchema",
+            {"type", *DISTRIBUTION_KINDS["pytorch"].keys},
+        ),
+        ("azure.ai.ml._schema.job.distribution.MPIDistributionSchema", {"type", *DISTRIBUTION_KINDS["mpi"].keys}),
+        (
+            "azure.ai.ml._schema.job.distribution.TensorFlowDistributionSchema",
+            {"type", *DISTRIBUTION_KINDS["tensorflow"].keys},
+        ),
         ("azure.ai.ml._schema.job.job_limits.SweepJobLimitsSchema", schema.SWEEP_LIMITS),
-        ("azure.ai.ml._schema.pipeline.settings.PipelineJobSettingsSchema", schema.SETTINGS),
-        ("azure.ai.ml._schema.assets.environment.AnonymousEnvironmentSchema", schema.ENVIRONMENT),
+        ("azure.ai.ml._schema.pipeline.settings.PipelineJobSettingsSchema", schema.SETTINGS_KEYS),
+        ("azure.ai.ml._schema.assets.environment.AnonymousEnvironmentSchema", schema.ENVIRONMENT_KEYS),
     ],
 )
 def test_no_key_of_the_sdk_is_unknown_here(name, keys):
@@ -51,6 +58,6 @@ def test_modes_and_types():
 
     from allranks.spec.model import DATA_TYPES, LITERAL_TYPES
 
-    assert set(input_output.SUPPORTED_INPUT_OUTPUT_MODES) == schema.MODES
+    assert set(input_output.SUPPORTED_INPUT_OUTPUT_MODES) == schema.PORT_MODES
     assert set(input_output.SUPPORTED_PORT_TYPES) == set(DATA_TYPES)
     assert set(input_output.SUPPORTED_PARAM_TYPES) == set(LITERAL_TYPES)

@@ -1,33 +1,35 @@
-"""Where rows come from: one file for each kind of source, all with the interface of ``source.Source``.
+"""Where items with labels come from: one file for each kind of source, all with the interface of ``ItemSource``.
 
-A further source is a file with a function that opens it, and a line in ``SOURCES``.
+A further source is a file with a function that opens it, and a line in ``SOURCES``; a table in another format of files
+is a line in ``formats.FORMATS``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
+from shared.data.formats import TABLE_FORMATS
 from shared.data.sources.cifar import open_cifar
-from shared.data.sources.csv_files import open_csv
 from shared.data.sources.digits import Digits
 from shared.data.sources.idx import open_idx
 from shared.data.sources.image_folder import ImageFolder
 from shared.data.sources.npy import Npy
-from shared.data.sources.parquet_files import open_parquet
-from shared.data.sources.source import BadFile, BadFiles, Request, Source
+from shared.data.sources.table import open_table
+from shared.data.write.request import BadFile, BadFiles, SourceRequest
+from shared.data.write.source import ItemSource
 
-SOURCES: Mapping[str, Callable[[Request], Source]] = MappingProxyType(
+SOURCES: Mapping[str, Callable[[SourceRequest], ItemSource]] = MappingProxyType(
     {
         "digits": Digits.open,
         "image_folder": ImageFolder.open,
         "cifar": open_cifar,
         "idx": open_idx,
         "npy": Npy.open,
-        "csv": open_csv,
-        "parquet": open_parquet,
+        **{name: partial(open_table, form=form) for name, form in TABLE_FORMATS.items()},
     }
 )
 """Name, as the input `dataset` of prepare_data has it, to what opens the source."""
 
-__all__ = ["SOURCES", "BadFile", "BadFiles", "Request", "Source"]
+__all__ = ["SOURCES", "BadFile", "BadFiles", "ItemSource", "SourceRequest"]

@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.sources.safe_pickle import DamagedError, ForeignObjectError, read_pickle
-from shared.data.sources.source import Request, names
+from shared.data.formats.safe_pickle import DamagedPickleError, ForeignObjectError, read_pickle
 from shared.data.sources.stored_images import StoredImages
-from shared.data.spool import Spool
+from shared.data.write.request import SourceRequest, list_names
+from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
-SHAPE = (32, 32, 3)
-ROW_BYTES = 3072
-PATTERNS = ("data_batch*", "test_batch*", "train", "test")
-META = {"batches.meta": "label_names", "meta": "fine_label_names"}
-INSIDE = ("cifar-10-batches-py", "cifar-100-python")
-MOST_BYTES = 2**30
+_SHAPE = (32, 32, 3)
+_ROW_BYTES = 3072
+_PATTERNS = ("data_batch*", "test_batch*", "train", "test")
+_META = {"batches.meta": "label_names", "meta": "fine_label_names"}
+_INSIDE = ("cifar-10-batches-py", "cifar-100-python")
+_MOST_BYTES = 2**30
 """A batch is read whole; the largest of the original ones (CIFAR-100's) has 155 MB."""
 
 
-def open_cifar(request: Request) -> StoredImages:
+def open_cifar(request: SourceRequest) -> StoredImages:
     """Read all batches of a folder into a spool: the training batches by name, then the test batch.
 
     Raises:
@@ -32,13 +32,13 @@ def open_cifar(request: Request) -> StoredImages:
     """
     request.refuse_regression()
     folder = _folder(request.needed_folder())
-    batches = [path for pattern in PATTERNS for path in sorted(folder.glob(pattern)) if path.is_file()]
+    batches = [path for pattern in _PATTERNS for path in sorted(folder.glob(pattern)) if path.is_file()]
     if not batches:
         raise Refusal(
             f"{folder} holds no CIFAR batch (data_batch_1 to data_batch_5 and test_batch, or train and test), but "
-            f"{names(sorted(path.name for path in folder.iterdir()))}. Unpack the archive, and give its folder."
+            f"{list_names(sorted(path.name for path in folder.iterdir()))}. Unpack the archive, and give its folder."
         )
-    spool, found = Spool(SHAPE, "uint8"), _found(request, batches)
+    spool, found = Spool(_SHAPE, "uint8"), _found(request, batches)
     files: list[tuple[str, int]] = []
     labels: list[npt.NDArray[np.int64]] = []
     for path, images, of_batch in found:
@@ -51,18 +51,18 @@ def open_cifar(request: Request) -> StoredImages:
 
 
 def _folder(folder: Path) -> Path:
-    return next((folder / name for name in INSIDE if (folder / name).is_dir()), folder)
+    return next((folder / name for name in _INSIDE if (folder / name).is_dir()), folder)
 
 
 def _found(
-    request: Request, batches: list[Path]
+    request: SourceRequest, batches: list[Path]
 ) -> Iterator[tuple[Path, npt.NDArray[np.uint8], npt.NDArray[np.int64]]]:
     for path in batches:
         try:
             content = _read(path)
             images = _images(content.get("data"))
             labels = _labels(content, len(images))
-        except DamagedError as error:
+        except DamagedPickleError as error:
             place = path.relative_to(request.needed_folder())
             request.bad.report(str(place), f"is not a CIFAR batch that can be read: {error}")
         else:
@@ -74,10 +74,10 @@ def _read(path: Path) -> dict[str, Any]:
 
     Raises:
         Refusal: if it holds a foreign object: that is no accident, and never left out in silence.
-        DamagedError: if it is something else, or damaged.
+        DamagedPickleError: if it is something else, or damaged.
     """
-    if path.stat().st_size > MOST_BYTES:
-        raise DamagedError(f"it has more than {MOST_BYTES:,} bytes")
+    if path.stat().st_size > _MOST_BYTES:
+        raise DamagedPickleError(f"it has more than {_MOST_BYTES:,} bytes")
     try:
         content = read_pickle(path.read_bytes())
     except ForeignObjectError as error:
@@ -86,16 +86,16 @@ def _read(path: Path) -> dict[str, Any]:
             "Nothing was executed. Take the files from https://www.cs.toronto.edu/~kriz/cifar.html."
         ) from error
     if not isinstance(content, dict):
-        raise DamagedError(f"it holds a {type(content).__name__}, not a dictionary")
+        raise DamagedPickleError(f"it holds a {type(content).__name__}, not a dictionary")
     return {_text(key): value for key, value in content.items()}
 
 
 def _images(data: Any) -> npt.NDArray[np.uint8]:
-    if isinstance(data, bytes | bytearray) and len(data) % ROW_BYTES == 0:
-        data = np.frombuffer(data, np.uint8).reshape(-1, ROW_BYTES)
-    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape != (len(data), ROW_BYTES):
+    if isinstance(data, bytes | bytearray) and len(data) % _ROW_BYTES == 0:
+        data = np.frombuffer(data, np.uint8).reshape(-1, _ROW_BYTES)
+    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape != (len(data), _ROW_BYTES):
         what = f"{data.dtype} {data.shape}" if isinstance(data, np.ndarray) else type(data).__name__
-        raise DamagedError(f"its `data` is {what}, not bytes of shape (images, {ROW_BYTES})")
+        raise DamagedPickleError(f"its `data` is {what}, not bytes of shape (images, {_ROW_BYTES})")
     return data
 
 
@@ -103,23 +103,23 @@ def _labels(content: dict[str, Any], images: int) -> npt.NDArray[np.int64]:
     labels = content.get("labels", content.get("fine_labels"))
     values = labels.tolist() if isinstance(labels, np.ndarray) else labels
     if not isinstance(values, list) or not all(type(label) is int and 0 <= label < 1000 for label in values):
-        raise DamagedError("its `labels` are not whole numbers from 0 on")
+        raise DamagedPickleError("its `labels` are not whole numbers from 0 on")
     if len(values) != images:
-        raise DamagedError(f"it holds {images} images and {len(values)} labels")
+        raise DamagedPickleError(f"it holds {images} images and {len(values)} labels")
     return np.array(values, np.int64)
 
 
 def _classes(
-    request: Request, folder: Path, values: npt.NDArray[np.int64]
+    request: SourceRequest, folder: Path, values: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
     """Labels and the names of the classes, from the file that lies beside the batches if there is one."""
-    there = next((folder / name for name in META if (folder / name).is_file()), None)
+    there = next((folder / name for name in _META if (folder / name).is_file()), None)
     if there is None:
         present, labels = np.unique(values, return_inverse=True)
         return labels.astype(np.int64), tuple(map(str, present.tolist()))
     try:
-        found = _read(there).get(META[there.name])
-    except DamagedError as error:
+        found = _read(there).get(_META[there.name])
+    except DamagedPickleError as error:
         raise Refusal(f"{there} cannot be read: {error}. Remove it, and the classes are called by number.") from error
     if (
         not isinstance(found, list)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import Array
-from shared.data.order import Rows
-from shared.data.sources.source import BadFiles, Request
+from shared.data.dataset.index import Array
+from shared.data.dataset.order import Rows
+from shared.data.write.request import BadFiles, SourceRequest
 from shared.distributed import Refusal
 
-CLASSES = tuple("0123456789")
-ARRAY = Array((8, 8, 1), "uint8")
+_CLASSES = tuple("0123456789")
+_ARRAY = Array((8, 8, 1), "uint8")
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class Digits:
 
     images: npt.NDArray[np.uint8]
     labels: npt.NDArray[np.int64]
-    classes: tuple[str, ...] = CLASSES
-    array: Array = ARRAY
+    classes: tuple[str, ...] = _CLASSES
+    array: Array = _ARRAY
     task: str = "classification"
     columns: tuple[str, ...] = ()
     decodes: bool = False
 
     @classmethod
-    def open(cls, request: Request) -> Digits:
+    def open(cls, request: SourceRequest) -> Digits:
         """Load all of it.
 
         Raises:

@@ -14,17 +14,17 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.sources.file_fault import find_file_fault
-from shared.data.sources.source import Request, names
+from shared.data.formats.file_fault import find_file_fault
 from shared.data.sources.stored_images import StoredImages
-from shared.data.spool import Spool
+from shared.data.write.request import SourceRequest, list_names
+from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
-TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-IMAGES = re.compile(r"(?P<before>.*)images(?P<middle>[-._])idx[34](?P<after>-ubyte)?(?P<gz>\.gz)?", re.IGNORECASE)
-STEP_BYTES = 2**22
-MOST_LABELS = 2**28
-MOST_BYTES = 64 * 2**30
+_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_IMAGES = re.compile(r"(?P<before>.*)images(?P<middle>[-._])idx[34](?P<after>-ubyte)?(?P<gz>\.gz)?", re.IGNORECASE)
+_STEP_BYTES = 2**22
+_MOST_LABELS = 2**28
+_MOST_BYTES = 64 * 2**30
 """A compressed file may claim any size; what is above this is not unpacked."""
 
 
@@ -32,7 +32,7 @@ class _WrongError(ValueError):
     """What is wrong with a file, as a sentence goes on after its path."""
 
 
-def open_idx(request: Request) -> StoredImages:
+def open_idx(request: SourceRequest) -> StoredImages:
     """Unpack all files of images of a folder into a spool, in the order of their names.
 
     Raises:
@@ -66,12 +66,12 @@ def open_idx(request: Request) -> StoredImages:
 
 def _pairs(folder: Path) -> list[tuple[Path, Path]]:
     """Each file of images with its file of labels; a plain file wins over its gzipped copy."""
-    found = {path.name: match for path in sorted(folder.iterdir()) if (match := IMAGES.fullmatch(path.name))}
+    found = {path.name: match for path in sorted(folder.iterdir()) if (match := _IMAGES.fullmatch(path.name))}
     wanted = [name for name, match in found.items() if not (match["gz"] and name[:-3] in found)]
     if not wanted:
         raise Refusal(
             f"{folder} holds no IDX images (such as train-images-idx3-ubyte or train-images-idx3-ubyte.gz), but "
-            f"{names(sorted(path.name for path in folder.iterdir()))}."
+            f"{list_names(sorted(path.name for path in folder.iterdir()))}."
         )
     pairs = []
     for name in wanted:
@@ -87,8 +87,10 @@ def _pairs(folder: Path) -> list[tuple[Path, Path]]:
 def _read_labels(path: Path) -> npt.NDArray[Any]:
     with closing(_open(path)) as file:
         dtype, shape = _header(file, (1,))
-        if dtype.kind == "f" or shape[0] > MOST_LABELS:
-            raise _WrongError(f"claims {shape[0]:,} labels of {dtype}; up to {MOST_LABELS:,} whole numbers can be read")
+        if dtype.kind == "f" or shape[0] > _MOST_LABELS:
+            raise _WrongError(
+                f"claims {shape[0]:,} labels of {dtype}; up to {_MOST_LABELS:,} whole numbers can be read"
+            )
         content = _exactly(file, shape[0] * dtype.itemsize)
         _end(file, shape[0] * dtype.itemsize)
     return np.frombuffer(content, dtype).astype(np.int64)
@@ -102,7 +104,7 @@ def _unpack(path: Path, labels: int, spool: Spool | None, most_pixels: int) -> S
         size = prod(row) * dtype.itemsize
         if rows != labels:
             raise _WrongError(f"holds {rows:,} images, the file beside it {labels:,} labels")
-        if prod(row[:2]) > most_pixels or not prod(row) or rows * size > MOST_BYTES:
+        if prod(row[:2]) > most_pixels or not prod(row) or rows * size > _MOST_BYTES:
             raise _WrongError(f"claims {rows:,} images of {' x '.join(map(str, row))}, which is none or too much")
         spool = spool or Spool(row, dtype.name)
         if (row, dtype.name) != (spool.shape, spool.dtype.name):
@@ -110,7 +112,7 @@ def _unpack(path: Path, labels: int, spool: Spool | None, most_pixels: int) -> S
                 f"{path} holds {dtype.name} {row}, the files before it {spool.dtype.name} {spool.shape}: images of one "
                 "folder have one shape."
             )
-        step = max(1, STEP_BYTES // size)
+        step = max(1, _STEP_BYTES // size)
         for start in range(0, rows, step):
             count = min(step, rows - start)
             spool.append(np.frombuffer(_exactly(file, count * size), dtype).reshape(count, *row))
@@ -127,17 +129,17 @@ def _open(path: Path) -> BinaryIO:
 def _header(file: BinaryIO, axes: tuple[int, ...]) -> tuple[np.dtype[Any], tuple[int, ...]]:
     """Dtype and shape."""
     magic = _exactly(file, 4)
-    if magic[:2] != b"\0\0" or magic[2] not in TYPES or magic[3] not in axes:
+    if magic[:2] != b"\0\0" or magic[2] not in _TYPES or magic[3] not in axes:
         known = " or ".join(f"00 00 08 {count:02x}" for count in axes)
         raise _WrongError(
             f"is not IDX with {' or '.join(map(str, axes))} axes: it starts with {magic.hex(' ')}, not {known}"
         )
-    return np.dtype(TYPES[magic[2]]), struct.unpack(f">{magic[3]}I", _exactly(file, 4 * magic[3]))
+    return np.dtype(_TYPES[magic[2]]), struct.unpack(f">{magic[3]}I", _exactly(file, 4 * magic[3]))
 
 
 def _exactly(file: BinaryIO, count: int) -> bytes:
     try:
-        content = file.read(min(count, MOST_BYTES))
+        content = file.read(min(count, _MOST_BYTES))
     except (OSError, EOFError, zlib.error) as error:
         raise _WrongError(f"cannot be read: {error}") from error
     if len(content) < count:

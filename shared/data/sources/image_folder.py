@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import Array
-from shared.data.order import Rows
-from shared.data.sources.file_fault import find_name_fault, show_name
-from shared.data.sources.picture import Unreadable, decode, size_of
-from shared.data.sources.source import BadFiles, Request, names
+from shared.data.dataset.index import Array
+from shared.data.dataset.order import Rows
+from shared.data.formats.file_fault import find_name_fault, show_name
+from shared.data.formats.picture import UnreadableImageError, decode_image, read_image_size
+from shared.data.write.request import BadFiles, SourceRequest, list_names
 from shared.distributed import Refusal
 
-SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-SPLIT_NAMES = frozenset({"train", "training", "val", "valid", "validation", "dev", "test", "testing"})
+_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+_SPLIT_NAMES = frozenset({"train", "training", "val", "valid", "validation", "dev", "test", "testing"})
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ImageFolder:
     decodes: bool = True
 
     @classmethod
-    def open(cls, request: Request) -> ImageFolder:
+    def open(cls, request: SourceRequest) -> ImageFolder:
         """List the files; images are only opened to learn the size where none was asked for.
 
         Raises:
@@ -81,14 +81,14 @@ class ImageFolder:
             try:
                 images[good] = self._decode(self.files[item])
                 good += 1
-            except Unreadable as error:
+            except UnreadableImageError as error:
                 bad.report(self.files[item], str(error), item)
         return images[:good]
 
     def _decode(self, file: str) -> npt.NDArray[np.uint8]:
         height, width, channels = self.array.shape
         size = (width, height) if self.resize else None
-        pixels = decode(self.folder / file, "RGB" if channels == 3 else "L", size, self.most_pixels)
+        pixels = decode_image(self.folder / file, "RGB" if channels == 3 else "L", size, self.most_pixels)
         if pixels.shape != self.array.shape:
             raise Refusal(
                 f"images differ in size: the first is {width}x{height}, "
@@ -105,9 +105,9 @@ def _check_classes(folder: Path, classes: tuple[str, ...]) -> None:
     if not classes:
         raise Refusal(
             f"{folder} has no folders: dataset image_folder reads one folder of images for each class. "
-            f"It holds {names(sorted(entry.name for entry in os.scandir(folder)))}."
+            f"It holds {list_names(sorted(entry.name for entry in os.scandir(folder)))}."
         )
-    if SPLIT_NAMES.issuperset(name.lower() for name in classes):
+    if _SPLIT_NAMES.issuperset(name.lower() for name in classes):
         raise Refusal(
             f"{folder} holds the splits {', '.join(classes)}, not classes: give the folder that has one folder of "
             "images for each class; prepare_data makes the splits itself."
@@ -123,24 +123,24 @@ def _images(folder: Path, place: str) -> Iterator[str]:
             if entry.is_dir(follow_symlinks=False):
                 yield from _images(folder, f"{place}/{entry.name}")
             # What a link leads to is looked at when it is opened: it may be nothing, itself, or a pipe.
-            elif entry.name.lower().endswith(SUFFIXES) and (entry.is_symlink() or entry.is_file()):
+            elif entry.name.lower().endswith(_SUFFIXES) and (entry.is_symlink() or entry.is_file()):
                 yield f"{place}/{entry.name}"
 
 
 def _without_images(folder: Path) -> str:
     there = sorted({Path(name).suffix or name for _, _, inside in os.walk(folder) for name in inside})
     return (
-        f"{folder} holds no image ({', '.join(SUFFIXES)}), but {names(there)}; remove the folder, or fill it with "
-        "images in one of these formats."
+        f"{folder} holds no image ({', '.join(_SUFFIXES)}), but {list_names(there)}; remove the folder, or fill it "
+        "with images in one of these formats."
     )
 
 
-def _first_size(request: Request, files: tuple[str, ...], most_pixels: int) -> tuple[int, int]:
+def _first_size(request: SourceRequest, files: tuple[str, ...], most_pixels: int) -> tuple[int, int]:
     """Height and width of the first image whose header can be read."""
     folder, trial = request.needed_folder(), BadFiles(request.bad.skip, request.needed_folder())
     for file in files:
         try:
-            return size_of(folder / file, most_pixels)
-        except Unreadable as error:
+            return read_image_size(folder / file, most_pixels)
+        except UnreadableImageError as error:
             trial.report(file, str(error))  # left out when it is read, if it is to be left out
     raise Refusal(f"{folder} holds {len(files)} images, of which none can be read: {trial.found[0].reason}.")

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import Array
-from shared.data.order import Rows
-from shared.data.sources.file_fault import find_file_fault
-from shared.data.sources.source import BadFiles, Request
-from shared.data.splits import Labels
+from shared.data.dataset.index import Array
+from shared.data.dataset.order import Rows
+from shared.data.formats.file_fault import find_file_fault
+from shared.data.write.request import BadFiles, SourceRequest
+from shared.data.write.splits import Labels
 from shared.distributed import Refusal
 
 
@@ -34,7 +34,7 @@ class Npy:
     decodes: bool = False
 
     @classmethod
-    def open(cls, request: Request) -> Npy:
+    def open(cls, request: SourceRequest) -> Npy:
         """Read the labels; the rows are only mapped.
 
         Raises:

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import Array
-from shared.data.order import Rows
-from shared.data.sources.picture import to_array
-from shared.data.sources.source import BadFiles, Request
-from shared.data.splits import Labels
-from shared.data.spool import Spool
+from shared.data.dataset.index import Array
+from shared.data.dataset.order import Rows
+from shared.data.formats.picture import image_to_array
+from shared.data.write.request import BadFiles, SourceRequest
+from shared.data.write.splits import Labels
+from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
-MODES = {"grayscale": ("L", 1), "rgb": ("RGB", 3)}
+_MODES = {"grayscale": ("L", 1), "rgb": ("RGB", 3)}
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class StoredImages:
     @classmethod
     def of(
         cls,
-        request: Request,
+        request: SourceRequest,
         spool: Spool,
         files: Sequence[tuple[str, int]],
         labels: npt.NDArray[np.int64],
@@ -55,7 +55,7 @@ class StoredImages:
         """
         shape = spool.shape
         kept = request.image_size is None or shape[:2] == (request.image_size,) * 2
-        mode, channels = MODES.get(request.color, (None, shape[2]))
+        mode, channels = _MODES.get(request.color, (None, shape[2]))
         if kept and channels == shape[2]:
             return cls(spool, tuple(files), labels, classes, Array(shape, spool.dtype.name), None)
         if spool.dtype != np.uint8 or shape[2] not in (1, 3):
@@ -84,5 +84,5 @@ class StoredImages:
         images = np.empty((len(items), *self.array.shape), np.uint8)
         for image, pixels in zip(images, stored, strict=True):
             found = Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
-            image[:] = to_array(found, self.mode, (width, height))
+            image[:] = image_to_array(found, self.mode, (width, height))
         return images

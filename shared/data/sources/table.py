@@ -1,86 +1,39 @@
 """Tables of numbers with a column to predict: read once, block by block, into spools; then any row by number.
 
-What one format knows is in `csv_files.py` and `parquet_files.py`; what holds for both is here. Memory holds a block of
-rows, however many there are.
+What one format knows is in `formats/`; what holds for all is here. Memory holds a block of rows, however many there
+are.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import Array
-from shared.data.order import Rows
-from shared.data.sources.file_fault import find_file_fault, find_name_fault
-from shared.data.sources.source import BadFiles, Request, names
-from shared.data.splits import Labels, count
-from shared.data.spool import Spool
+from shared.data.dataset.index import Array
+from shared.data.dataset.order import Rows
+from shared.data.formats.file_fault import find_file_fault, find_name_fault, is_utf8
+from shared.data.formats.file_format import TableFormat, WrongFileError
+from shared.data.sources.table_columns import TableColumns, check_types, choose_columns
+from shared.data.write.request import BadFiles, SourceRequest, list_names
+from shared.data.write.splits import Labels, count_labels
+from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MOST_CLASSES = 10_000  # fewer than 16 bits can number
-NOTE_SECONDS = 10.0
-PANDAS_INDEX = "__index_level_"
-"""How pandas calls an index without a name in a Parquet file: row numbers, which predict nothing."""
-
-
-class WrongFileError(ValueError):
-    """What is wrong with a file, as a sentence goes on after its path."""
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Which columns of a table are read: the features in order, and the target."""
-
-    features: tuple[str, ...]
-    target: str
-
-
-class Format(Protocol):
-    """One kind of file that holds a table."""
-
-    suffixes: tuple[str, ...]
-
-    def header(self, path: Path) -> list[str]:
-        """Names of the columns.
-
-        Raises:
-            WrongFileError: if the file is of another kind, or damaged.
-        """
-
-    def check(self, path: Path, columns: Columns) -> None:
-        """Refuse columns of types that cannot be used, all at once, where the file says types.
-
-        Raises:
-            Refusal: naming the columns.
-        """
-
-    def blocks(self, path: Path, columns: Columns, task: str) -> Iterator[tuple[npt.NDArray[np.float32], pa.Array]]:
-        """Features (rows, features), not a number where one is missing, and the target, null where it is missing.
-
-        Raises:
-            WrongFileError: if the file is damaged, or if a cell is not what its column holds.
-        """
-
-    def close(self) -> None:
-        """Give back the memory that reading took."""
-
-    def place(self, path: Path, columns: Columns, row: int, column: str, *, regression: bool) -> str:
-        """Where a row (from 0) with a missing or impossible value lies, for messages: ``path:line``, or better."""
+_MOST_CLASSES = 10_000  # fewer than 16 bits can number
+_NOTE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class ClassLabels:
+class _ClassLabels:
     """Labels, read from codes that number the classes in the order in which they first came.
 
     Attributes:
@@ -99,7 +52,7 @@ class ClassLabels:
 
 
 @dataclass(frozen=True)
-class Table:
+class NumberTable:
     """Rows of numbers, float32, with a class or a target value each.
 
     Attributes:
@@ -125,44 +78,29 @@ class Table:
         return self.spool.take(items)
 
 
-def open_table(request: Request, form: Format) -> Table:
+def open_table(request: SourceRequest, form: TableFormat) -> NumberTable:
     """Read all files of a folder, in the order of their names, or one file.
 
     Raises:
         Refusal: if there is none, if a column is missing or of no use, or if a value is missing or impossible.
     """
     request.refuse_image_size()
-    files = _files(request, form)
+    if request.folder is None or not request.folder.is_file():
+        request.needed_folder()
+    _, files = request.find_files(form.table_suffixes, hidden="._")
     scan = _Scan(request, form)
     for path in files:
         scan.add(path)
     return scan.table(files)
 
 
-def _files(request: Request, form: Format) -> list[Path]:
-    if request.folder is not None and request.folder.is_file():
-        request.bad.folder = request.folder.parent
-        return [request.folder]
-    folder = request.needed_folder()
-    every = [path for path in sorted(folder.rglob("*")) if not path.is_dir()]
-    shown = [path for path in every if not any(part[0] in "._" for part in path.relative_to(folder).parts)]
-    found = [path for path in shown if path.name.lower().endswith(form.suffixes)]
-    if not found:
-        there = sorted({path.suffix or path.name for path in shown})
-        raise Refusal(
-            f"{folder} holds no file that ends in {' or '.join(form.suffixes)}, but {names(there)}. Choose the "
-            "dataset that your files are, or convert them."
-        )
-    return found
-
-
 class _Scan:
     """Reads files one after another into a spool."""
 
-    def __init__(self, request: Request, form: Format) -> None:
+    def __init__(self, request: SourceRequest, form: TableFormat) -> None:
         self._request, self._form = request, form
         self._regression = request.task == "regression"
-        self._columns: Columns | None = None
+        self._columns = TableColumns((), request.target)  # until the first file decides on the features
         self._spool = Spool((0,), "float32")
         self._files: list[tuple[str, int]] = []
         self._targets = Spool((), "float64" if self._regression else "int16")
@@ -175,9 +113,9 @@ class _Scan:
         rows = self._spool.rows
         try:
             self._choose(path)
-            assert self._columns is not None  # noqa: S101  # chosen in the line above
-            before = 0
-            for x, target in self._form.blocks(path, self._columns, self._request.task):
+            before, features = 0, len(self._columns.features)
+            for block in self._form.blocks(path, self._types()):
+                x, target = _matrix(block, features), _target(block.column(features), regression=self._regression)
                 self._add(path, before, x, target)
                 before += len(x)
                 self._note(path)
@@ -188,7 +126,7 @@ class _Scan:
         else:
             self._files.append((str(path), rows))
 
-    def table(self, files: Sequence[Path]) -> Table:
+    def table(self, files: Sequence[Path]) -> NumberTable:
         """Everything that was read.
 
         Raises:
@@ -204,10 +142,9 @@ class _Scan:
         labels: Labels = self._targets
         if not self._regression:
             classes, labels = _sorted_classes(self._codes, self._targets)
-        self._form.close()
-        assert self._columns is not None  # noqa: S101  # there are rows
+        _release_memory()
         array = Array(self._spool.shape, "float32")
-        return Table(
+        return NumberTable(
             self._spool, tuple(self._files), labels, classes, array, self._columns.features, self._request.task
         )
 
@@ -216,16 +153,22 @@ class _Scan:
         if fault := find_file_fault(path) or find_name_fault(path):
             raise WrongFileError(fault)
         header = self._form.header(path)
+        if not is_utf8("".join(header)):
+            raise WrongFileError("cannot be read as text in UTF-8: the names of its columns are not")
+        if not self._columns.features:
+            self._columns = choose_columns(header, self._request, path)
+            self._spool = Spool((len(self._columns.features),), "float32")
         there = set(header)
-        if self._columns is None:
-            columns = choose_columns(header, self._request, path)
-            self._form.check(path, columns)
-            self._columns, self._spool = columns, Spool((len(columns.features),), "float32")
-            return
-        lacking = [name for name in (*self._columns.features, self._columns.target) if name not in there]
-        if lacking:
-            raise WrongFileError(f"lacks columns that the files before it have: {names(lacking)}")
-        self._form.check(path, self._columns)
+        if lacking := [name for name in (*self._columns.features, self._columns.target) if name not in there]:
+            raise WrongFileError(f"lacks columns that the files before it have: {list_names(lacking)}")
+        check_types(path, self._form.types(path), self._columns, self._request.task)
+
+    def _types(self) -> dict[str, pa.DataType]:
+        """What texts in the columns become, in order."""
+        import pyarrow as pa
+
+        target = pa.float64() if self._regression else pa.string()
+        return {**dict.fromkeys(self._columns.features, pa.float32()), self._columns.target: target}
 
     def _add(self, path: Path, before: int, x: npt.NDArray[np.float32], target: pa.Array) -> None:
         missing = np.isnan(x).any(1) | target.is_null().to_numpy(zero_copy_only=False)
@@ -240,7 +183,7 @@ class _Scan:
             kept = np.flatnonzero(~missing)
             row = int(finite.argmin())
             column = self._column(int(np.isfinite(x[row]).argmin()) if not np.isfinite(x[row]).all() else -1)
-            place = self._place(path, before + int(kept[row]), column)
+            place = self._form.row_place(path, before + int(kept[row]))
             raise WrongFileError(f"cannot be used: {place}: column {column} is not a finite number of 32 bits")
         self._spool.append(x)
         self._targets.append(y)
@@ -249,95 +192,77 @@ class _Scan:
         absent = np.isnan(x[row])
         column = self._column(int(absent.argmax()) if absent.any() else -1)
         raise Refusal(
-            f"{self._place(path, before + row, column)}: column {column} is empty. Fill it in, or leave out rows that "
+            f"{self._form.row_place(path, before + row)}: column {column} is empty. Fill it in, or leave out rows that "
             "lack a value with on_missing skip."
         )
 
     def _column(self, number: int) -> str:
-        assert self._columns is not None  # noqa: S101  # rows were read
         return repr(self._columns.target if number < 0 else self._columns.features[number])
-
-    def _place(self, path: Path, row: int, column: str) -> str:
-        assert self._columns is not None  # noqa: S101  # rows were read
-        return self._form.place(path, self._columns, row, column, regression=self._regression)
 
     def _encode(self, target: pa.Array) -> npt.NDArray[np.int16]:
         """Numbers of the classes, in the order in which they first came."""
         found = target.dictionary_encode()
-        codes = [self._codes.setdefault(class_name(v), len(self._codes)) for v in found.dictionary.to_pylist()]
-        if len(codes) > MOST_CLASSES or len(self._codes) > MOST_CLASSES:
+        codes = [self._codes.setdefault(_class_name(v), len(self._codes)) for v in found.dictionary.to_pylist()]
+        if len(codes) > _MOST_CLASSES or len(self._codes) > _MOST_CLASSES:
             raise Refusal(
-                f"column {self._request.target!r} has more than {MOST_CLASSES:,} different values, too many for "
-                f"classes: {names(list(self._codes), 3)}. For numbers choose task regression."
+                f"column {self._request.target!r} has more than {_MOST_CLASSES:,} different values, too many for "
+                f"classes: {list_names(list(self._codes), 3)}. For numbers choose task regression."
             )
         numbers = found.indices.to_numpy(zero_copy_only=False)
         return np.array(codes, np.int16)[numbers] if codes else np.empty(0, np.int16)
 
     def _note(self, path: Path) -> None:
-        if time.monotonic() - self._noted >= NOTE_SECONDS:
+        if time.monotonic() - self._noted >= _NOTE_SECONDS:
             self._noted = time.monotonic()
             self._request.note(f"read {self._spool.rows:,} rows, now in {path.name}")
 
 
-def choose_columns(header: Sequence[str], request: Request, path: Path) -> Columns:
-    """Which columns are features: all but the target and those to be left out.
+def _matrix(block: pa.RecordBatch, count: int) -> npt.NDArray[np.float32]:
+    """The first columns of a block as rows; not a number where one is missing."""
+    import pyarrow as pa
+    from pyarrow import compute
 
-    Raises:
-        Refusal: if one that is named is not there (the nearest names are offered), if a name is empty or comes twice,
-            or if no feature is left.
-    """
-    twice = sorted(name for name, times in Counter(header).items() if times > 1 and name)
-    if twice:
-        raise Refusal(f"{path} has more than one column called {names(twice)}. Rename them.")
-    for name, what in ((request.target, "target"), *((name, "ignore_columns") for name in request.ignore_columns)):
-        if name not in header:
-            raise Refusal(_absent(name, what, header, path))
-    left_out = {request.target, *request.ignore_columns}
-    features = tuple(name for name in header if name not in left_out and not name.startswith(PANDAS_INDEX))
-    if "" in features:
-        raise Refusal(
-            f"{path}: column {list(header).index('') + 1} has no name, as when pandas writes its index. Write the file "
-            "with index=False, or name the column."
-        )
-    if not features:
-        raise Refusal(f"{path} has no column besides {names(sorted(left_out))}: there is nothing to predict from.")
-    return Columns(features, request.target)
+    rows = np.empty((block.num_rows, count), np.float32)
+    for number in range(count):
+        column = block.column(number)
+        wide = column if column.type == pa.float32() else compute.cast(column, pa.float32(), safe=False)
+        rows[:, number] = wide.to_numpy(zero_copy_only=False)
+    return rows
 
 
-def release_memory() -> None:
+def _target(column: pa.Array, *, regression: bool) -> pa.Array:
+    """The target with null for an empty text or for what is not a number, too."""
+    import pyarrow as pa
+    from pyarrow import compute, types
+
+    if regression:
+        column = compute.cast(column, pa.float64(), safe=False)
+    elif types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if types.is_floating(column.type):
+        return compute.if_else(compute.is_nan(column), None, column)
+    if types.is_string(column.type) or types.is_large_string(column.type):
+        return compute.if_else(compute.equal(column, ""), None, column)
+    return column
+
+
+def _release_memory() -> None:
     """Let Arrow give back to the system what it holds for the next block."""
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()
 
 
-def _absent(name: str, what: str, header: Sequence[str], path: Path) -> str:
-    lower = {column.lower(): column for column in header}
-    near = [lower[found] for found in get_close_matches(name.lower(), lower, n=3, cutoff=0.6)]
-    hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"Give {what} the name of a column."
-    if all(_is_number(column) for column in header):
-        hint = "Its first line holds numbers: put a line with the columns' names before it."
-    return f"{path} has no column {name!r} ({what}); it has {names(list(header), 20)}. {hint}"
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def class_name(value: object) -> str:
+def _class_name(value: object) -> str:
     """Name of a class: a whole number without a fraction, whatever its type, else the text of the value."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _sorted_classes(codes: dict[str, int], targets: Spool) -> tuple[tuple[str, ...], ClassLabels]:
+def _sorted_classes(codes: dict[str, int], targets: Spool) -> tuple[tuple[str, ...], _ClassLabels]:
     """Classes in ascending order, as numbers if all are whole numbers, else as text; the labels follow."""
-    seen = count(targets, len(codes))
+    seen = count_labels(targets, len(codes))
     used = [name for name, code in codes.items() if seen[code]]  # a file left out may have brought more
     classes = tuple(sorted(used, key=int) if all(name.lstrip("-").isdecimal() for name in used) else sorted(used))
     numbers = np.zeros(len(codes), np.min_scalar_type(max(1, len(classes))))
     numbers[[codes[name] for name in classes]] = np.arange(len(classes))
-    return classes, ClassLabels(targets, numbers)
+    return classes, _ClassLabels(targets, numbers)

@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shared.data.index import SPLITS
-from shared.data.sources import BadFile, BadFiles
-from shared.data.spool import Spool
-from shared.data.text.documents import Document, Documents
-from shared.data.text.tokens import Ids, Tokens, dtype_of
+from shared.data.dataset.index import SPLITS
+from shared.data.text.documents import Document, DocumentSource
+from shared.data.text.tokens import Ids, Tokens, token_dtype
+from shared.data.write.request import BadFile, BadFiles
+from shared.data.write.spool import Spool
 
 BATCH_CHARACTERS, BATCH_DOCUMENTS = 2**20, 4096
 """What a tokenizer is given at a time, at most."""
 
-GZIP = 16 + zlib.MAX_WBITS
+_GZIP = 16 + zlib.MAX_WBITS
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RowLayout:
     """How texts become rows.
 
     Attributes:
@@ -39,7 +39,7 @@ class Settings:
 
 
 @dataclass(slots=True)
-class Part:
+class UnitCounts:
     """What a unit gives to one split.
 
     Attributes:
@@ -62,41 +62,41 @@ class Part:
         return sum(self.classes.values())
 
 
-class Desk:
+class TokenSpools:
     """A worker's temporary files: tokens of each split, one after another; for passages also their lengths and classes.
 
     A worker has one unit at a time, so what a unit gives to a split lies together.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        dtype = dtype_of(settings.tokens.vocabulary)
+    def __init__(self, layout: RowLayout) -> None:
+        dtype = token_dtype(layout.tokens.vocabulary)
         self.tokens = {split: Spool((), dtype) for split in SPLITS}
         self.lengths = {split: Spool((), "int32") for split in SPLITS}
         self.labels = {split: Spool((), "int32") for split in SPLITS}
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedUnit:
     """What became of a unit.
 
     Attributes:
         parts: split to what it got.
         bad: documents that were left out.
-        desk: where the tokens lie.
-        first: split to the number of the unit's first token and of its first passage on the desk.
-        classes: names of the classes that the labels on the desk number.
+        spools: where the tokens lie.
+        first: split to the number of the unit's first token and of its first passage in the spools.
+        classes: names of the classes that the labels in the spools number.
     """
 
-    parts: dict[str, Part]
+    parts: dict[str, UnitCounts]
     bad: tuple[BadFile, ...]
-    desk: Desk
+    spools: TokenSpools
     first: dict[str, tuple[int, int]]
     classes: tuple[str, ...]
 
 
 def encode_units(
-    source: Documents, units: Sequence[int], settings: Settings, policy: BadFiles, progress: Callable[[int], None]
-) -> Iterator[Encoded]:
+    source: DocumentSource, units: Sequence[int], layout: RowLayout, policy: BadFiles, progress: Callable[[int], None]
+) -> Iterator[EncodedUnit]:
     """Read units and keep their tokens; what became of each, in the order asked.
 
     Threads do: files, compression and tokenizers let others run meanwhile.
@@ -104,17 +104,17 @@ def encode_units(
     Args:
         source: where the documents come from.
         units: their numbers.
-        settings: how texts become rows.
+        layout: how texts become rows.
         policy: what is done about documents that cannot be used.
         progress: told now and then how many bytes of text there were so far.
     """
     local, stop, counter = threading.local(), threading.Event(), _Counter()
 
-    def work(unit: int) -> Encoded:
-        if not hasattr(local, "desk"):
-            local.desk = Desk(settings)
+    def work(unit: int) -> EncodedUnit:
+        if not hasattr(local, "spools"):
+            local.spools = TokenSpools(layout)
         bad = BadFiles(policy.skip, policy.folder)
-        encoder = _Encoder(settings, local.desk)
+        encoder = _Encoder(layout, local.spools)
         for batch in _batches(source.read(unit, bad)):
             if stop.is_set():
                 break
@@ -146,20 +146,20 @@ class _Counter:
 
 
 class _Encoder:
-    """Puts the documents of one unit on a desk."""
+    """Puts the documents of one unit into the spools of a worker."""
 
-    def __init__(self, settings: Settings, desk: Desk) -> None:
-        self._settings, self._desk = settings, desk
-        self._parts = {split: Part() for split in SPLITS}
-        self._packers = {split: zlib.compressobj(9, wbits=GZIP) for split in SPLITS}
+    def __init__(self, layout: RowLayout, spools: TokenSpools) -> None:
+        self._layout, self._spools = layout, spools
+        self._parts = {split: UnitCounts() for split in SPLITS}
+        self._packers = {split: zlib.compressobj(9, wbits=_GZIP) for split in SPLITS}
         self._codes: dict[str, int] = {}  # numbers of the classes, in the order in which they first come
-        self._first = {split: (len(desk.tokens[split]), len(desk.lengths[split])) for split in SPLITS}
+        self._first = {split: (len(spools.tokens[split]), len(spools.lengths[split])) for split in SPLITS}
 
     def add(self, batch: list[Document]) -> int:
         """Put some documents there; how many bytes they have."""
-        tokens, texts = self._settings.tokens, [document.text for document in batch]
-        if self._settings.labelled:
-            rows = tokens.passages(texts, self._settings.sequence_length)
+        tokens, texts = self._layout.tokens, [document.text for document in batch]
+        if self._layout.labelled:
+            rows = tokens.passages(texts, self._layout.sequence_length)
         else:
             end = np.array([tokens.end_of_text])
             rows = [[ids, end] for ids in tokens.encode(texts)]
@@ -170,21 +170,21 @@ class _Encoder:
                 size += self._add(split, [batch[item] for item in mine], [rows[item] for item in mine])
         return size
 
-    def finish(self, bad: tuple[BadFile, ...]) -> Encoded:
+    def finish(self, bad: tuple[BadFile, ...]) -> EncodedUnit:
         """What became of the unit."""
         for split, part in self._parts.items():
             if part.gzip_size:
                 part.gzip_size += len(self._packers[split].flush())
-        return Encoded(self._parts, bad, self._desk, self._first, tuple(self._codes))
+        return EncodedUnit(self._parts, bad, self._spools, self._first, tuple(self._codes))
 
     def _add(self, split: str, documents: list[Document], rows: list[list[Ids]]) -> int:
         part, joined = self._parts[split], np.concatenate([ids for found in rows for ids in found])
-        self._desk.tokens[split].append(joined)
+        self._spools.tokens[split].append(joined)
         texts = "".join(document.text for document in documents).encode()
         part.documents += len(documents)
         part.tokens += len(joined)
         part.size += len(texts)
-        if not self._settings.labelled:
+        if not self._layout.labelled:
             part.gzip_size += len(self._packers[split].compress(texts))
             return len(texts)
         passages = [
@@ -193,8 +193,8 @@ class _Encoder:
         for _, label in passages:
             part.classes[label] = part.classes.get(label, 0) + 1
         codes = [self._codes.setdefault(label, len(self._codes)) for _, label in passages]
-        self._desk.lengths[split].append(np.array([length for length, _ in passages], np.int32))
-        self._desk.labels[split].append(np.array(codes, np.int32))
+        self._spools.lengths[split].append(np.array([length for length, _ in passages], np.int32))
+        self._spools.labels[split].append(np.array(codes, np.int32))
         return len(texts)
 
 

@@ -8,24 +8,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.data.sources import BadFiles
-from shared.data.sources.file_fault import find_file_fault
-from shared.data.text.documents import UNIT_BYTES, Document, Request, decoded
+from shared.data.formats.file_fault import find_file_fault
+from shared.data.formats.file_format import UNIT_BYTES
+from shared.data.text.documents import Document, decode_document
+from shared.data.write.request import BadFiles, SourceRequest
 from shared.distributed import Refusal
 
-LEFT_OUT = frozenset(
+_LEFT_OUT = frozenset(
     """site-packages dist-packages test tests ensurepip venv idlelib tkinter turtledemo distutils lib2to3 pydoc_data
     __phello__ __pycache__""".split()  # noqa: SIM905  # a list of strings would be thirteen lines
 )
 """Folders of the standard library that are not in the sample: what is not part of it, its tests, what some systems
 install apart, and pydoc_data, a single file of 0.7 MB that would be half of the split it fell into."""
 
-PACKAGES = ("asyncio", "email", "importlib", "multiprocessing", "unittest", "xml")
+_PACKAGES = ("asyncio", "email", "importlib", "multiprocessing", "unittest", "xml")
 """The classes of the sample: packages of 13 to 33 files and 0.2 to 0.5 MB, all of them code that people wrote."""
 
 
 @dataclass(frozen=True)
-class Files:
+class FileDocuments:
     """One document in each file.
 
     Attributes:
@@ -58,12 +59,12 @@ class Files:
             except OSError as error:
                 bad.report(path, f"cannot be read: {error.strerror or error}")
                 continue
-            text = decoded(data, path, self.most, bad)
+            text = decode_document(data, path, self.most, bad)
             if text:
                 yield Document(text, self.splits[item], self.labels[item])
 
 
-def open_files(request: Request) -> Files:
+def open_files(request: SourceRequest) -> FileDocuments:
     """The files of a folder whose names fit the pattern; the class of a file is the first folder on its way.
 
     Files without content are no documents and are passed over.
@@ -71,7 +72,7 @@ def open_files(request: Request) -> Files:
     Raises:
         Refusal: if there are none, if one has no class and needs one, or if a class has too few.
     """
-    root, every = request.found()
+    root, every = request.find_files()
     patterns = [pattern.strip() for pattern in request.pattern.split(",") if pattern.strip()]
     paths = [path for path in (path.relative_to(root) for path in every) if _fits(path, patterns)]
     if not paths:
@@ -85,7 +86,7 @@ def open_files(request: Request) -> Files:
     return _files(request, root, paths)
 
 
-def open_stdlib(request: Request) -> Files:
+def open_stdlib(request: SourceRequest) -> FileDocuments:
     """The standard library's sources, as the interpreter that runs this has them; a file's class is its package.
 
     Raises:
@@ -95,13 +96,13 @@ def open_stdlib(request: Request) -> Files:
         raise Refusal("data was given, but dataset stdlib reads none: choose files, jsonl, csv or parquet.")
     root = Path(sysconfig.get_path("stdlib"))
     # site-packages, which may hold a hundred thousand files, is not even looked at.
-    tops = [top for top in root.iterdir() if top.name not in LEFT_OUT and not top.name.startswith("config-")]
+    tops = [top for top in root.iterdir() if top.name not in _LEFT_OUT and not top.name.startswith("config-")]
     found = [path for top in tops for path in (top.rglob("*.py") if top.is_dir() else [top]) if path.suffix == ".py"]
     every = (path.relative_to(root) for path in sorted(found))
-    paths = [path for path in every if not LEFT_OUT.intersection(path.parts)]
+    paths = [path for path in every if not _LEFT_OUT.intersection(path.parts)]
     if request.labelled:
-        paths = [path for path in paths if path.parts[0] in PACKAGES]
-    if len({path.parts[0] for path in paths}) < len(PACKAGES):
+        paths = [path for path in paths if path.parts[0] in _PACKAGES]
+    if len({path.parts[0] for path in paths}) < len(_PACKAGES):
         raise Refusal(f"the standard library in {root} comes without its sources; use another interpreter or dataset.")
     return _files(request, root, paths)
 
@@ -111,7 +112,7 @@ def _fits(path: Path, patterns: list[str]) -> bool:
     return any(fnmatch.fnmatchcase(str(path) if "/" in pattern else path.name, pattern) for pattern in patterns)
 
 
-def _files(request: Request, root: Path, paths: list[Path]) -> Files:
+def _files(request: SourceRequest, root: Path, paths: list[Path]) -> FileDocuments:
     request.bad.folder = root
     sized = [(str(path), _size(root / path)) for path in paths]
     named = [(path, size) for path, size in sized if size]
@@ -119,14 +120,14 @@ def _files(request: Request, root: Path, paths: list[Path]) -> Files:
         raise Refusal(f"all {len(sized)} files in {root} are empty.")
     names = [path for path, _ in named]
     labels = [path.partition("/")[0] if request.labelled else "" for path in names]
-    splits = request.splitter.of_all(names, labels)
+    splits = request.splitter.split_all(names, labels)
     bounds, sizes = [0], [0]
     for item, (_, size) in enumerate(named):
         if sizes[-1] and sizes[-1] + size > UNIT_BYTES:
             bounds.append(item)
             sizes.append(0)
         sizes[-1] += size
-    return Files(root, names, labels, splits, [*bounds, len(names)], sizes, request.most_bytes)
+    return FileDocuments(root, names, labels, splits, [*bounds, len(names)], sizes, request.most_bytes)
 
 
 def _size(path: Path) -> int:

@@ -1,7 +1,7 @@
-"""Rows as documents: of JSON lines, CSV or Parquet, with a column of texts and perhaps one of classes.
+"""Rows as documents, of any format in `formats/`: a column of texts, and perhaps one of classes.
 
-What one format knows is in `json_lines.py`, `csv_rows.py` and `parquet_rows.py`; what holds for all is here. A row goes
-into a split by its text, so that a text that occurs twice is never in two splits, whatever the order of the rows.
+A row goes into a split by its text, so that a text that occurs twice is never in two splits, whatever the order of the
+rows.
 """
 
 from __future__ import annotations
@@ -10,97 +10,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from shared.data.sources import BadFiles
-from shared.data.sources.file_fault import find_file_fault, find_name_fault
-from shared.data.sources.source import names
-from shared.data.text.documents import Document, Request
+from shared.data.formats.file_fault import find_file_fault, find_name_fault, is_utf8
+from shared.data.formats.file_format import FileFormat, FilePart, FileRow, WrongFileError
+from shared.data.text.documents import Document
+from shared.data.write.request import BadFiles, SourceRequest, list_names
 from shared.distributed import Refusal
 
-
-class WrongFileError(ValueError):
-    """What is wrong with a file, as a sentence goes on after its path."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A part of a file that is read from front to back.
-
-    Attributes:
-        path: the file.
-        first: where it begins: a byte or a row group, as the format has it.
-        last: where the next one begins.
-        size: bytes on the disk.
-    """
-
-    path: Path
-    first: int
-    last: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What two columns hold in a row.
-
-    Attributes:
-        at: which row of the part it is, from which ``Format.place`` makes a place.
-        text: a str; anything else is a fault.
-        label: its class; None if it has none.
-        fault: why the row cannot be used, as a sentence goes on after its place.
-    """
-
-    at: int
-    text: Any = None
-    label: Any = None
-    fault: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Which columns are read; no label for a language model."""
-
-    text: str
-    label: str | None
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name in (self.text, self.label) if name is not None)
-
-
-class Format(Protocol):
-    """One kind of file that holds rows."""
-
-    suffixes: tuple[str, ...]
-
-    def check(self, path: Path, columns: Columns) -> None:
-        """See that the columns are there.
-
-        Raises:
-            Refusal: if they are not, or if one is of a type that cannot be used.
-            WrongFileError: if the file is of another kind, or damaged.
-        """
-
-    def parts(self, path: Path) -> list[Part]:
-        """Cut a file into parts of about ``UNIT_BYTES``, as far as it can be read from its middle.
-
-        Raises:
-            WrongFileError: if the file is of another kind, or damaged.
-        """
-
-    def rows(self, part: Part, columns: Columns, most: int) -> Iterator[Row]:
-        """Rows of a part; ``most`` bytes are the longest text that is wanted.
-
-        Raises:
-            WrongFileError: if the file is damaged, so that what follows cannot be read.
-        """
-
-    def place(self, part: Part, at: int) -> str:
-        """The line, or the row, of a row of the part; both counted in the whole file, from 1."""
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowDocuments:
     """The rows of some files.
 
     Attributes:
@@ -110,10 +33,10 @@ class Rows:
         parts: the units.
     """
 
-    request: Request
+    request: SourceRequest
     root: Path
-    form: Format
-    parts: list[Part]
+    form: FileFormat
+    parts: list[FilePart]
 
     @property
     def sizes(self) -> Sequence[int]:
@@ -124,7 +47,7 @@ class Rows:
         """Documents of a unit."""
         part, path = self.parts[unit], str(self.parts[unit].path.relative_to(self.root))
         try:
-            for row in self.form.rows(part, _columns(self.request), self.request.most_bytes):
+            for row in self.form.rows(part, list(_columns(self.request).values()), self.request.most_bytes):
                 document = self._document(row)
                 if isinstance(document, Document):
                     yield document
@@ -133,73 +56,81 @@ class Rows:
         except WrongFileError as error:
             bad.report(path, f"{error}; what follows is left out")
 
-    def _document(self, row: Row) -> Document | str:
+    def _document(self, row: FileRow) -> Document | str:
         """The document of a row, or what is wrong with the row."""
         if row.fault:
             return row.fault
-        if not isinstance(row.text, str) or not row.text:
-            return f"has no text in column {self.request.text_column!r}, but {row.text!r:.40}"
-        label = _class(row.label) if self.request.labelled else ""
+        text, request = row.cells[0], self.request
+        if not isinstance(text, str) or not text:
+            return f"has no text in column {request.text_column!r}, but {text!r:.40}"
+        label = _class_name(row.cells[1]) if request.labelled else ""
         if label is None:
-            return f"has no class in column {self.request.label_column!r}, but {row.label!r:.40}"
-        try:
-            data = row.text.encode()
-        except UnicodeEncodeError:  # bytes that are none come as surrogates
-            return f"is not text in UTF-8 in column {self.request.text_column!r}"
-        if len(data) > (most := self.request.most_bytes):
+            return f"has no class in column {request.label_column!r}, but {row.cells[1]!r:.40}"
+        if not is_utf8(text):
+            return f"is not text in UTF-8 in column {request.text_column!r}"
+        data = text.encode()
+        if len(data) > (most := request.most_bytes):
             return f"has {len(data):,} bytes; max_megabytes {most / 2**20:g} allows {most:,}"
-        return Document(row.text, self.request.splitter.of(data), label)
+        return Document(text, request.splitter.split_of(data), label)
 
 
-def open_rows(request: Request, form: Format) -> Rows:
+def open_rows(request: SourceRequest, form: FileFormat) -> RowDocuments:
     """Find the files of a format, and cut them into units.
 
     Raises:
         Refusal: if there are none that can be used, or if the first lacks a column.
     """
-    root, paths = request.found(form.suffixes)
-    request.bad.folder = root
-    parts: list[Part] = []
+    root, paths = request.find_files(form.suffixes)
+    parts: list[FilePart] = []
     for path in paths:
         try:
-            parts += _parts(path, request, form, first=not parts)
+            if fault := find_file_fault(path) or find_name_fault(path):
+                raise WrongFileError(fault)  # noqa: TRY301  # one of several places
+            if not parts:
+                _check_columns(path, request, form)
+            parts += form.parts(path)
         except WrongFileError as error:
             request.bad.report(str(path.relative_to(root)), str(error))
     if not parts:
         found = request.bad.found[0]
         raise Refusal(f"{root}: none of its {len(paths)} files can be used; {found.path} {found.reason}.")
-    return Rows(request, root, form, parts)
+    return RowDocuments(request, root, form, parts)
 
 
-def _parts(path: Path, request: Request, form: Format, *, first: bool) -> list[Part]:
-    """The parts of a file; the first one has to have the columns."""
-    if fault := find_file_fault(path) or find_name_fault(path):
-        raise WrongFileError(fault)
-    if first:
-        form.check(path, _columns(request))
-    return form.parts(path)
+def _columns(request: SourceRequest) -> dict[str, str]:
+    """The inputs that name columns, the text's first, and what they name."""
+    label = {"label_column": request.label_column} if request.labelled else {}
+    return {"text_column": request.text_column, **label}
 
 
-def need(path: Path, there: Sequence[str], columns: Columns) -> None:
-    """Refuse a file that lacks a column.
-
-    Raises:
-        Refusal: naming what is missing and what is there.
-    """
-    inputs = {"text_column": columns.text, "label_column": columns.label}
-    lacking = {key: name for key, name in inputs.items() if name is not None and name not in there}
-    if lacking:
+def _check_columns(path: Path, request: SourceRequest, form: FileFormat) -> None:
+    """Refuse a file that lacks a column, naming what is there, or has one of a type that is no text and no class."""
+    there, columns = form.header(path), _columns(request)
+    if lacking := {key: name for key, name in columns.items() if name not in there}:
         close = [match for name in lacking.values() for match in get_close_matches(name, there, 1)]
-        hint = f"Did you mean {names(close)}?" if close else f"Set {' and '.join(lacking)} to one of these."
-        wanted = names([f"{name!r} ({key})" for key, name in lacking.items()])
-        raise Refusal(f"{path} has no column {wanted}; it has {names(list(there))}. {hint}")
+        hint = f"Did you mean {list_names(close)}?" if close else f"Set {' and '.join(lacking)} to one of these."
+        wanted = list_names([f"{name!r} ({key})" for key, name in lacking.items()])
+        raise Refusal(f"{path} has no column {wanted}; it has {list_names(there)}. {hint}")
+    types = form.types(path)
+    wrong = [
+        f"{name} is {types[name]}"
+        for key, name in columns.items()
+        if name in types and not _fits(types[name], label=key == "label_column")
+    ]
+    if wrong:
+        raise Refusal(f"{path}: {' and '.join(wrong)}: a text has to be a string, a class a string or an integer.")
 
 
-def _columns(request: Request) -> Columns:
-    return Columns(request.text_column, request.label_column if request.labelled else None)
+def _fits(kind: pa.DataType, *, label: bool) -> bool:
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    if types.is_string(kind) or types.is_large_string(kind):
+        return True
+    return label and (types.is_integer(kind) or types.is_boolean(kind))
 
 
-def _class(value: Any) -> str | None:
+def _class_name(value: Any) -> str | None:
     """Name of a class; None where there is none."""
     if isinstance(value, bool):
         return str(value).lower()

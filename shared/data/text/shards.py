@@ -17,79 +17,56 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import SPLITS, Array, Shard
-from shared.data.ragged import Ragged
-from shared.data.sources import BadFile
-from shared.data.text.documents import Documents
-from shared.data.text.encode import Encoded, Part, Settings
-from shared.data.text.tokens import dtype_of
-from shared.data.writer import write_ragged_shard, write_shard
+from shared.data.dataset.index import SPLITS, Array, Shard
+from shared.data.dataset.ragged import Ragged
+from shared.data.text.documents import DocumentSource
+from shared.data.text.encode import EncodedUnit, RowLayout, UnitCounts
+from shared.data.text.tokens import token_dtype
+from shared.data.write.plan import SHARD_BYTES, ShardJob, plan_split
+from shared.data.write.request import BadFile
+from shared.data.write.writer import write_ragged_shard, write_shard
 
-SHARD_BYTES = 16 * 2**20
-CHUNK_TOKENS = 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A shard to be written.
-
-    Attributes:
-        split: of the dataset.
-        number: of the shard, in its split.
-        unit: whose rows it holds.
-        first: row of the split (for blocks) or of the unit (for passages) that it begins with.
-        last: the row after its last.
-    """
-
-    split: str
-    number: int
-    unit: int
-    first: int
-    last: int
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return self.last - self.first
+_CHUNK_TOKENS = 2**20
 
 
-def arrays_of(settings: Settings) -> dict[str, Array]:
+def token_arrays(layout: RowLayout) -> dict[str, Array]:
     """The dataset's arrays."""
-    dtype = dtype_of(settings.tokens.vocabulary)
-    if settings.labelled:
+    dtype = token_dtype(layout.tokens.vocabulary)
+    if layout.labelled:
         return {"x": Array((), dtype, ragged=True), "y": Array((), "int64")}
-    return {"x": Array((settings.sequence_length + 1,), dtype)}
+    return {"x": Array((layout.sequence_length + 1,), dtype)}
 
 
-def make_plan(parts: Sequence[dict[str, Part]], settings: Settings, rows_per_shard: int | None) -> list[Job]:
-    """Every shard of the dataset, in order: a function of what the units hold and of the settings alone.
+def plan_tokens(
+    parts: Sequence[dict[str, UnitCounts]], layout: RowLayout, rows_per_shard: int | None
+) -> list[ShardJob]:
+    """Every shard of the dataset, in order: a function of what the units hold and of the layout alone.
 
     Args:
         parts: of each unit, split to what it gave.
-        settings: how texts become rows.
+        layout: how texts become rows.
         rows_per_shard: None makes files of about 16 MiB.
     """
-    length = settings.sequence_length
-    item = np.dtype(dtype_of(settings.tokens.vocabulary)).itemsize
+    length = layout.sequence_length
+    item = np.dtype(token_dtype(layout.tokens.vocabulary)).itemsize
     size = rows_per_shard or max(1, SHARD_BYTES // ((length + 1) * item))
-    plan = []
-    for split in SPLITS:
-        ends = list(accumulate((part[split].tokens for part in parts), initial=0))
-        blocks = max(0, (ends[-1] - 1) // length)  # the first token is not predicted
-        number = 0
-        for unit, (begin, end) in enumerate(pairwise(ends)):
-            if settings.labelled:
-                rows = range(parts[unit][split].rows)
-            else:
-                rows = range(min(blocks, -(-begin // length)), min(blocks, -(-end // length)))
-            for first in range(rows.start, rows.stop, size):
-                plan.append(Job(split, number, unit, first, min(first + size, rows.stop)))
-                number += 1
-    return plan
+    return [job for split in SPLITS for job in plan_split(split, _unit_rows(parts, split, layout), size)]
+
+
+def _unit_rows(parts: Sequence[dict[str, UnitCounts]], split: str, layout: RowLayout) -> Iterator[range]:
+    """Rows of each unit: passages, numbered in the unit; or blocks, numbered in the split."""
+    if layout.labelled:
+        yield from (range(part[split].rows) for part in parts)
+        return
+    length, ends = layout.sequence_length, list(accumulate((part[split].tokens for part in parts), initial=0))
+    blocks = max(0, (ends[-1] - 1) // length)  # the first token is not predicted
+    yield from (
+        range(min(blocks, -(-begin // length)), min(blocks, -(-end // length))) for begin, end in pairwise(ends)
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeReport:
     """What one node has found, for all of them.
 
     Attributes:
@@ -99,16 +76,18 @@ class Node:
         digest: of the units' sizes, which have to be the same on every node.
     """
 
-    units: list[dict[str, Part]]
+    units: list[dict[str, UnitCounts]]
     bad: list[BadFile]
     heads: dict[str, list[int]]
     digest: str
 
     @classmethod
-    def of(cls, encoded: Sequence[Encoded], bad: Sequence[BadFile], settings: Settings, source: Documents) -> Node:
+    def of(
+        cls, encoded: Sequence[EncodedUnit], bad: Sequence[BadFile], layout: RowLayout, source: DocumentSource
+    ) -> NodeReport:
         """What a node with these units tells the others."""
-        longest = 0 if settings.labelled else settings.sequence_length + 1
-        streams = {split: _Stream(encoded, split, settings) for split in SPLITS}
+        longest = 0 if layout.labelled else layout.sequence_length + 1
+        streams = {split: _Stream(encoded, split, layout) for split in SPLITS}
         heads = {split: stream.read(0, min(longest, stream.tokens)).tolist() for split, stream in streams.items()}
         every_bad = [*bad, *(file for one in encoded for file in one.bad)]
         return cls([one.parts for one in encoded], every_bad, heads, sha256(repr(source.sizes).encode()).hexdigest())
@@ -118,13 +97,13 @@ class Node:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, record: dict[str, Any]) -> Node:
+    def from_json(cls, record: dict[str, Any]) -> NodeReport:
         """The way back."""
-        units = [{split: Part(**part) for split, part in unit.items()} for unit in record["units"]]
+        units = [{split: UnitCounts(**part) for split, part in unit.items()} for unit in record["units"]]
         return cls(units, [BadFile(**file) for file in record["bad"]], record["heads"], record["digest"])
 
 
-class Writer:
+class TokenShardWriter:
     """Writes the shards of a node's units.
 
     Args:
@@ -133,36 +112,36 @@ class Writer:
         nodes: what all nodes found, in order.
         node: which of them this is.
         classes: names of the classes, in the order of the labels.
-        settings: how texts become rows.
+        layout: how texts become rows.
     """
 
     def __init__(
         self,
         output: Path,
-        encoded: Sequence[Encoded],
-        nodes: Sequence[Node],
+        encoded: Sequence[EncodedUnit],
+        nodes: Sequence[NodeReport],
         node: int,
         classes: Sequence[str],
-        settings: Settings,
+        layout: RowLayout,
     ) -> None:
-        self._output, self._encoded, self._settings = output, encoded, settings
+        self._output, self._encoded, self._layout = output, encoded, layout
         self._numbers = {name: number for number, name in enumerate(classes)}
-        self._arrays = arrays_of(settings)
+        self._arrays = token_arrays(layout)
         before = [unit for one in nodes[:node] for unit in one.units]
         self.units = range(len(before), len(before) + len(encoded))
         self._begin = {split: sum(unit[split].tokens for unit in before) for split in SPLITS}
         self._streams = {
-            split: _Stream(encoded, split, settings, [id_ for one in nodes[node + 1 :] for id_ in one.heads[split]])
+            split: _Stream(encoded, split, layout, [id_ for one in nodes[node + 1 :] for id_ in one.heads[split]])
             for split in SPLITS
         }
 
-    def write(self, job: Job) -> Shard:
+    def write(self, job: ShardJob) -> Shard:
         """Write a shard of one of the node's units."""
-        return self._passages(job) if self._settings.labelled else self._blocks(job)
+        return self._passages(job) if self._layout.labelled else self._blocks(job)
 
-    def _blocks(self, job: Job) -> Shard:
-        length, stream, begin = self._settings.sequence_length, self._streams[job.split], self._begin[job.split]
-        step = max(1, CHUNK_TOKENS // length)
+    def _blocks(self, job: ShardJob) -> Shard:
+        length, stream, begin = self._layout.sequence_length, self._streams[job.split], self._begin[job.split]
+        step = max(1, _CHUNK_TOKENS // length)
 
         def chunks() -> Iterator[dict[str, npt.NDArray[Any]]]:
             for first in range(job.first, job.last, step):
@@ -174,26 +153,28 @@ class Writer:
         assert shard is not None  # noqa: S101  # a job has rows
         return shard
 
-    def _passages(self, job: Job) -> Shard:
+    def _passages(self, job: ShardJob) -> Shard:
         one = self._encoded[job.unit - self.units.start]
         token, row = one.first[job.split]
-        desk, rows = one.desk, slice(row + job.first, row + job.last)
-        lengths = desk.lengths[job.split][rows].astype(np.int64)
-        start = token + int(desk.lengths[job.split][row : row + job.first].sum(dtype=np.int64))
+        spools, rows = one.spools, slice(row + job.first, row + job.last)
+        lengths = spools.lengths[job.split][rows].astype(np.int64)
+        start = token + int(spools.lengths[job.split][row : row + job.first].sum(dtype=np.int64))
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        x = Ragged(desk.tokens[job.split][start : start + int(offsets[-1])], offsets)
+        x = Ragged(spools.tokens[job.split][start : start + int(offsets[-1])], offsets)
         numbers = np.array([self._numbers[name] for name in one.classes], np.int64)
-        y = numbers[desk.labels[job.split][rows]]
+        y = numbers[spools.labels[job.split][rows]]
         return write_ragged_shard(self._output, job.split, job.number, x=x, y=y, arrays=self._arrays)
 
 
 class _Stream:
     """The tokens of a split on a node, as if they lay in one file, and some that follow on other nodes."""
 
-    def __init__(self, encoded: Sequence[Encoded], split: str, settings: Settings, after: Sequence[int] = ()) -> None:
+    def __init__(
+        self, encoded: Sequence[EncodedUnit], split: str, layout: RowLayout, after: Sequence[int] = ()
+    ) -> None:
         self._encoded, self._split = encoded, split
         self._ends = [0, *accumulate(one.parts[split].tokens for one in encoded)]
-        self._after = np.array(after, dtype_of(settings.tokens.vocabulary))
+        self._after = np.array(after, token_dtype(layout.tokens.vocabulary))
 
     @property
     def tokens(self) -> int:
@@ -208,7 +189,7 @@ class _Stream:
             if begin >= last:
                 break
             start = one.first[self._split][0] - begin
-            pieces.append(one.desk.tokens[self._split][max(first, begin) + start : min(last, end) + start])
+            pieces.append(one.spools.tokens[self._split][max(first, begin) + start : min(last, end) + start])
         tokens = np.concatenate([*pieces, self._after[max(0, first - self.tokens) : max(0, last - self.tokens)]])
         assert len(tokens) == last - first, (first, last, self._ends)  # noqa: S101  # ours to keep
         return tokens

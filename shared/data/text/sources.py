@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 
-from shared.data.sources import BadFiles
-from shared.data.text.csv_rows import CsvRows
-from shared.data.text.documents import Documents, Request
+from shared.data.formats import FORMATS
+from shared.data.text.documents import DocumentSource
 from shared.data.text.files import open_files, open_stdlib
-from shared.data.text.json_lines import JsonLines
-from shared.data.text.parquet_rows import ParquetRows
 from shared.data.text.rows import open_rows
+from shared.data.write.request import BadFiles, SourceRequest
 
-SOURCES: Mapping[str, Callable[[Request], Documents]] = MappingProxyType(
+TEXT_SOURCES: Mapping[str, Callable[[SourceRequest], DocumentSource]] = MappingProxyType(
     {
         "stdlib": open_stdlib,
         "files": open_files,
-        "jsonl": lambda request: open_rows(request, JsonLines()),
-        "csv": lambda request: open_rows(request, CsvRows(request.most_bytes)),
-        "parquet": lambda request: open_rows(request, ParquetRows()),
+        **{name: partial(open_rows, form=form) for name, form in FORMATS.items()},
     }
 )
+"""A further source is a file with a function that opens it, and a line here; for a format of rows, one in FORMATS."""
 
-LEARNT_BYTES = 256 * 2**20
+_LEARNT_BYTES = 256 * 2**20
 """Of text that a vocabulary is learnt from, at most: more changes it hardly."""
 
 
-def texts_to_learn_from(source: Documents) -> Iterator[str]:
+def texts_to_learn_from(source: DocumentSource) -> Iterator[str]:
     """Texts of the train split: all, or those of some units from the whole of the data.
 
     What cannot be used is passed over; it is reported when the documents are read for the dataset.
     """
-    step = -(-sum(source.sizes) // LEARNT_BYTES)
-    left = LEARNT_BYTES
+    step = -(-sum(source.sizes) // _LEARNT_BYTES)
+    left = _LEARNT_BYTES
     for unit in range(0, len(source.sizes), max(1, step)):
         for document in source.read(unit, BadFiles(skip=True)):
             if document.split == "train":

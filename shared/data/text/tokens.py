@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.index import BYTES, TOKENIZER, TOKENIZER_FILES, TOKENIZER_FOLDER
+from shared.data.dataset.index import BYTES, TOKENIZER_FILE, TOKENIZER_FILES, TOKENIZER_FOLDER
 from shared.distributed import Refusal
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 Ids = npt.NDArray[np.integer[Any]]
 
-CONFIG = "tokenizer_config.json"
-END_OF_TEXT = "<|endoftext|>"
-ENDS = (END_OF_TEXT, "<|end_of_text|>", "</s>", "<eos>", "[SEP]")
-PADDINGS = ("[PAD]", "<pad>", "<|padding|>", "<|pad|>")
-SMALLEST = 300
+_CONFIG = "tokenizer_config.json"
+_END_OF_TEXT = "<|endoftext|>"
+_ENDS = (_END_OF_TEXT, "<|end_of_text|>", "</s>", "<eos>", "[SEP]")
+_PADDINGS = ("[PAD]", "<pad>", "<|padding|>", "<|pad|>")
+SMALLEST_VOCABULARY = 300
 """Tokens that a trained vocabulary has at least: the 256 bytes, the end of a text, and some that are worth the work."""
 
 
@@ -49,7 +49,7 @@ class Tokens(Protocol):
         """What the dataset's tokenizer folder has to hold; nothing for bytes."""
 
 
-class Bytes:
+class ByteTokens:
     """Ids 0 to 255 are the bytes of UTF-8; 256 is the end of a text, and padding."""
 
     vocabulary = 257
@@ -69,7 +69,7 @@ class Bytes:
         return MappingProxyType({})
 
 
-class Subwords:
+class SubwordTokens:
     """A tokenizer of a folder with `tokenizer.json`.
 
     Args:
@@ -83,37 +83,39 @@ class Subwords:
     def __init__(self, files: Mapping[str, bytes], source: str) -> None:
         self._files, self._source = files, source
         try:
-            self._tokenizer: Tokenizer = _library().Tokenizer.from_buffer(files[TOKENIZER])
-            config = json.loads(files.get(CONFIG, b"{}"))
+            self._tokenizer: Tokenizer = _library().Tokenizer.from_buffer(files[TOKENIZER_FILE])
+            config = json.loads(files.get(_CONFIG, b"{}"))
         except Exception as error:  # the library raises nothing narrower
-            raise Refusal(f"{source}: its {TOKENIZER} or {CONFIG} cannot be read: {str(error)[:200]}") from error
+            raise Refusal(f"{source}: its {TOKENIZER_FILE} or {_CONFIG} cannot be read: {str(error)[:200]}") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
         self.vocabulary = max(vocabulary.values()) + 1  # ids may have gaps
-        end = _first(vocabulary, _named(config, "eos_token"), ENDS)
+        end = _first(vocabulary, _named(config, "eos_token"), _ENDS)
         if end is None:
             raise Refusal(
-                f"{source} has no token for the end of a text: none of {', '.join(ENDS)}. "
-                f'Name it in {CONFIG}: {{"eos_token": "..."}}.'
+                f"{source} has no token for the end of a text: none of {', '.join(_ENDS)}. "
+                f'Name it in {_CONFIG}: {{"eos_token": "..."}}.'
             )
         self.end_of_text = end
-        padding = _first(vocabulary, _named(config, "pad_token"), PADDINGS)
+        padding = _first(vocabulary, _named(config, "pad_token"), _PADDINGS)
         self.padding = end if padding is None else padding
-        self.sha256 = hashlib.sha256(files[TOKENIZER]).hexdigest()
+        self.sha256 = hashlib.sha256(files[TOKENIZER_FILE]).hexdigest()
 
     @classmethod
-    def open(cls, folder: Path) -> Subwords:
+    def open(cls, folder: Path) -> SubwordTokens:
         """Read a folder, or the folder `tokenizer` in it.
 
         Raises:
             Refusal: if there is no `tokenizer.json`, or one that cannot be used.
         """
-        inside = next((place for place in (folder, folder / TOKENIZER_FOLDER) if (place / TOKENIZER).is_file()), None)
+        inside = next(
+            (place for place in (folder, folder / TOKENIZER_FOLDER) if (place / TOKENIZER_FILE).is_file()), None
+        )
         if inside is None:
             there = ", ".join(sorted(path.name for path in folder.glob("*"))[:8]) or "nothing"
             raise Refusal(
-                f"tokenizer: {folder} holds no {TOKENIZER}, but {there}. Give the folder of a fast tokenizer of "
+                f"tokenizer: {folder} holds no {TOKENIZER_FILE}, but {there}. Give the folder of a fast tokenizer of "
                 "Hugging Face (tokenizer.save_pretrained writes one), or leave the input empty for bytes."
             )
         return cls(
@@ -149,7 +151,7 @@ def train_subwords(texts: Iterable[str], vocabulary: int) -> dict[str, str]:
 
     Args:
         texts: read once; memory holds the different words in them, not the texts.
-        vocabulary: number of tokens, `SMALLEST` or more; fewer come out where the texts hold no more.
+        vocabulary: number of tokens, `SMALLEST_VOCABULARY` or more; fewer come out where the texts hold no more.
     """
     library = _library()
     tokenizer = library.Tokenizer(library.models.BPE())
@@ -157,26 +159,26 @@ def train_subwords(texts: Iterable[str], vocabulary: int) -> dict[str, str]:
     tokenizer.decoder = library.decoders.ByteLevel()
     trainer = library.trainers.BpeTrainer(
         vocab_size=vocabulary,
-        special_tokens=[END_OF_TEXT],
+        special_tokens=[_END_OF_TEXT],
         initial_alphabet=library.pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "eos_token": END_OF_TEXT,
-        "pad_token": END_OF_TEXT,
+        "eos_token": _END_OF_TEXT,
+        "pad_token": _END_OF_TEXT,
         "clean_up_tokenization_spaces": False,
     }
-    return {TOKENIZER: tokenizer.to_str(pretty=True) + "\n", CONFIG: json.dumps(config, indent=2) + "\n"}
+    return {TOKENIZER_FILE: tokenizer.to_str(pretty=True) + "\n", _CONFIG: json.dumps(config, indent=2) + "\n"}
 
 
-def dtype_of(vocabulary: int) -> str:
+def token_dtype(vocabulary: int) -> str:
     """The smallest type that a shard holds token ids in."""
     return "uint16" if vocabulary <= 2**16 else "int32"
 
 
-def name_of(tokens: Tokens) -> str:
+def tokenizer_name(tokens: Tokens) -> str:
     """What the index says about it: ``bytes``, or the folder in the dataset."""
     return TOKENIZER_FOLDER if tokens.files() else BYTES
 

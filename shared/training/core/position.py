@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from shared import checkpoint
+from shared.checkpoint.choose import newest_valid
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.settings.fields import Input, ports_of, values_of
@@ -62,8 +62,8 @@ def choose_checkpoint(world: World, folder: Path, resume_from: Path | None) -> P
     """
 
     def choose() -> str | None:
-        own = checkpoint.newest_valid(folder)
-        found = own or (checkpoint.newest_valid(resume_from) if resume_from else None)
+        own = newest_valid(folder)
+        found = own or (newest_valid(resume_from) if resume_from else None)
         return None if found is None else str(found)
 
     chosen = world.once(choose, name="choose a checkpoint", scope="job")

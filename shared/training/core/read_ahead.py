@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from shared.data.order import Rows
+from shared.data.dataset.order import Rows
 
 Read = TypeVar("Read")
 

@@ -1,11 +1,10 @@
 """What train_deepspeed needs besides what all trainers share: its configuration file, engine, checkpoints, tuning.
 
-This module, `arguments`, `file` and `batches` need neither torch nor DeepSpeed: what they refuse is refused before
-these are imported.
+This module, `config_file` and `batch_plan` need neither torch nor DeepSpeed: what they refuse is refused before these
+are imported.
 """
 
-from shared.training.deepspeed.arguments import add_deepspeed_arguments
-from shared.training.deepspeed.batches import plan_batches
-from shared.training.deepspeed.file import File, read_file
+from shared.training.deepspeed.batch_plan import plan_batches
+from shared.training.deepspeed.config_file import ConfigFile, read_config_file
 
-__all__ = ["File", "add_deepspeed_arguments", "plan_batches", "read_file"]
+__all__ = ["ConfigFile", "plan_batches", "read_config_file"]

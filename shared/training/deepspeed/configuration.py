@@ -2,95 +2,103 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
 from shared.distributed import Refusal, World
-from shared.training.core.batch_plan import BatchPlan, weight_decay
-from shared.training.deepspeed import keys, machine
-from shared.training.deepspeed.batches import ACCUMULATION, BATCH, MICRO
-from shared.training.deepspeed.file import File, given, section
-from shared.training.deepspeed.settings import OFFLOAD, contradictions, differences, settle
+from shared.settings.deepspeed import DeepSpeedSettings
+from shared.training.core.batch_plan import BatchPlan
+from shared.training.deepspeed.batch_plan import ACCUMULATION_KEY, BATCH_KEY, MICRO_BATCH_KEY
+from shared.training.deepspeed.capabilities import adapt_precision, can_pin_memory, choose_adam, missing_offload
+from shared.training.deepspeed.config_file import ConfigFile, is_set, read_section
+from shared.training.deepspeed.config_keys import TORCH_OPTIMIZERS, UNUSED_KEYS, ZERO_KEY, find_key_problems
+from shared.training.deepspeed.file_values import (
+    OFFLOAD_SECTIONS,
+    apply_config_file,
+    describe_changes,
+    find_contradictions,
+)
 
-SIXTEEN_BITS = ("fp16", "bf16")
+_SIXTEEN_BITS = ("fp16", "bf16")
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class DeepSpeedConfiguration:
     """What a training with DeepSpeed goes by.
 
     Attributes:
-        args: the arguments, with what the file and the machine have changed.
+        settings: the trainer's, with what the file and the machine have changed.
         file: the user's configuration, or an empty one.
         plan: how a batch is split.
         torch_adam: torch's Adam takes the place of DeepSpeed's own, which has to be compiled.
     """
 
-    args: argparse.Namespace
-    file: File
+    settings: DeepSpeedSettings
+    file: ConfigFile
     plan: BatchPlan
     torch_adam: bool
 
     @property
     def stage(self) -> int:
         """ZeRO stage, 0 to 3."""
-        return int(self.args.zero_stage)
+        return self.settings.zero.zero_stage
 
-    def first_place(self, device: torch.device) -> torch.device:
+    def build_device(self, device: torch.device) -> torch.device:
         """Where the model is built: in stage 3 beside the GPU, which gets one parameter after the other, and shares."""
         return torch.device("cpu") if self.stage == 3 else device
 
-    def with_(self, stage: int, plan: BatchPlan) -> Configuration:
+    def with_split(self, stage: int, plan: BatchPlan) -> DeepSpeedConfiguration:
         """The same with another stage and another split of the same batch."""
-        return replace(self, args=argparse.Namespace(**{**vars(self.args), "zero_stage": stage}), plan=plan)
+        settings = replace(self.settings, zero=replace(self.settings.zero, zero_stage=stage))
+        return replace(self, settings=settings, plan=plan)
 
-    def document(self, parameters: int) -> dict[str, Any]:
+    def document(self, parameters: int) -> dict[str, object]:
         """What `deepspeed.initialize` gets, for a model of so many parameters."""
-        ours = {BATCH, MICRO, ACCUMULATION, "optimizer", "scheduler", "bfloat16", keys.ZERO, *keys.NO_EFFECT}
-        document = {name: value for name, value in deepcopy(self.file).items() if name not in ours and given(value)}
+        ours = {BATCH_KEY, MICRO_BATCH_KEY, ACCUMULATION_KEY, ZERO_KEY, *UNUSED_KEYS}
+        ours |= {"optimizer", "scheduler", "bfloat16"}
+        document = {name: deepcopy(value) for name, value in self.file.items() if name not in ours and is_set(value)}
         document |= {
-            BATCH: self.plan.batch_size,
-            MICRO: self.plan.rows_per_pass,
-            ACCUMULATION: self.plan.accumulation_steps,
-            "gradient_clipping": self.args.clip_norm,
+            BATCH_KEY: self.plan.batch_size,
+            MICRO_BATCH_KEY: self.plan.rows_per_pass,
+            ACCUMULATION_KEY: self.plan.accumulation_steps,
+            "gradient_clipping": self.settings.optimizer.clip_norm,
             "optimizer": self._optimizer(),
             "zero_allow_untested_optimizer": True,  # torch's SGD: our tests hold its results against train_ddp's
-            keys.ZERO: self._zero(parameters),
+            ZERO_KEY: self._zero(parameters),
         }
-        for name in SIXTEEN_BITS:
-            found = section(self.file, name, *(["bfloat16"] if name == "bf16" else []))
-            document[name] = {**found, "enabled": self.args.precision == name}
+        for name in _SIXTEEN_BITS:
+            found = read_section(self.file, name, *(["bfloat16"] if name == "bf16" else []))
+            document[name] = {**found, "enabled": self.settings.precision.precision == name}
         return document
 
-    def _optimizer(self) -> dict[str, Any]:
-        args = self.args
-        params = section(section(self.file, "optimizer"), "params")
+    def _optimizer(self) -> dict[str, object]:
+        ours = self.settings.optimizer
+        found = read_section(read_section(self.file, "optimizer"), "params")
         own = inspect.signature(
-            keys.OPTIMIZERS[args.optimizer]
+            TORCH_OPTIMIZERS[ours.optimizer]
         ).parameters  # without DeepSpeed's own, such as torch_adam
-        params = {name: value for name, value in params.items() if given(value) and name in own}
-        params |= {"lr": args.learning_rate, "weight_decay": weight_decay(args)}
-        if args.optimizer == "sgd":
-            params |= {"momentum": args.momentum}
-            return {"type": "SGD", "params": {"nesterov": args.momentum > 0, "fused": True, **params}}
-        params["betas"] = [args.momentum, *params.get("betas", [0.0, args.beta2])[1:]]
-        torch_adam = self.torch_adam or (self.stage == 0 and args.precision in SIXTEEN_BITS)
+        params = {name: value for name, value in found.items() if is_set(value) and name in own}
+        params |= {"lr": ours.learning_rate, "weight_decay": ours.suited_decay}
+        if ours.optimizer == "sgd":
+            params |= {"momentum": ours.momentum}
+            return {"type": "SGD", "params": {"nesterov": ours.momentum > 0, "fused": True, **params}}
+        betas = params.get("betas")
+        params["betas"] = [ours.momentum, *(betas[1:] if isinstance(betas, list) else [ours.beta2])]
+        torch_adam = self.torch_adam or (self.stage == 0 and self.settings.precision.precision in _SIXTEEN_BITS)
         mode = {"torch_adam": True, "fused": True} if torch_adam else {"torch_adam": False}
-        return {"type": "Adam", "params": {**params, **mode, "adam_w_mode": args.optimizer == "adamw"}}
+        return {"type": "Adam", "params": {**params, **mode, "adam_w_mode": ours.optimizer == "adamw"}}
 
-    def _zero(self, parameters: int) -> dict[str, Any]:
+    def _zero(self, parameters: int) -> dict[str, object]:
         """ZeRO's section; what the file leaves open is in proportion to the model.
 
         DeepSpeed's own sizes are for billions of parameters: in smaller models its buckets hold all gradients once
         more, and stage 3 keeps all parameters whole from the forward to the backward pass.
         """
-        found = {name: value for name, value in section(self.file, keys.ZERO).items() if given(value)}
-        zero: dict[str, Any] = {"reduce_bucket_size": _part(500_000_000, parameters)}
+        found = {name: value for name, value in read_section(self.file, ZERO_KEY).items() if is_set(value)}
+        zero: dict[str, object] = {"reduce_bucket_size": _part(500_000_000, parameters)}
         if self.stage == 3:
             zero["stage3_prefetch_bucket_size"] = _part(50_000_000, parameters)
             zero["stage3_max_live_parameters"] = _part(1_000_000_000, parameters)
@@ -98,10 +106,11 @@ class Configuration:
         else:
             zero["allgather_bucket_size"] = _part(500_000_000, parameters)
         short = {name.removeprefix("stage3_"): name for name in zero}  # DeepSpeed takes both names, but not together
-        zero |= {short.get(name, name): value for name, value in found.items() if name not in OFFLOAD["all"]}
-        for name in OFFLOAD[self.args.offload]:
-            offload = {key: value for key, value in section(found, name).items() if given(value) and key != "nvme_path"}
-            zero[name] = {**offload, "device": "cpu", "pin_memory": machine.can_pin(offload)}
+        zero |= {short.get(name, name): value for name, value in found.items() if name not in OFFLOAD_SECTIONS["all"]}
+        for name in OFFLOAD_SECTIONS[self.settings.zero.offload]:
+            section = read_section(found, name).items()
+            offload = {key: value for key, value in section if is_set(value) and key != "nvme_path"}
+            zero[name] = {**offload, "device": "cpu", "pin_memory": can_pin_memory(offload)}
         return {**zero, "stage": self.stage}
 
 
@@ -110,24 +119,27 @@ def _part(largest: int, parameters: int) -> int:
     return min(largest, max(parameters // 8, 1_000_000))
 
 
-def configure(args: argparse.Namespace, file: File, plan: BatchPlan, world: World) -> Configuration:
+def make_configuration(
+    settings: DeepSpeedSettings, file: ConfigFile, plan: BatchPlan, world: World
+) -> DeepSpeedConfiguration:
     """Bring together the file, the inputs and what this machine can do; every rank calls this.
 
     Raises:
         Refusal: with all that is wrong.
     """
-    wrong = list(keys.problems(file))
-    settled = settle(args, file)
-    wrong += [] if wrong else contradictions(settled, file)
-    decided = differences(args, settled)
-    lacking = machine.adapt(settled, file, world)
-    torch_adam, more = (True, []) if wrong else machine.adam(settled, file, world)
-    lacking += more
-    if args.on_unsupported == "fail":
-        wrong += [f"{what} (on_unsupported=replace would take {instead})" for what, instead in lacking]
+    wrong = list(find_key_problems(file))
+    wanted = apply_config_file(settings, file)
+    wrong += [] if wrong else find_contradictions(wanted, file)
+    settled, missing = adapt_precision(wanted, world.device)
+    missing += missing_offload(file)
+    torch_adam, more = (True, []) if wrong else choose_adam(settled, file, world)
+    missing += more
+    if settings.zero.on_unsupported == "fail":
+        wrong += [f"{what} (on_unsupported=replace would take {instead})" for what, instead in missing]
     if wrong:
         raise Refusal("DeepSpeed cannot be configured like this:" + "".join(f"\n  {line}." for line in wrong))
-    for line in [decided, *(f"WARNING: {what}; replaced by {instead}" for what, instead in lacking)]:
+    notes = [f"WARNING: {what}; replaced by {instead}" for what, instead in missing]
+    for line in [describe_changes(settings, wanted), *notes]:
         if line:
             world.note(line)
-    return Configuration(settled, file, plan, torch_adam)
+    return DeepSpeedConfiguration(settled, file, plan, torch_adam)

@@ -1,10 +1,9 @@
-"""A model in DeepSpeed's hands: the engine, and the whole model out of it again."""
+"""A model in DeepSpeed's hands: the engine, what its optimizer keeps, and whole parameters out of it again."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, MutableMapping
+from typing import cast
 
 import deepspeed
 import torch
@@ -12,39 +11,35 @@ from deepspeed.runtime.fp16.unfused_optimizer import FP16_UnfusedOptimizer
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from shared.data import Dataset
-from shared.distributed import World
-from shared.models import Card, Normalised, save_model
-from shared.models.package import from_card
-from shared.training.deepspeed.configuration import Configuration
-from shared.training.torch.optimization import parameter_groups
-from shared.training.torch.start import limit_waits, tokenizer_of
-
-Engine = Any
-"""``deepspeed.DeepSpeedEngine``."""
-SIXTEEN = {"bf16": torch.bfloat16, "fp16": torch.float16}
+from shared.models import Normalised
+from shared.training.deepspeed.configuration import DeepSpeedConfiguration
+from shared.training.deepspeed.engine_types import DeepSpeedEngine
+from shared.training.torch.optimization import AUTOCAST, parameter_groups
+from shared.training.torch.start import limit_waits
 
 
-def start_engine(module: nn.Module, config: Configuration, device: torch.device) -> Engine:
+def start_engine(module: nn.Module, config: DeepSpeedConfiguration, device: torch.device) -> DeepSpeedEngine:
     """Give the model to DeepSpeed, which keeps, shards and changes its parameters from now on; every rank calls this.
 
     In bf16 and fp16 the parameters have 16 bits, and the optimizer has a float32 copy of them.
     """
-    groups = parameter_groups(module, config.args)
+    settings, precision = config.settings, config.settings.precision
+    groups = parameter_groups(module, settings.optimizer.suited_decay)
     document = config.document(sum(parameter.numel() for parameter in module.parameters()))
-    if config.args.precision in SIXTEEN:
-        _halve(module, SIXTEEN[config.args.precision])
+    if precision.precision in AUTOCAST:
+        _halve(module, AUTOCAST[precision.precision])
     if config.stage == 3:
         deepspeed.zero.Init(module=module, config_dict_or_path=document)
         for buffer in module.buffers():
             buffer.data = buffer.data.to(device)
-    engine, *_ = deepspeed.initialize(model=module, model_parameters=groups, config=document)
-    for parameter, master in masters_of(engine.optimizer).items():  # DeepSpeed has made a step already, to have states
+    made = deepspeed.initialize(model=module, model_parameters=groups, config=document)
+    engine = cast("DeepSpeedEngine", made[0])
+    for parameter, master in master_copies(engine.optimizer).items():  # a step is made already, to have states
         master.data.copy_(parameter.data)
-        engine.optimizer.optimizer.state.clear()
-    if config.args.compile == "true":
+        optimizer_states(engine).clear()
+    if precision.compile:
         engine.compile()
-    limit_waits(config.args.step_timeout)  # in DeepSpeed's own groups too
+    limit_waits(settings.timeouts.step)  # in DeepSpeed's own groups too
     return engine
 
 
@@ -59,7 +54,7 @@ def _halve(module: nn.Module, dtype: torch.dtype) -> None:
         module.net.register_forward_pre_hook(lambda _, inputs: tuple(x.to(dtype) for x in inputs))
 
 
-def masters_of(optimizer: Any) -> dict[torch.Tensor, torch.Tensor]:
+def master_copies(optimizer: object) -> dict[torch.Tensor, torch.Tensor]:
     """Parameters of 16 bits to their float32 copies, where there is no ZeRO; empty in all other cases."""
     if not isinstance(optimizer, FP16_UnfusedOptimizer):
         return {}
@@ -67,38 +62,20 @@ def masters_of(optimizer: Any) -> dict[torch.Tensor, torch.Tensor]:
     return {parameter: master for pair in pairs for parameter, master in zip(*pair, strict=True)}
 
 
-def _is_half(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() and tensor.element_size() == 2
+def optimizer_states(engine: DeepSpeedEngine) -> MutableMapping[torch.Tensor, dict[str, object]]:
+    """What the optimizer keeps of each tensor that it changes: entries by name."""
+    optimizer: torch.optim.Optimizer = getattr(engine.optimizer, "optimizer", engine.optimizer)
+    return optimizer.state
 
 
-def whole_parameters(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
+def whole_parameters(engine: DeepSpeedEngine) -> Iterator[tuple[str, torch.Tensor]]:
     """Each parameter by name, whole and in the optimizer's precision; every rank goes through all of them."""
-    masters = masters_of(engine.optimizer)
+    masters = master_copies(engine.optimizer)
     for name, parameter in engine.module.named_parameters():
-        whole = masters.get(parameter)
-        whole = whole if whole is not None else deepspeed.utils.safe_get_full_fp32_param(parameter)
+        whole: torch.Tensor | None = masters.get(parameter)
+        if whole is None:
+            whole = deepspeed.utils.safe_get_full_fp32_param(parameter)
         if whole is None:  # it does not train, or there is no ZeRO
             with deepspeed.zero.GatheredParameters(parameter, enabled=hasattr(parameter, "ds_id")):
                 whole = parameter.detach().clone()
         yield name, whole
-
-
-def save_whole_model(engine: Engine, card: Card, args: argparse.Namespace, data: Dataset, world: World) -> None:
-    """Put the model together on rank 0, parameter by parameter, and save it there; every rank calls this.
-
-    `model_weights` says whether the saved weights have 32 or 16 bits; normalisation keeps 32.
-    """
-    dtype = SIXTEEN.get(args.model_weights)
-    persistent = engine.module.state_dict().keys()
-    buffers = {name: buffer for name, buffer in engine.module.named_buffers() if name in persistent}
-    state = {name: (buffer.float() if _is_half(buffer) else buffer).cpu() for name, buffer in buffers.items()}
-    for name, whole in whole_parameters(engine):
-        if world.is_main:
-            state[name] = whole.to("cpu", dtype)
-
-    def save() -> None:
-        module = from_card(card, args.model_code)
-        module.load_state_dict(state, assign=True)
-        save_model(args.model, module, card, args.model_code, tokenizer_of(data))
-
-    world.once(save, name="save the model", scope="job")

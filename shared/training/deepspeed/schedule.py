@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
+from shared.settings.training import ScheduleSettings
 from shared.training.core.schedule import Schedule
-from shared.training.deepspeed.file import File, given, section
-from shared.training.deepspeed.keys import SCHEDULERS
+from shared.training.deepspeed.config_file import ConfigFile, is_set, read_section
+from shared.training.deepspeed.config_keys import FILE_SCHEDULERS
+from shared.training.deepspeed.engine_types import StepScheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,13 @@ class FileSchedule(Schedule):
         first: learning rate of the first step.
     """
 
-    scheduler: Any
+    scheduler: StepScheduler
     first: float
 
     @classmethod
-    def of(cls, kind: str, params: dict[str, Any], peak: float, steps: int) -> FileSchedule:
+    def from_section(cls, kind: str, params: dict[str, object], peak: float, steps: int) -> FileSchedule:
         """Make the scheduler of a class's name for a training of `steps`; `peak` is the optimizer's learning rate."""
-        scheduler = SCHEDULERS[kind](torch.optim.SGD([torch.zeros(1)], peak), **params)
+        scheduler = FILE_SCHEDULERS[kind](torch.optim.SGD([torch.zeros(1)], peak), **params)
         return cls(kind, peak, steps, scheduler.warmup_num_steps, scheduler, float(scheduler.get_last_lr()[0]))
 
     def __call__(self, step: int) -> float:
@@ -37,25 +37,24 @@ class FileSchedule(Schedule):
         return float(self.scheduler.get_lr()[0]) if step else self.first
 
 
-def schedule_over(steps: int, args: argparse.Namespace, file: File) -> Schedule:
-    """The schedule of the file, if it has one, else that of the arguments.
+def make_schedule(steps: int, peak: float, settings: ScheduleSettings, file: ConfigFile) -> Schedule:
+    """Make the schedule of the file, if it has one, else that of the settings.
 
-    Values that the file leaves to the component ("auto") are those of the arguments.
+    Values that the file leaves to the component ("auto") are those of the settings; `peak` is the learning rate.
     """
-    ours = Schedule.over(steps, args)
-    found = section(file, "scheduler")
-    if not given(found.get("type")):
+    ours, found = Schedule.for_steps(steps, peak, settings), read_section(file, "scheduler")
+    kind, params = found.get("type"), read_section(found, "params")
+    if not is_set(kind):
         return ours
     auto = {
         "warmup_min_lr": 0.0,
-        "warmup_max_lr": args.learning_rate,
+        "warmup_max_lr": peak,
         "warmup_num_steps": max(1, ours.warmup_steps),
         "total_num_steps": steps,
     }
-    params = section(found, "params")
     filled = {
-        name: value if given(value) else auto[name] for name, value in params.items() if given(value) or name in auto
+        name: value if is_set(value) else auto[name] for name, value in params.items() if is_set(value) or name in auto
     }
-    if found["type"] != "WarmupLR":
+    if kind != "WarmupLR":
         filled.setdefault("total_num_steps", steps)
-    return FileSchedule.of(found["type"], filled, args.learning_rate, steps)
+    return FileSchedule.from_section(str(kind), filled, peak, steps)

@@ -11,37 +11,40 @@ import itertools
 import json
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import torch
 
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.deepspeed.batches import MICRO
-from shared.training.deepspeed.configuration import Configuration
+from shared.training.deepspeed.batch_plan import MICRO_BATCH_KEY
+from shared.training.deepspeed.config_file import is_set, read_section
+from shared.training.deepspeed.config_keys import ZERO_KEY
+from shared.training.deepspeed.configuration import DeepSpeedConfiguration
 from shared.training.deepspeed.engine import start_engine
-from shared.training.deepspeed.file import given, section
-from shared.training.deepspeed.keys import ZERO
-from shared.training.deepspeed.tuning_report import write_report
-from shared.training.torch.feed import Feed, Reader
-from shared.training.torch.objective import objective_of
+from shared.training.deepspeed.engine_types import DeepSpeedEngine
+from shared.training.deepspeed.model import make_task_model
+from shared.training.deepspeed.tuning_report import TuningDocument, write_tuning_report
+from shared.training.torch.feed import Batch, Feed, Reader
+from shared.training.torch.objective import Objective, objective_of
 from shared.training.torch.progress import Meter
-from shared.training.torch.start import make_model
 
-WARM_UP, MEASURED = 2, 6
+AddGradients: TypeAlias = Callable[[DeepSpeedEngine, Batch, BatchPlan, Objective, Meter], None]
+"""Adds up a batch's gradients and takes the step, as the training does."""
+
+_WARM_UP, _MEASURED = 2, 6
 """Steps of a trial: those that are not timed, and those that are."""
-MICRO_BATCHES = 4
+_MICRO_BATCHES = 4
 """Sizes tried in each stage: the whole share of a rank, its half, ..."""
-KEPT = "autotuning.json"
+_KEPT_NAME = "autotuning.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class TuningTrial:
     """A stage and a micro-batch, and how they did.
 
     Attributes:
@@ -61,9 +64,9 @@ class Trial:
     failure: str = ""
 
 
-def tuned(
-    config: Configuration, data: Dataset, reader: Reader, world: World, add: Callable[..., None]
-) -> Configuration:
+def tune_configuration(
+    config: DeepSpeedConfiguration, data: Dataset, reader: Reader, world: World, add: AddGradients
+) -> DeepSpeedConfiguration:
     """Try stages and micro-batches, report them, and return the configuration with the fastest; every rank calls this.
 
     The global batch stays as it is. A run that is started again takes what its first start has found: another choice
@@ -74,42 +77,51 @@ def tuned(
         data: what is trained on.
         reader: of the training rows.
         world: the ranks.
-        add: adds up a batch's gradients and takes the step, as the training does.
+        add: what a step does.
 
     Raises:
         Refusal: if all trials fail.
     """
-    kept = Path(config.args.checkpoints) / KEPT
-    facts = {"batch_size": config.plan.batch_size, "world_size": world.world_size}
-    document = world.once(lambda: _earlier(kept, facts), name="earlier trials", scope="job")
-    if document is None:
-        trials = []
-        for stage, plan in candidates(config, world.world_size):
-            trials.append(_try(config.with_(stage, plan), data, reader, world, add))
-            world.note(f"trial of {_described(trials[-1])}")
-        best = fastest(trials)
-        document = {**facts, "chosen": asdict(best), "trials": [asdict(trial) for trial in trials]}
-    world.once(lambda: _keep(kept, document, Path(config.args.metrics)), name="keep the trials", scope="job")
-    chosen = Trial(**document["chosen"])
+    settings, size = config.settings, (config.plan.batch_size, world.world_size)
+    kept = settings.checkpoints.checkpoints / _KEPT_NAME
+    earlier: TuningDocument | None = world.once(lambda: _earlier(kept, *size), name="earlier trials", scope="job")
+    document = _try_all(config, data, reader, world, add) if earlier is None else earlier
+    world.once(lambda: _keep(kept, document, settings.metrics), name="keep the trials", scope="job")
+    chosen = TuningTrial(**document["chosen"])
     world.note(f"autotune chose {_described(chosen)}")
     plan = BatchPlan(config.plan.batch_size, world.world_size, chosen.accumulation_steps)
-    return config.with_(chosen.zero_stage, plan)
+    return config.with_split(chosen.zero_stage, plan)
 
 
-def candidates(config: Configuration, ranks: int) -> Iterator[tuple[int, BatchPlan]]:
+def _try_all(
+    config: DeepSpeedConfiguration, data: Dataset, reader: Reader, world: World, add: AddGradients
+) -> TuningDocument:
+    trials = []
+    for stage, plan in trial_candidates(config, world.world_size):
+        trials.append(_try(config.with_split(stage, plan), data, reader, world, add))
+        world.note(f"trial of {_described(trials[-1])}")
+    return {
+        "batch_size": config.plan.batch_size,
+        "world_size": world.world_size,
+        "chosen": asdict(fastest_trial(trials)),
+        "trials": [asdict(trial) for trial in trials],
+    }
+
+
+def trial_candidates(config: DeepSpeedConfiguration, ranks: int) -> Iterator[tuple[int, BatchPlan]]:
     """Stages and splits to try: all that the file and the offload leave open."""
-    stages = {"none": (0, 1, 2, 3), "optimizer": (1, 2, 3), "all": (3,)}[config.args.offload]
-    if given(section(config.file, ZERO).get("stage")):
+    stages = {"none": (0, 1, 2, 3), "optimizer": (1, 2, 3), "all": (3,)}[config.settings.zero.offload]
+    if is_set(read_section(config.file, ZERO_KEY).get("stage")):
         stages = (config.stage,)
     share = config.plan.rows_per_rank
-    steps = [2**power for power in range(MICRO_BATCHES) if share % 2**power == 0]
-    if given(config.file.get(MICRO)):
+    steps = [2**power for power in range(_MICRO_BATCHES) if share % 2**power == 0]
+    if is_set(config.file.get(MICRO_BATCH_KEY)):
         steps = [config.plan.accumulation_steps]
     for stage, accumulation in itertools.product(stages, steps):
         yield stage, BatchPlan(config.plan.batch_size, ranks, accumulation)
 
 
-def fastest(trials: list[Trial]) -> Trial:
+def fastest_trial(trials: Sequence[TuningTrial]) -> TuningTrial:
     """The fastest trial; of those within 3 % of it, which is less than trials differ by chance, the smallest in memory.
 
     Raises:
@@ -124,19 +136,20 @@ def fastest(trials: list[Trial]) -> Trial:
     return min((t for t in succeeded if t.samples_per_second >= 0.97 * best), key=lambda t: t.memory_mb)
 
 
-def _try(config: Configuration, data: Dataset, reader: Reader, world: World, add: Callable[..., None]) -> Trial:
+def _try(config: DeepSpeedConfiguration, data: Dataset, reader: Reader, world: World, add: AddGradients) -> TuningTrial:
     """Train some steps from the start with a fresh model, which is then thrown away."""
-    plan, failure, seconds, engine = config.plan, "", 0.0, None
+    settings, plan, failure, seconds = config.settings, config.plan, "", 0.0
+    engine: DeepSpeedEngine | None = None
     try:
         if world.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(world.device)
-        module, _ = make_model(config.args, data, world, torch.float32, config.first_place(world.device))
+        module, _ = make_task_model(settings, data, world, config.build_device(world.device))
         engine = start_engine(module, config, world.device)
-        feed, meter = Feed(reader, plan, world.rank, config.args), Meter(world)
-        objective = objective_of(data.index, config.args.label_smoothing)
+        feed = Feed(reader, plan, world.rank, settings.loop, settings.loader, settings.seed)
+        meter, objective = Meter(world), objective_of(data.index, settings.optimizer.label_smoothing)
         batches = itertools.chain.from_iterable(feed.epoch(epoch) for epoch in itertools.count())
-        for number, batch in enumerate(itertools.islice(batches, WARM_UP + MEASURED)):
-            if number == WARM_UP:
+        for number, batch in enumerate(itertools.islice(batches, _WARM_UP + _MEASURED)):
+            if number == _WARM_UP:
                 meter.read()  # waits for the device, and for the other ranks
                 began = time.perf_counter()
             add(engine, batch, plan, objective, meter)
@@ -152,11 +165,11 @@ def _try(config: Configuration, data: Dataset, reader: Reader, world: World, add
     gc.collect()
     torch.cuda.empty_cache()
     place = f"stage {config.stage} with {plan.rows_per_pass} rows"
-    found = world.gather([seconds, memory, failure], place, timedelta(minutes=config.args.step_timeout))
+    found = world.gather((seconds, memory, failure), place, settings.timeouts.step)
     failure = next((text for _, _, text in found if text), "")
     slowest, largest = max(seconds for seconds, _, _ in found), max(memory for _, memory, _ in found)
-    speed = 0.0 if failure else MEASURED * plan.batch_size / slowest
-    return Trial(config.stage, plan.rows_per_pass, plan.accumulation_steps, speed, largest, failure)
+    speed = 0.0 if failure else _MEASURED * plan.batch_size / slowest
+    return TuningTrial(config.stage, plan.rows_per_pass, plan.accumulation_steps, speed, largest, failure)
 
 
 def _memory(world: World) -> float:
@@ -166,23 +179,24 @@ def _memory(world: World) -> float:
     return pages * resource.getpagesize() / 2**20
 
 
-def _described(trial: Trial) -> str:
+def _described(trial: TuningTrial) -> str:
     shape = f"stage {trial.zero_stage}, micro-batch {trial.micro_batch} x {trial.accumulation_steps}"
     return f"{shape}: {trial.failure or f'{trial.samples_per_second:,.0f} samples/s, {trial.memory_mb:,.0f} MB'}"
 
 
-def _earlier(path: Path, facts: dict[str, Any]) -> dict[str, Any] | None:
+def _earlier(path: Path, batch_size: int, world_size: int) -> TuningDocument | None:
     """What an earlier start of the same run has found, on as many ranks and with the same batch."""
     try:
-        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        document: TuningDocument = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return document if {name: document.get(name) for name in facts} == facts else None
+    same = document.get("batch_size") == batch_size and document.get("world_size") == world_size
+    return document if same else None
 
 
-def _keep(path: Path, document: dict[str, Any], metrics: Path) -> None:
+def _keep(path: Path, document: TuningDocument, metrics: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
     part.write_text(json.dumps(document), encoding="utf-8")
     part.replace(path)
-    write_report(metrics, document)
+    write_tuning_report(metrics, document)

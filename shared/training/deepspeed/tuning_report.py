@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-PAGE = """<!doctype html>
+_PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>ZeRO stage and micro-batch</title>
 <style>
@@ -33,12 +32,21 @@ within 3 % of the fastest the one with the least memory is taken.</p>
 """
 
 
-def write_report(folder: Path, document: Mapping[str, Any]) -> None:
+class TuningDocument(TypedDict):
+    """All trials, and the one of them that was chosen; each as the fields of a `TuningTrial` by name."""
+
+    batch_size: int
+    world_size: int
+    chosen: dict[str, Any]
+    trials: list[dict[str, Any]]
+
+
+def write_tuning_report(folder: Path, document: TuningDocument) -> None:
     """Write autotuning.json, autotuning.csv and autotuning.html.
 
     Args:
         folder: made if needed.
-        document: ``batch_size``, ``world_size``, ``trials`` and the ``chosen`` one of them.
+        document: the trials.
     """
     from jinja2 import Environment
 
@@ -48,6 +56,6 @@ def write_report(folder: Path, document: Mapping[str, Any]) -> None:
         table = csv.DictWriter(file, list(document["chosen"]))
         table.writeheader()
         table.writerows(document["trials"])
-    page = Environment(autoescape=True, trim_blocks=True).from_string(PAGE)
+    page = Environment(autoescape=True, trim_blocks=True).from_string(_PAGE)
     fastest = max(trial["samples_per_second"] for trial in document["trials"])
     (folder / "autotuning.html").write_text(page.render(**document, fastest=fastest), encoding="utf-8")

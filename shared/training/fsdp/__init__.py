@@ -3,6 +3,6 @@
 This module needs no framework: what is wrong with the degrees is said before torch is imported.
 """
 
-from shared.training.fsdp.layout import Layout, offloads, plan_layout
+from shared.training.fsdp.layout import RankLayout, plan_layout
 
-__all__ = ["Layout", "offloads", "plan_layout"]
+__all__ = ["RankLayout", "plan_layout"]

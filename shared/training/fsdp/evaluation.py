@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import cast
 
 import torch
@@ -12,9 +11,10 @@ from torch.distributed.fsdp import FSDPModule
 from shared.data import Dataset
 from shared.distributed import World
 from shared.models import Decoder
+from shared.settings.running import LoaderSettings, TimeoutSettings
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.fsdp.mesh import Mesh
-from shared.training.fsdp.pipeline import forward_through
+from shared.training.fsdp.mesh import RankMesh
+from shared.training.fsdp.pipeline_parallel import forward_through
 from shared.training.torch.even_evaluation import EvenEvaluation
 from shared.training.torch.optimization import Precision
 
@@ -28,7 +28,8 @@ class ShardedEvaluation(EvenEvaluation):
         world: the ranks.
         precision: its type is that in which outputs are measured.
         plan: how many rows a pass has in training.
-        args: the trainer's.
+        loader: how rows are copied.
+        timeouts: how long ranks wait for each other.
         mesh: this rank's place among the parts.
         compute: type of what the stages hand on.
     """
@@ -40,17 +41,18 @@ class ShardedEvaluation(EvenEvaluation):
         world: World,
         precision: Precision,
         plan: BatchPlan,
-        args: argparse.Namespace,
-        mesh: Mesh,
+        loader: LoaderSettings,
+        timeouts: TimeoutSettings,
+        mesh: RankMesh,
         compute: torch.dtype,
     ) -> None:
         share = mesh.data_rank, mesh.layout.data_parallel
-        super().__init__(data, split, world, precision, plan, args, share)
+        super().__init__(data, split, world, precision, plan, loader, timeouts, share)
         self._mesh, self._compute = mesh, compute
 
-    def of(self, module: nn.Module) -> dict[str, float]:
+    def measure(self, module: nn.Module) -> dict[str, float]:
         """Compute mean loss and metrics, summed in float64; see `Objective` for their names."""
-        numbers = super().of(module)
+        numbers = super().measure(module)
         for part in module.modules():
             if isinstance(part, FSDPModule):
                 part.reshard()  # what no backward pass follows stays whole otherwise

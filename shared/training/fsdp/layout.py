@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from shared.arguments import one_voice
 from shared.distributed import Refusal, detect
+from shared.settings.command_line import refusing_once
+from shared.settings.network import DecoderSizes
+from shared.settings.sharding import ParallelSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RankLayout:
     """How many ways each part of the work is divided; the three multiplied are the number of ranks.
 
     Attributes:
@@ -30,11 +32,15 @@ class Layout:
         return self.data_parallel * self.tensor_parallel * self.pipeline_parallel
 
 
-def plan_layout(args: argparse.Namespace, world_size: int | None = None) -> Layout:
-    """Divide the ranks that the launcher started by the degrees of the arguments.
+def plan_layout(
+    parallel: ParallelSettings, sizes: DecoderSizes, accumulation_steps: int, world_size: int | None = None
+) -> RankLayout:
+    """Divide the ranks that the launcher started by the degrees of parallelism.
 
     Args:
-        args: the trainer's.
+        parallel: the degrees.
+        sizes: of the model, which have to divide by them.
+        accumulation_steps: a pipeline's microbatches.
         world_size: number of ranks; None asks the launcher.
 
     Raises:
@@ -42,59 +48,53 @@ def plan_layout(args: argparse.Namespace, world_size: int | None = None) -> Layo
             or the model. All that is wrong is named.
     """
     there = world_size or detect().world_size
-    each = args.tensor_parallel * args.pipeline_parallel
-    layout = Layout(max(1, there // each), args.tensor_parallel, args.pipeline_parallel)
-    problems = _problems(layout, there, args)
+    each = parallel.tensor_parallel * parallel.pipeline_parallel
+    layout = RankLayout(max(1, there // each), parallel.tensor_parallel, parallel.pipeline_parallel)
+    problems = list(_problems(layout, there, parallel, sizes, accumulation_steps))
     if problems:
-        with nullcontext() if world_size else one_voice():
+        with nullcontext() if world_size else refusing_once():
             raise Refusal("\n".join(problems))
     return layout
 
 
-def _problems(layout: Layout, there: int, args: argparse.Namespace) -> list[str]:
-    tensor, pipeline, problems = layout.tensor_parallel, layout.pipeline_parallel, []
+def _problems(
+    layout: RankLayout, there: int, parallel: ParallelSettings, sizes: DecoderSizes, accumulation_steps: int
+) -> Iterator[str]:
+    tensor, pipeline = layout.tensor_parallel, layout.pipeline_parallel
     if layout.world_size != there:
-        problems.append(
+        yield (
             f"data_parallel({layout.data_parallel}) x tensor_parallel({tensor}) x pipeline_parallel({pipeline}) = "
             f"{layout.world_size} ranks wanted, {there} are there: start a multiple of {tensor * pipeline} ranks, or "
             "lower a degree."
         )
-    for name in ("heads", "key_value_heads"):
-        value = getattr(args, name)
-        if value is not None and value % tensor:
-            problems.append(f"{name} {value} does not divide by tensor_parallel({tensor}).")
-    if args.layers % pipeline:
-        problems.append(f"layers {args.layers} does not divide by pipeline_parallel({pipeline}).")
-    if args.tie_embeddings == "true" and (tensor > 1 or pipeline > 1):
-        problems.append(
+    yield from _not_divisible(layout, heads=sizes.heads, key_value_heads=sizes.key_value_heads or 0)
+    if sizes.layers % pipeline:
+        yield f"layers {sizes.layers} does not divide by pipeline_parallel({pipeline})."
+    if sizes.tie_embeddings and (tensor > 1 or pipeline > 1):
+        yield (
             f"tie_embeddings true needs the embedding and the output layer whole and in one place, not under "
             f"tensor_parallel({tensor}) x pipeline_parallel({pipeline}): set it to false."
         )
-    if pipeline > 1 and args.pipeline_schedule == "1f1b" and args.accumulation_steps < pipeline:
-        problems.append(
+    if pipeline > 1 and parallel.pipeline_schedule == "1f1b" and accumulation_steps < pipeline:
+        yield (
             f"pipeline_schedule 1f1b needs at least as many accumulation_steps, which are its microbatches, as "
-            f"stages: accumulation_steps({args.accumulation_steps}) < pipeline_parallel({pipeline}). Raise them, or "
+            f"stages: accumulation_steps({accumulation_steps}) < pipeline_parallel({pipeline}). Raise them, or "
             "choose gpipe."
         )
-    return problems
 
 
-def offloads(args: argparse.Namespace, device_type: str) -> bool:
-    """Whether the sharded parameters lie in the host's memory between their uses; without a GPU they are there."""
-    return bool(args.cpu_offload == "true") and device_type != "cpu"
+def _not_divisible(layout: RankLayout, **sizes: int) -> Iterator[str]:
+    for name, value in sizes.items():
+        if value % layout.tensor_parallel:
+            yield f"{name} {value} does not divide by tensor_parallel({layout.tensor_parallel})."
 
 
-def check_length(layout: Layout, sequence_length: int, feed_forward_width: int) -> None:
-    """See that what only the dataset and the model say divides too.
+def check_divisible(layout: RankLayout, sequence_length: int, feed_forward_width: int) -> None:
+    """See that what only the dataset and the model say divides by `tensor_parallel` too.
 
     Raises:
         Refusal: if it does not.
     """
-    sizes = {"sequence_length": sequence_length, "feed_forward_width": feed_forward_width}
-    wrong = [
-        f"{name} {value} does not divide by tensor_parallel({layout.tensor_parallel})."
-        for name, value in sizes.items()
-        if value % layout.tensor_parallel
-    ]
+    wrong = list(_not_divisible(layout, sequence_length=sequence_length, feed_forward_width=feed_forward_width))
     if wrong:
         raise Refusal("\n".join(wrong))

@@ -8,13 +8,13 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from shared.distributed import World
-from shared.training.fsdp.layout import Layout
+from shared.training.fsdp.layout import RankLayout
 
 PIPELINE, DATA, TENSOR = "pipeline", "data", "tensor"
 
 
 @dataclass(frozen=True, slots=True)
-class Mesh:
+class RankMesh:
     """This rank's place among all ranks; made by `make_mesh`.
 
     Attributes:
@@ -22,7 +22,7 @@ class Mesh:
         devices: torch's own mesh, with the dimensions ``pipeline``, ``data`` and ``tensor``.
     """
 
-    layout: Layout
+    layout: RankLayout
     devices: DeviceMesh
 
     @property
@@ -59,7 +59,7 @@ class Mesh:
         return self.devices[name].get_local_rank()
 
 
-def make_mesh(layout: Layout, world: World) -> Mesh:
+def make_mesh(layout: RankLayout, world: World) -> RankMesh:
     """Make the grid, tensor parallelism innermost: it talks most, and neighbouring ranks are on one node."""
     shape = (layout.pipeline_parallel, layout.data_parallel, layout.tensor_parallel)
-    return Mesh(layout, init_device_mesh(world.device.type, shape, mesh_dim_names=(PIPELINE, DATA, TENSOR)))
+    return RankMesh(layout, init_device_mesh(world.device.type, shape, mesh_dim_names=(PIPELINE, DATA, TENSOR)))

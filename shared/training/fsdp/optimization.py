@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from shared.distributed import World
-from shared.training.fsdp.pieces import copies_of
+from shared.training.fsdp.pieces import copies_of, local_part, sharded_parameters
 
 
 def clip_gradients(module: nn.Module, clip_norm: float, world: World) -> None:
@@ -18,10 +21,10 @@ def clip_gradients(module: nn.Module, clip_norm: float, world: World) -> None:
     if clip_norm == 0:
         return
     total = torch.zeros((), dtype=torch.float64, device=world.device)
-    gradients = []
-    for parameter in module.parameters():
+    gradients: list[torch.Tensor] = []
+    for _, parameter in sharded_parameters(module):
         if parameter.grad is not None:
-            local = parameter.grad.to_local()
+            local = local_part(cast("DTensor", parameter.grad))
             gradients.append(local)
             square = torch.linalg.vector_norm(local, dtype=torch.float32 if local.element_size() < 8 else None) ** 2
             total += square.double().to(world.device) / copies_of(parameter)

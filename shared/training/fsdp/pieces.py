@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import nn
@@ -12,7 +13,7 @@ from torch.distributed.tensor import DTensor
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TensorPiece:
     """A block of a tensor.
 
     Attributes:
@@ -38,7 +39,7 @@ class Piece:
         return 0 in self.size
 
 
-def piece_of(parameter: DTensor) -> Piece:
+def piece_of(parameter: DTensor) -> TensorPiece:
     """Compute where the local part of a sharded parameter lies.
 
     A layer is divided by tensor parallelism first, and each part of it over the data-parallel ranks then, as
@@ -55,7 +56,7 @@ def piece_of(parameter: DTensor) -> Piece:
         start = min(index * chunk, size[axis])
         offset[axis], size[axis] = offset[axis] + start, min(chunk, size[axis] - start)
     assert tuple(size) == tuple(parameter.to_local().shape), (size, parameter.placements)  # noqa: S101
-    return Piece(tuple(parameter.shape), tuple(offset), tuple(size), owned)
+    return TensorPiece(tuple(parameter.shape), tuple(offset), tuple(size), owned)
 
 
 def copies_of(parameter: DTensor) -> int:
@@ -64,7 +65,16 @@ def copies_of(parameter: DTensor) -> int:
     return math.prod(size for placement, size in sizes if placement.is_replicate())
 
 
-def pieces_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor, Piece]]:
+def pieces_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor, TensorPiece]]:
     """Name, local part and place of each parameter of a module that `fully_shard` has divided."""
-    for name, parameter in module.named_parameters():
-        yield name, parameter.detach().to_local(), piece_of(parameter)
+    return ((name, local_part(parameter), piece_of(parameter)) for name, parameter in sharded_parameters(module))
+
+
+def sharded_parameters(module: nn.Module) -> Iterator[tuple[str, DTensor]]:
+    """Parameters of a module that `fully_shard` has divided, by name."""
+    return ((name, cast("DTensor", parameter)) for name, parameter in module.named_parameters())
+
+
+def local_part(tensor: DTensor) -> torch.Tensor:
+    """What this rank has of a tensor, in the same memory, outside autograd."""
+    return cast("DTensor", tensor.detach()).to_local()

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
+from typing import cast
 
 import torch
 from torch.distributed.tensor import DTensor
 
-from shared import sharded_checkpoint
-from shared.data import Dataset
 from shared.distributed import World
 from shared.models import Decoder
-from shared.sharded_checkpoint import Part
-from shared.training.fsdp.pieces import Piece, piece_of, pieces_of
+from shared.checkpoint.shards import Part, Reader
+from shared.training.core.position import CheckpointPlan
+from shared.training.fsdp.pieces import TensorPiece, local_part, piece_of, pieces_of, sharded_parameters
 from shared.training.torch.parts import PartsSaver
 
 
@@ -21,8 +20,7 @@ class Saver(PartsSaver):
     """Saves and restores one training of a model that `fully_shard` has divided.
 
     Args:
-        args: the trainer's; its `checkpoints` is the folder, which all nodes have to share.
-        data: the dataset, whose shape has to be the same when the training goes on.
+        plan: where checkpoints are, in a folder that all nodes have to share, and which fit.
         world: whose ranks each write and read their parts.
         module: this rank's part of the model.
         optimizer: whose state is kept; its settings come from the arguments.
@@ -30,48 +28,47 @@ class Saver(PartsSaver):
 
     division = "FSDP2"
 
-    def __init__(
-        self, args: argparse.Namespace, data: Dataset, world: World, module: Decoder, optimizer: torch.optim.Optimizer
-    ) -> None:
-        super().__init__(args, data, world)
+    def __init__(self, plan: CheckpointPlan, world: World, module: Decoder, optimizer: torch.optim.Optimizer) -> None:
+        super().__init__(plan, world)
         self.module, self.optimizer = module, optimizer
 
     def _parts(self) -> Iterator[Part]:
         """What this rank answers for, of the parameters and of what the optimizer keeps of each."""
-        for name, parameter in self.module.named_parameters():
-            entries = {f"optimizer.{name}.{key}": value for key, value in self.optimizer.state[parameter].items()}
+        for name, parameter in sharded_parameters(self.module):
+            kept: dict[str, torch.Tensor] = self.optimizer.state[parameter]
+            entries = {f"optimizer.{name}.{key}": value for key, value in kept.items()}
             for key, value in {f"model.{name}": parameter, **entries}.items():
                 if isinstance(value, DTensor):
-                    local, piece = value.detach().to_local(), piece_of(value)
+                    local, piece = local_part(value), piece_of(value)
                 else:  # the same on all ranks, such as the number of steps
-                    local, piece = value, Piece((), (), (), owned=_leads(parameter))
+                    local, piece = value, TensorPiece((), (), (), owned=_leads(parameter))
                 if piece.owned and not piece.empty:
                     yield Part(key, local, piece.shape, piece.offset)
 
     def _weights(self) -> Iterator[torch.Tensor]:
         return (local for _, local, _ in pieces_of(self.module))
 
-    def _read(self, saved: sharded_checkpoint.Reader) -> None:
+    def _read(self, saved: Reader) -> None:
         for name, local, piece in pieces_of(self.module):
             saved.read(f"model.{name}", local, piece.offset)
-        for name, parameter in self.module.named_parameters():
+        for name, parameter in sharded_parameters(self.module):
             prefix = f"optimizer.{name}."
             for key in [key for key in saved.shapes if key.startswith(prefix)]:
                 entry = _read_entry(saved, key, parameter)
                 self.optimizer.state[parameter][key.removeprefix(prefix)] = entry
 
 
-def _read_entry(saved: sharded_checkpoint.Reader, key: str, parameter: DTensor) -> torch.Tensor:
+def _read_entry(saved: Reader, key: str, parameter: DTensor) -> torch.Tensor:
     """Read what the optimizer keeps of a parameter: something of the same shape, or one number."""
     if saved.shapes[key] == ():
         number = torch.zeros((), device=parameter.to_local().device)
         saved.read(key, number, ())
         return number
-    entry = torch.zeros_like(parameter)
-    saved.read(key, entry.to_local(), piece_of(parameter).offset)
+    entry = cast("DTensor", torch.zeros_like(parameter))
+    saved.read(key, local_part(entry), piece_of(parameter).offset)
     return entry.detach()
 
 
 def _leads(parameter: DTensor) -> bool:
     """Whether this rank is the first of those among which a parameter is divided."""
-    return not any(parameter.device_mesh.get_coordinate())
+    return not any(parameter.device_mesh.get_coordinate() or ())

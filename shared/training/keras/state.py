@@ -10,7 +10,8 @@ import keras
 import numpy as np
 import numpy.typing as npt
 
-from shared import checkpoint
+from shared.checkpoint.choose import check_same
+from shared.checkpoint.whole import load, save
 from shared.distributed import Refusal, World
 from shared.models.keras.package import load_state, state_of
 from shared.training.core.position import CheckpointPlan, Position, choose_checkpoint
@@ -61,7 +62,7 @@ class Saver:
                 "settings": self.identity,
                 "world_size": self.world.world_size,
             }
-            checkpoint.save(self.plan.folder, position.step, tensors, state)
+            save(self.plan.folder, position.step, tensors, state)
 
     def restore(self) -> Position:
         """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
@@ -72,8 +73,8 @@ class Saver:
         path = choose_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
         if path is None:
             return Position()
-        tensors, state = checkpoint.load(path)
-        checkpoint.check_same(state, self.identity, path)
+        tensors, state = load(path)
+        check_same(state, self.identity, path)
         arrays = {name: np.asarray(tensor) for name, tensor in tensors.items()}
         load_state(self.model, _below("model.", arrays), f"The checkpoint {path}")
         saved = _below("optimizer.", arrays)

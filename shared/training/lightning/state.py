@@ -12,8 +12,11 @@ from typing import Any
 from lightning import Callback, LightningModule, Trainer
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 
-from shared import checkpoint as files
-from shared import tree
+from shared.checkpoint import tree
+from shared.checkpoint.choose import check_same, newest_valid
+from shared.checkpoint.files import STATE
+from shared.checkpoint.ranks import stage_rank_states
+from shared.checkpoint.whole import load, save
 from shared.distributed import Refusal, World
 from shared.training.core.position import CheckpointPlan, Position, choose_checkpoint
 from shared.training.torch.deferring_saver import DeferringSaver
@@ -42,7 +45,7 @@ class SafetensorsIO(CheckpointIO):
         ranks: list[Path] = ours.pop(_STAGED, [])
         kept = checkpoint | ({_OURS: ours} if ours else {})
         tensors, state = tree.pack(kept, "The module's checkpoint")
-        files.save(path, int(checkpoint["global_step"]), tensors, state, ranks=ranks)
+        save(path, int(checkpoint["global_step"]), tensors, state, ranks=ranks)
         if ranks:
             shutil.rmtree(ranks[0].parent, ignore_errors=True)
 
@@ -58,10 +61,10 @@ class SafetensorsIO(CheckpointIO):
             Refusal: if there is none, or if it is damaged.
         """
         del map_location, weights_only  # tensors go to their device when they are copied; nothing here runs code
-        found = files.newest_valid(path)
+        found = newest_valid(path)
         if found is None:
             raise Refusal(f"{path} holds no whole checkpoint (step-*/manifest.json and its files).")
-        return tree.unpack(*files.load(found))
+        return tree.unpack(*load(found))
 
     def remove_checkpoint(self, path: str | Path) -> None:
         """Remove a folder of checkpoints, when a ModelCheckpoint of the user's asks for it."""
@@ -87,10 +90,10 @@ class Saver(DeferringSaver, Callback):
         path = choose_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
         if path is None:
             return self._position, None
-        state: Mapping[str, Mapping[str, Any]] = json.loads((path / files.STATE).read_text(encoding="utf-8"))
+        state: Mapping[str, Mapping[str, Any]] = json.loads((path / STATE).read_text(encoding="utf-8"))
         if _OURS not in state:
             raise Refusal(f"The checkpoint {path} was not written by train_lightning.")
-        files.check_same(state[_OURS], self.plan.identity, path)
+        check_same(state[_OURS], self.plan.identity, path)
         self._position, self._path = Position(**state[_OURS]["position"]), path
         self.world.note(f"continuing from {path}: step {self._position.step}, epoch {self._position.epoch + 1}")
         return self._position, path
@@ -122,7 +125,7 @@ class Saver(DeferringSaver, Callback):
             "position": asdict(self._position),
             "settings": self.plan.identity,
             "world_size": self.world.world_size,
-            _STAGED: files.stage_rank_states(self.world, self.plan.folder, own, self.plan.timeout),
+            _STAGED: stage_rank_states(self.world, self.plan.folder, own, self.plan.timeout),
         }
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:

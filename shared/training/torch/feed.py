@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from shared.data import Split, batches, rank_slice
-from shared.data.order import Rows
+from shared.data.dataset.order import Rows
 from shared.settings.running import LoaderSettings
 from shared.settings.training import LoopSettings
 from shared.training.core.batch_plan import BatchPlan

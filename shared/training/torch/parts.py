@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from shared import checkpoint, sharded_checkpoint
+from shared.checkpoint.choose import check_same, choose
+from shared.checkpoint.shards import Part, Reader, save
 from shared.distributed import Refusal, World
-from shared.sharded_checkpoint import Part
 from shared.training.core.position import CheckpointPlan, Position
 from shared.training.torch.state import random_state, restore_random_state
 
@@ -47,9 +47,7 @@ class PartsSaver(ABC):
             "world_size": self.world.world_size,
         }
         own = {"generators": random_state()}
-        sharded_checkpoint.save(
-            self.plan.folder, position.step, self._parts(), state, own, self.world, self.plan.timeout
-        )
+        save(self.plan.folder, position.step, self._parts(), state, own, self.world, self.plan.timeout)
 
     def restore(self) -> Position:
         """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
@@ -57,11 +55,11 @@ class PartsSaver(ABC):
         Raises:
             Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
         """
-        path = sharded_checkpoint.choose(self.world, self.plan.folder, self.plan.resume_from)
+        path = choose(self.world, self.plan.folder, self.plan.resume_from)
         if path is None:
             return Position()
-        saved = sharded_checkpoint.Reader(path)
-        checkpoint.check_same(saved.state, self.identity, path)
+        saved = Reader(path)
+        check_same(saved.state, self.identity, path)
         self._read(saved)
         restore_random_state(path, saved.state, self.world)
         position = Position(**saved.state["position"])
@@ -77,7 +75,7 @@ class PartsSaver(ABC):
         """Give the weights of which this rank has a part: its part of each."""
 
     @abstractmethod
-    def _read(self, saved: sharded_checkpoint.Reader) -> None:
+    def _read(self, saved: Reader) -> None:
         """Fill this rank's parts."""
 
     def _numbers(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from shared.data import Dataset, Text
-from shared.data.index import BYTES
+from shared.data.dataset.index import BYTES
 from shared.distributed import Refusal, World
 from shared.models import Card, Decoder, DecoderSettings, Normalised, build, check_saveable
 from shared.models.decoder import initialise

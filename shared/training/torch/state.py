@@ -14,7 +14,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from shared import checkpoint
+from shared.checkpoint.choose import check_same
+from shared.checkpoint.ranks import read_rank_state
+from shared.checkpoint.whole import load, save_together
 from shared.distributed import Refusal, World
 from shared.training.core.position import CheckpointPlan, Position, choose_checkpoint
 from shared.training.torch.batch_norm import share_statistics
@@ -51,7 +53,7 @@ class Saver:
         self._check_finite(position)
         share_statistics(self.module, self.world)  # so that this run and one that goes on from here are alike
         own = {"generators": random_state()}
-        checkpoint.save_together(
+        save_together(
             self.world, self.plan.folder, position.step, own, lambda: self._content(position), self.plan.timeout
         )
 
@@ -88,8 +90,8 @@ class Saver:
         path = choose_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
         if path is None:
             return Position()
-        tensors, state = checkpoint.load(path)
-        checkpoint.check_same(state, self.plan.identity, path)
+        tensors, state = load(path)
+        check_same(state, self.plan.identity, path)
         try:
             self.module.load_state_dict(_below("model.", tensors))
         except RuntimeError as error:
@@ -137,7 +139,7 @@ def restore_random_state(path: Path, state: Mapping[str, Any], world: World) -> 
 
 def own_generators(path: Path, world: World) -> Mapping[str, Any]:
     """Read the state of this rank's random number generators from its file in a checkpoint."""
-    generators: Mapping[str, Any] = checkpoint.read_rank_state(path, world.rank)["generators"]
+    generators: Mapping[str, Any] = read_rank_state(path, world.rank)["generators"]
     return generators
 
 

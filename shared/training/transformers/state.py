@@ -16,7 +16,9 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from transformers import Trainer
 
-from shared import checkpoint, tree
+from shared.checkpoint import tree
+from shared.checkpoint.choose import check_same
+from shared.checkpoint.whole import load, save_together
 from shared.distributed import Refusal, World
 from shared.training.core.position import CheckpointPlan, Position, choose_checkpoint
 from shared.training.torch.deferring_saver import DeferringSaver
@@ -49,10 +51,10 @@ class Saver(DeferringSaver):
         path = choose_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
         if path is None:
             return Position()
-        tensors, state = checkpoint.load(path)
+        tensors, state = load(path)
         if state.get("format") != _FORMAT:
             raise Refusal(f"The checkpoint {path} was not written by train_transformers.")
-        checkpoint.check_same(state, self.plan.identity, path)
+        check_same(state, self.plan.identity, path)
         self._loaded, self._path = tree.unpack(tensors, state), path
         position = Position(**state["position"])
         self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
@@ -87,7 +89,7 @@ class Saver(DeferringSaver):
             "scaler": scaler.state_dict() if scaler else {},
             "world_size": self.world.world_size,
         }
-        checkpoint.save_together(
+        save_together(
             self.world,
             self.plan.folder,
             position.step,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 
 import torch
 
-from shared import checkpoint, sharded_checkpoint
+from shared.checkpoint.choose import check_same, choose
+from shared.checkpoint.shards import Reader
 from shared.training.core.position import Position
-from shared.training.deepspeed import state as deepspeed_state
 from shared.training.deepspeed.engine import whole_parameters
+from shared.training.deepspeed.engine_types import DeepSpeedEngine
+from shared.training.deepspeed.state import Saver as EngineSaver
 from shared.training.transformers.state import Saver
 
 ZERO_CONFIGURATION: Final[Mapping[str, object]] = {
@@ -35,11 +37,11 @@ class ZeroSaver(Saver):
         Raises:
             Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
         """
-        path = sharded_checkpoint.choose(self.world, self.plan.folder, self.plan.resume_from)
+        path = choose(self.world, self.plan.folder, self.plan.resume_from)
         if path is None:
             return Position()
-        saved = sharded_checkpoint.Reader(path).state
-        checkpoint.check_same(saved, self.plan.identity, path)
+        saved = Reader(path).state
+        check_same(saved, self.plan.identity, path)
         self._loaded = saved
         return Position(**saved["position"])
 
@@ -50,12 +52,15 @@ class ZeroSaver(Saver):
 
     def weights(self) -> Mapping[str, torch.Tensor]:
         """Put the weights together, in the optimizer's precision; every rank calls this."""
-        return {name: whole.cpu() for name, whole in whole_parameters(self.trainer.model_wrapped)}
+        return {name: whole.cpu() for name, whole in whole_parameters(self._engine())}
 
     def _write(self, position: Position) -> None:
         self._parts().save(position)
 
-    def _parts(self) -> deepspeed_state.Saver:
-        parts = deepspeed_state.Saver(self.plan, self.world, self.trainer.model_wrapped)
+    def _engine(self) -> DeepSpeedEngine:
+        return cast("DeepSpeedEngine", self.trainer.model_wrapped)
+
+    def _parts(self) -> EngineSaver:
+        parts = EngineSaver(self.plan, self.world, self._engine())
         parts.identity = self.plan.identity  # its `sharding` says what divides the model
         return parts

@@ -14,9 +14,10 @@ import psutil
 import pytest
 
 from shared.distributed import ControlError, Launch, PeerError, WaitTimeoutError
-from shared.distributed.assembly import add_in_order
-from shared.distributed.control import Control, connect
-from shared.distributed.wire import Decoder, encode, listen
+from shared.distributed.control import Control
+from shared.distributed.joining import join_world
+from shared.distributed.meeting import sum_in_rank_order
+from shared.distributed.wire import MessageDecoder, encode_message, listen_on_port
 from tests.helpers import azure_variables, finish, free_port, run_ranks, started
 
 START = "from shared.distributed import init\nwith init() as world:\n"
@@ -37,7 +38,7 @@ def on_every_rank(
 
     def member(place: int) -> None:
         try:
-            control = connect(launches[place], {}, timeout)
+            control = join_world(launches[place], {}, timeout)
             try:
                 results[place] = function(control, place)
             finally:
@@ -132,7 +133,7 @@ def test_nobody_answers() -> None:
     port = free_port()
     started_at = time.monotonic()
     with pytest.raises(WaitTimeoutError, match=rf"127\.0\.0\.1:{port + 1}.*Check that rank 0 has started"):
-        connect(launch_of(1, 2, port), {}, timeout=0.5)
+        join_world(launch_of(1, 2, port), {}, timeout=0.5)
     assert time.monotonic() - started_at < 5
 
 
@@ -290,7 +291,7 @@ def test_rank_0_twice_is_a_port_that_is_taken() -> None:
         holder.bind(("127.0.0.1", port + 1))
         holder.listen()
         with pytest.raises(ControlError, match=f"cannot listen on port {port + 1} of 127.0.0.1.*Set MASTER_PORT"):
-            connect(launch_of(0, 2, port), {}, timeout=0.3)
+            join_world(launch_of(0, 2, port), {}, timeout=0.3)
 
 
 def test_a_port_that_an_earlier_attempt_lets_go() -> None:
@@ -299,7 +300,7 @@ def test_a_port_that_an_earlier_attempt_lets_go() -> None:
     holder.bind(("127.0.0.1", port))
     holder.listen()
     threading.Timer(0.4, holder.close).start()
-    with listen("127.0.0.1", port, 1, patience=5) as listener:
+    with listen_on_port("127.0.0.1", port, 1, patience=5) as listener:
         assert listener.getsockname() == ("127.0.0.1", port)
 
 
@@ -314,7 +315,7 @@ def test_ranks_of_another_job_wait_for_their_own() -> None:
 
     def join(run: str, rank: int, timeout: float) -> None:
         try:
-            control = connect(launch_of(rank, 2, port), {"AZUREML_RUN_ID": run}, timeout)
+            control = join_world(launch_of(rank, 2, port), {"AZUREML_RUN_ID": run}, timeout)
             answers.append(control.meet("gather", "g", 5, rank))
             control.leave(grace=2)
         except ControlError as error:
@@ -342,8 +343,8 @@ def test_ranks_of_another_job_wait_for_their_own() -> None:
         struct.pack(">I", 2) + b"[]",
         struct.pack(">I", 2) + b"{}",
         struct.pack(">I", 4000) + b"[" * 4000,
-        encode({"op": "hello", "token": "x"}),
-        encode({"op": "meet", "kind": "sum"}),
+        encode_message({"op": "hello", "token": "x"}),
+        encode_message({"op": "meet", "kind": "sum"}),
         b"",
     ],
 )
@@ -375,7 +376,7 @@ def address(control: Control) -> tuple[str, int]:
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.3", "localhost"])
 def test_a_main_address_on_loopback_is_listened_to_on_loopback(address: str) -> None:
-    with listen(address, free_port(), num_nodes=2, patience=0) as listener:
+    with listen_on_port(address, free_port(), num_nodes=2, patience=0) as listener:
         assert listener.getsockname()[0] in (address, "127.0.0.1", "::1")
 
 
@@ -384,13 +385,13 @@ def test_an_address_of_this_machine_is_listened_to_alone() -> None:
     outside = [address for address in own if not address.startswith("127.")]
     if not outside:
         pytest.skip("this machine has no address but loopback")
-    with listen(outside[0], free_port(), num_nodes=2, patience=0) as listener:
+    with listen_on_port(outside[0], free_port(), num_nodes=2, patience=0) as listener:
         assert listener.getsockname()[0] == outside[0]
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1", "no-such-host.invalid"])
 def test_an_address_that_is_translated_on_the_way_is_listened_to_on_every_interface(address: str) -> None:
-    with listen(address, free_port(), num_nodes=2, patience=0) as listener:
+    with listen_on_port(address, free_port(), num_nodes=2, patience=0) as listener:
         assert listener.getsockname()[0] == "0.0.0.0"  # noqa: S104
 
 
@@ -399,9 +400,9 @@ def test_a_host_name_that_means_loopback_here_is_not_loopback_to_other_nodes(mon
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.1.1", 0))]
 
     monkeypatch.setattr(socket, "getaddrinfo", debian)
-    with listen("head", free_port(), num_nodes=2, patience=0) as listener:
+    with listen_on_port("head", free_port(), num_nodes=2, patience=0) as listener:
         assert listener.getsockname()[0] == "0.0.0.0"  # noqa: S104
-    with listen("head", free_port(), num_nodes=1, patience=0) as listener:
+    with listen_on_port("head", free_port(), num_nodes=1, patience=0) as listener:
         assert listener.getsockname()[0] == "127.0.1.1"
 
 
@@ -410,27 +411,27 @@ def test_a_host_name_that_means_loopback_here_is_not_loopback_to_other_nodes(mon
 
 def test_messages_arrive_whole_however_they_are_cut() -> None:
     messages = [{"a": 1}, {"b": "x" * 1000}, {"c": [1.5, None, True]}]
-    stream = b"".join(map(encode, messages))
+    stream = b"".join(map(encode_message, messages))
     for size in (1, 3, 7, len(stream)):
-        decoder = Decoder()
+        decoder = MessageDecoder()
         received = [m for start in range(0, len(stream), size) for m in decoder.feed(stream[start : start + size])]
         assert received == messages
 
 
 def test_numbers_keep_their_bits() -> None:
     numbers = [0.1, 1e-310, float("inf"), 2**53 + 1]
-    (message,) = Decoder().feed(encode({"n": numbers}))
+    (message,) = MessageDecoder().feed(encode_message({"n": numbers}))
     assert message["n"] == numbers
     assert json.dumps(message["n"]) == json.dumps(numbers)
 
 
 def test_a_value_that_is_too_large_says_so() -> None:
     with pytest.raises(ControlError, match="Write it to a file"):
-        encode({"x": "y" * (64 * 2**20)})
+        encode_message({"x": "y" * (64 * 2**20)})
 
 
 def test_sums_of_no_columns() -> None:
-    assert add_in_order("s", [[], []]) == []
+    assert sum_in_rank_order("s", [[], []]) == []
 
 
 def test_peer_errors_are_control_errors() -> None:

@@ -10,21 +10,15 @@ from typing import Any
 import pytest
 
 from shared.distributed import Launch, Refusal, detect, init
-from shared.distributed.devices import (
-    FrameworkGpus,
-    NodeGpus,
-    check_kernels,
-    choose_gpu,
-    find_twins,
-    read_node,
-)
+from shared.distributed.devices import FrameworkGpus, check_kernels, choose_gpu, find_twins
+from shared.distributed.node_gpus import NodeGpus, read_node
 from tests.helpers import azure_variables, clean_environment, finish, free_port, run_ranks, started
 
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.14  Release Build  (dvs-builder@U16)\nGCC ...\n"
 CLOSED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\nGCC version: ...\n"
-CU126 = FrameworkGpus("torch 2.13.0+cu126", "CUDA 12.6", 0, "Install the build for CUDA 12.6.", "its own words")
-CU130 = FrameworkGpus("torch 2.13.0+cu130", "CUDA 13.0", 0, "Install the build for CUDA 12.6.")
-CPU_BUILD = FrameworkGpus("torch 2.13.0+cpu", "", 0, "Install the build for CUDA 12.6.")
+CU126 = FrameworkGpus("torch 2.13.0+cu126", "CUDA", "12.6", 0, "Install the build for CUDA 12.6.", "its own words")
+CU130 = FrameworkGpus("torch 2.13.0+cu130", "CUDA", "13.0", 0, "Install the build for CUDA 12.6.")
+CPU_BUILD = FrameworkGpus("torch 2.13.0+cpu", "", "", 0, "Install the build for CUDA 12.6.")
 NONE = NodeGpus()
 FOUR = NodeGpus(nvidia=4, driver="535.183.01", driver_cuda=(12, 2))
 A100 = {"AZUREML_CR_COMPUTE_CONTEXT": json.dumps({"run_attempt_count": 1, "vm_size": "STANDARD_NC24ADS_A100_V4"})}
@@ -108,7 +102,7 @@ def test_windows_lends_its_driver_to_linux(tmp_path: Path) -> None:
     [(4, 2, 4, 2), (8, 1, 2, 1), (1, 0, 1, 0), (1, 3, 4, 0)],  # the last: one visible GPU per rank
 )
 def test_a_gpu_for_each_rank(count: int, local_rank: int, processes: int, chosen: int) -> None:
-    usable = FrameworkGpus("torch 2", "CUDA 12.6", count, "")
+    usable = FrameworkGpus("torch 2", "CUDA", "12.6", count, "")
     assert choose_gpu(FOUR, usable, launch(local_rank, processes)) == chosen
 
 
@@ -120,7 +114,7 @@ def test_no_gpu_and_no_word_of_one_is_the_cpu() -> None:
 def test_more_ranks_than_gpus_are_refused_with_the_arithmetic() -> None:
     node = NodeGpus(nvidia=4, visible="0,1")
     with pytest.raises(Refusal, match=r"4 processes on node 0, but 2 GPU\(s\) \(CUDA_VISIBLE_DEVICES=0,1\): 2 too few"):
-        choose_gpu(node, FrameworkGpus("torch 2", "CUDA 12.6", 2, ""), launch(3, 4))
+        choose_gpu(node, FrameworkGpus("torch 2", "CUDA", "12.6", 2, ""), launch(3, 4))
 
 
 @pytest.mark.parametrize(
@@ -221,12 +215,13 @@ AGREE = """
     import os
     from datetime import timedelta
     from shared.distributed import devices, init
-    from shared.distributed.devices import FrameworkGpus, NodeGpus
+    from shared.distributed.devices import FrameworkGpus
+    from shared.distributed.node_gpus import NodeGpus
 
     with init() as world:
         visible = os.environ["CUDA_VISIBLE_DEVICES"]
         node, rank = NodeGpus(nvidia=2, visible=visible), world.rank
-        found = FrameworkGpus("torch 2", "CUDA 12.6", {count}, "")
+        found = FrameworkGpus("torch 2", "CUDA", "12.6", {count}, "")
         index = devices.choose_gpu(node, found, world.launch)
         identity = devices.visible_identity(os.environ)
         devices.agree_on_devices(world._control, world.launch, node, found.count, identity)

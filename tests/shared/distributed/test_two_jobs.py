@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from shared.distributed import ControlError, Launch
-from shared.distributed.assembly import Guest, misplaced
-from shared.distributed.control import connect
+from shared.distributed.joining import join_world
+from shared.distributed.meeting import Guest, find_misplaced_ranks
 from tests.helpers import clean_environment, free_port
 
 BIN = Path(sys.executable).parent
@@ -36,7 +36,7 @@ def gathered(launches: Mapping[str, list[Launch]], delay: Mapping[str, float]) -
         try:
             if place == 0:
                 threading.Event().wait(delay.get(job, 0))
-            control = connect(launches[job][place], {"PMIX_NAMESPACE": job}, 10)
+            control = join_world(launches[job][place], {"PMIX_NAMESPACE": job}, 10)
             together.wait(15)  # all worlds are there at the same time
             results[job][place] = control.meet("gather", "g", 5, [job, place, control.main_port])
             control.leave(grace=5)
@@ -100,7 +100,7 @@ def test_local_ranks_of_ranks_that_are_spread_over_the_nodes_are_refused_on_ever
 )
 def test_what_the_ranks_together_know_of_their_nodes(places: list[tuple[int, int, str]], problem: str) -> None:
     guests = [Guest(node=node, local_rank=local_rank, host=host) for node, local_rank, host in places]
-    found = misplaced({("worker", rank): guest for rank, guest in enumerate(guests)})
+    found = find_misplaced_ranks({("worker", rank): guest for rank, guest in enumerate(guests)})
     assert problem in found
     assert bool(found) == bool(problem)
 

@@ -220,7 +220,7 @@ def test_mistake_6_the_device_is_set_before_the_group(monkeypatch: pytest.Monkey
     )
     launch = detect({"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "head"})
     control = SimpleNamespace(world_id="a", start_timeout=None, meet=all_on_gpus)
-    torch_group.start(launch, control, None, timedelta(seconds=5))
+    torch_group.start_torch(launch, control, None, timedelta(seconds=5))
     assert calls == [("device", "cuda:2"), ("nccl", "cuda:2", 2)]
 
 

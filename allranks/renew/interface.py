@@ -1,0 +1,119 @@
+"""``inputs:``, ``outputs:`` and the arguments of the command in a ``component.yaml``, written from its settings.
+
+The settings are classes of ``shared/settings/``, which this tool does not import: ``python -m shared.settings`` prints
+them as JSON. Everything else in the file is left as it was written by hand, and so is what stands in the command up to
+the name of the script; a component without settings stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from allranks.errors import UsageError
+
+Interface = Mapping[str, Sequence[Mapping[str, Any]]]
+"""``inputs``, ``outputs`` and ``arguments`` of one component, in the order of the YAML."""
+
+WIDTH = 120
+_KEYS = ("type", "mode", "optional", "default", "enum", "min", "max", "description")
+_ARGUMENT = re.compile(r"(\$\[\[)?--[\w-]+ '\$\{\{(inputs|outputs)\.\w+\}\}'(\]\])?")
+
+
+def read_interfaces(root: Path, folders: Sequence[Path]) -> Mapping[str, Interface]:
+    """What the settings of components say, by component; a component without settings is not among them.
+
+    Args:
+        root: the folder that holds ``shared/``; a tree without ``shared/settings`` has no settings.
+        folders: those of the components.
+
+    Raises:
+        UsageError: the settings cannot be read; the message has what Python said.
+    """
+    if not folders or not (root / "shared" / "settings" / "__main__.py").is_file():
+        return {}
+    command = [sys.executable, "-m", "shared.settings", *(str(folder.resolve()) for folder in folders)]
+    done = subprocess.run(command, cwd=root, capture_output=True, encoding="utf-8", check=False)
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise UsageError(f"the settings in {root} cannot be read: {said}", f"Try in {root}: python -m shared.settings")
+    found: dict[str, Interface] = json.loads(done.stdout)
+    return found
+
+
+def with_interface(text: str, interface: Interface) -> str:
+    """The text of a ``component.yaml`` with these inputs, outputs and arguments.
+
+    Raises:
+        ValueError: the file has no place for them: ``inputs:``, ``outputs:`` or a folded ``command:``.
+    """
+    for key in ("inputs", "outputs"):
+        ports = [line for port in interface[key] for line in _port_lines(port)]
+        text = _with_block(text, key, f"{key}:", ports)
+    command = _block(text, "command").splitlines()
+    head = [number for number, line in enumerate(command) if not line.strip().startswith(("-", "$[["))][-1] + 1
+    own = [line for line in command[head:] if not _ARGUMENT.fullmatch(line.strip())]
+    arguments = [f"  {_argument(**one)}" for one in interface["arguments"]]
+    return _with_block(text, "command", command[0], [*command[1:head], *arguments, *own])
+
+
+def _with_block(text: str, key: str, first: str, lines: Iterable[str]) -> str:
+    return text.replace(_block(text, key), "".join(f"{line}\n" for line in (first, *lines)), 1)
+
+
+def _block(text: str, key: str) -> str:
+    """A top-level key with all that is indented below it; without the empty lines and comments that follow."""
+    found = re.search(rf"^{key}:.*\n(?:(?:\n|#.*\n)*[ -].*\n)*", text, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"there is no {key!r}")
+    return found[0]
+
+
+def _argument(flag: str, kind: str, name: str, *, optional: bool) -> str:
+    argument = f"{flag} '${{{{{kind}.{name}}}}}'"
+    return f"$[[{argument}]]" if optional else argument
+
+
+def _port_lines(port: Mapping[str, Any]) -> list[str]:
+    """One input or output; what is empty is left out."""
+    said = {key: port[key] for key in _KEYS if port.get(key) not in (None, False, "", [])}
+    said |= {"default": port["default"]} if port.get("default") is not None else {}
+    said |= {key: port[key] for key in ("min", "max") if port.get(key) is not None}
+    lines = [f"  {port['name']}:"]
+    for key in sorted(said, key=_KEYS.index):
+        value = said[key]
+        lines += _text_lines(key, value) if key == "description" else [f"    {key}: {_scalar(value)}"]
+    return lines
+
+
+def _text_lines(key: str, value: str) -> list[str]:
+    line = f"    {key}: {_scalar(value)}"
+    if len(line) <= WIDTH:
+        return [line]
+    folded = textwrap.wrap(value, WIDTH - 6, break_long_words=False, break_on_hyphens=False)
+    return [f"    {key}: >-", *(f"      {part}" for part in folded)]
+
+
+def _scalar(value: object) -> str:
+    """A value as YAML on one line: plain where YAML reads the same text again, otherwise in double quotes."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return format(Decimal(repr(value)), "f")  # YAML takes 1e-08 for a text
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_scalar, value))}]"
+    text = str(value)
+    plain = not re.search(r"[,\[\]{}]", text) or " " in text
+    try:
+        return text if plain and yaml.safe_load(f"key: {text}") == {"key": text} else json.dumps(text)
+    except yaml.YAMLError:
+        return json.dumps(text)

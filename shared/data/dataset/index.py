@@ -1,0 +1,196 @@
+"""What `index.json` says, as frozen dataclasses, and its text; `index_file.py` reads it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+DATASET_FORMAT = "allranks-dataset/1"
+INDEX_FILE = "index.json"
+SPLITS = ("train", "validation", "test")
+TEXT_TASKS = ("language_modeling", "text_classification")
+BYTES = "bytes"
+"""The tokenizer that needs no file: ids 0 to 255 are the bytes of UTF-8, 256 is the end of a text and padding."""
+TOKENIZER_FOLDER = "tokenizer"
+TOKENIZER_FILE = "tokenizer.json"
+TOKENIZER_FILES = (
+    TOKENIZER_FILE,
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+)
+"""What is copied of a tokenizer's folder; a model's weights may lie beside them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """One row of an array: its shape without the row axis, and its NumPy dtype by name.
+
+    Attributes:
+        ragged: whether rows differ in length, along an axis in front of ``shape``. Such an array is two files for each
+            shard: the values of all rows one after another, and where each begins and ends in them (rows + 1, int64).
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    ragged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Mean and standard deviation of ``x`` over the train split, for each channel (the last axis), in raw units.
+
+    A channel that never changes has a standard deviation of 0.
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a regression predicts: the column's name, and mean and standard deviation of ``y`` over the train split."""
+
+    name: str
+    mean: float
+    std: float
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What the rows of a text are made of.
+
+    Attributes:
+        tokenizer: ``bytes``, or the folder of the tokenizer, relative to the dataset's.
+        vocabulary: token ids are below this number.
+        sequence_length: tokens that a language model predicts in a row (which has one more); or the most tokens of a
+            passage to classify.
+        padding: token that fills rows up to the longest of a batch.
+        end_of_text: token after each document; 256 for bytes.
+        size: split to bytes of its text as UTF-8.
+        gzip_size: split to bytes of its text after gzip at level 9; empty for a classification.
+        tokens: split to number of its tokens, with those for the end of a text.
+        sha256: of the tokenizer's ``tokenizer.json``; empty for bytes.
+    """
+
+    tokenizer: str
+    vocabulary: int
+    sequence_length: int
+    padding: int
+    end_of_text: int
+    size: Mapping[str, int]
+    gzip_size: Mapping[str, int]
+    tokens: Mapping[str, int]
+    sha256: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same tokenizer: ``bytes``, or the sha256 of its file."""
+        return self.sha256 or self.tokenizer
+
+    def bits_per_byte(self, split: str, nats_per_token: float) -> float:
+        """A model's mean loss on a split, as bits for each byte of UTF-8: comparable between tokenizers."""
+        return nats_per_token / math.log(2) * self.tokens[split] / self.size[split]
+
+    def gzip_bits_per_byte(self, split: str) -> float:
+        """What gzip needs for the same text."""
+        return 8 * self.gzip_size[split] / self.size[split]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFile:
+    """A file of the dataset: its path relative to the dataset's folder, with slashes, and its sha256 in hex."""
+
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Consecutive rows of a split: one file for each array."""
+
+    rows: int
+    files: Mapping[str, ShardFile]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The whole of `index.json`.
+
+    Attributes:
+        task: ``classification`` or ``regression``, with arrays ``x`` and ``y``: int64, a position in ``classes``; or
+            float64, a value in its own units. ``text_classification``: ``x`` is ragged, token ids, and ``y`` as for
+            classes. ``language_modeling``: ``x`` alone, rows of ``text.sequence_length + 1`` token ids; row i begins
+            at token ``i * sequence_length`` of the split's stream, so each token but the first is predicted once.
+        arrays: name to shape and dtype.
+        classes: names of the classes, in the order of the labels; none where no class is predicted.
+        statistics: of ``x``, over the train split; None for text.
+        splits: train, validation and test to their shards, in row order; a split may be empty.
+        columns: names of a table's features, in the order of ``x``; empty for anything else.
+        target: of a regression; None for anything else.
+        text: of the two tasks on text; None for anything else.
+    """
+
+    task: str
+    arrays: Mapping[str, Array]
+    classes: tuple[str, ...]
+    statistics: Statistics | None
+    splits: Mapping[str, tuple[Shard, ...]]
+    columns: tuple[str, ...] = ()
+    target: Target | None = None
+    text: Text | None = None
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that a model gives for each row: one for each class, or the target's value; or for each token."""
+        if self.task == "language_modeling" and self.text is not None:
+            return self.text.vocabulary
+        return len(self.classes) if self.classes else 1
+
+    def rows(self, split: str) -> int:
+        """Number of rows of a split."""
+        return sum(shard.rows for shard in self.splits[split])
+
+    def to_json(self) -> str:
+        """Text of `index.json`: the same for the same content, byte for byte."""
+        document = {
+            "format": DATASET_FORMAT,
+            "task": self.task,
+            "arrays": {name: _array_to_json(array) for name, array in self.arrays.items()},
+            "classes": self.classes,
+            **({"columns": self.columns} if self.columns else {}),
+            **({"target": asdict(self.target)} if self.target else {}),
+            **({"text": asdict(self.text)} if self.text else {}),
+            **({"statistics": asdict(self.statistics)} if self.statistics else {}),
+            "splits": {
+                name: {"rows": self.rows(name), "shards": [shard_to_json(shard) for shard in shards]}
+                for name, shards in self.splits.items()
+            },
+        }
+        return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def array_files(name: str, array: Array) -> tuple[str, ...]:
+    """Names of the files that an array is kept in, for each shard."""
+    return (name, offsets_name(name)) if array.ragged else (name,)
+
+
+def offsets_name(name: str) -> str:
+    """Name of the file that says where the rows of a ragged array begin and end."""
+    return f"{name}_offsets"
+
+
+def _array_to_json(array: Array) -> dict[str, Any]:
+    plain = {"shape": array.shape, "dtype": array.dtype}
+    return {**plain, "ragged": True} if array.ragged else plain
+
+
+def shard_to_json(shard: Shard) -> dict[str, Any]:
+    """A shard's record, as `index.json` has it."""
+    return {"rows": shard.rows, "files": {name: asdict(file) for name, file in shard.files.items()}}

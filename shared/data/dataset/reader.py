@@ -1,0 +1,230 @@
+"""Reading a prepared dataset: small arrays whole, large ones memory-mapped, one sorted index per shard and batch.
+
+Measured on 65,536 rows of 784 float32, batches of 256, page cache warm, against an index into memory: 75 % of its speed
+from one shard, 65 % from 8, 43 % from 32; the larger the rows, the less the number of shards matters.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import math
+import resource
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shared.data.dataset.index import SPLITS, TOKENIZER_FILE, Array, Index, Shard, array_files, offsets_name
+from shared.data.dataset.index_file import read_index
+from shared.data.dataset.order import Rows
+from shared.data.dataset.ragged import Ragged
+from shared.distributed import Refusal
+
+HELD_ARRAY_BYTES = 32 * 2**20
+"""An array of a split up to this size is read whole at its first use: labels nearly always are."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A prepared dataset; open one with ``Dataset.open(folder)``."""
+
+    folder: Path
+    index: Index
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Dataset:
+        """Open the dataset in a folder by reading its index; no shard is touched.
+
+        Raises:
+            Refusal: if the folder holds no finished dataset, or a damaged index.
+        """
+        return cls(Path(folder), read_index(Path(folder)))
+
+    def split(self, name: str) -> Split:
+        """Rows of ``train``, ``validation`` or ``test``.
+
+        Raises:
+            Refusal: if there is no such split, or if it is empty.
+        """
+        if name not in SPLITS:
+            raise Refusal(f"there is no split {name!r}; choose one of {', '.join(SPLITS)}.")
+        if not self.index.splits[name]:
+            raise Refusal(f"the split {name!r} of {self.folder} is empty; prepare it with {name}_fraction above 0.")
+        files = [file for array in self.index.arrays.items() for file in array_files(*array)]
+        _allow_open_files(len(self.index.splits[name]) * len(files))
+        padding = self.index.text.padding if self.index.text else 0
+        return Split(name, self.folder, self.index.arrays, self.index.splits[name], padding)
+
+    def verify(self) -> None:
+        """Compare every file with the sha256 in the index; reads the whole dataset.
+
+        Raises:
+            Refusal: naming the first file that is missing or differs.
+        """
+        for shard in (shard for shards in self.index.splits.values() for shard in shards):
+            for file in shard.files.values():
+                if _sha256(self.folder / file.path) != file.sha256:
+                    raise Refusal(f"{self.folder / file.path} is not the file that was prepared: its sha256 differs.")
+        text = self.index.text
+        if text and text.sha256 and _sha256(path := self.folder / text.tokenizer / TOKENIZER_FILE) != text.sha256:
+            raise Refusal(f"{path} is not the tokenizer that the data was prepared with: its sha256 differs.")
+
+
+@dataclass
+class Split:
+    """Rows of one split, numbered from 0; make one with ``Dataset.split``."""
+
+    name: str
+    folder: Path
+    arrays: Mapping[str, Array]
+    shards: tuple[Shard, ...]
+    padding: int = 0
+    _held: dict[str, npt.NDArray[Any]] = field(default_factory=dict, init=False, repr=False)
+    _open: dict[tuple[str, int], npt.NDArray[Any]] = field(default_factory=dict, init=False, repr=False)
+    _ragged: dict[tuple[str, int], Ragged] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._ends = np.cumsum([shard.rows for shard in self.shards])
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self._ends[-1])
+
+    def __len__(self) -> int:
+        return self.rows
+
+    @property
+    def held(self) -> bool:
+        """Whether every array is read whole at its first use, so that there is nothing to read ahead."""
+        return not any(array.ragged or self._bytes(name) > HELD_ARRAY_BYTES for name, array in self.arrays.items())
+
+    def take(self, indices: Rows) -> dict[str, npt.NDArray[Any]]:
+        """Copy rows out of every array, in the order asked: name to an array of shape (len(indices), *shape).
+
+        Rows of a ragged array come as (len(indices), longest of these), filled up with ``padding``, and ``lengths``
+        (len(indices),) int64 says how much of each is its own. Safe to call from several threads.
+
+        Raises:
+            IndexError: if a row number is negative or too large.
+            Refusal: if a shard is missing or not what the index says.
+        """
+        indices = np.asarray(indices)
+        if len(indices) and not 0 <= indices.min() <= indices.max() < self.rows:
+            raise IndexError(
+                f"rows {indices.min()} to {indices.max()} asked of {self.name}, which has rows 0 to {self.rows - 1}"
+            )
+        taken: dict[str, npt.NDArray[Any]] = {}
+        for name, array in self.arrays.items():
+            if array.ragged:
+                taken[name], taken["lengths"] = self._pad(name, indices)
+            else:
+                held = self._bytes(name) <= HELD_ARRAY_BYTES
+                taken[name] = self._whole(name)[indices] if held else self._gather(name, indices)
+        return taken
+
+    def _bytes(self, name: str) -> int:
+        array = self.arrays[name]
+        return self.rows * math.prod(array.shape) * np.dtype(array.dtype).itemsize
+
+    def _whole(self, name: str) -> npt.NDArray[Any]:
+        whole = self._held.get(name)
+        if whole is None:
+            whole = self._held[name] = np.concatenate([self._map(name, number) for number in range(len(self.shards))])
+        return whole
+
+    def _gather(self, name: str, indices: Rows) -> npt.NDArray[Any]:
+        """Collect rows in ascending order, shard by shard, then put them into the order asked."""
+        array, count = self.arrays[name], len(indices)
+        order = np.argsort(indices, kind="stable")
+        wanted = indices[order]
+        # Both orders in one block: two temporaries of this size are given back to the system after every batch, and
+        # faulting their pages in again took five times as long as the copies.
+        both = np.empty((2 * count, *array.shape), array.dtype)
+        for number, (first, last) in enumerate(pairwise([0, *np.searchsorted(wanted, self._ends).tolist()])):
+            if first < last:
+                rows = wanted[first:last] - (self._ends[number] - self.shards[number].rows)
+                # All positions are valid: "clip" only spares take a temporary, which "raise" needs.
+                np.take(self._shard(name, number), rows, axis=0, out=both[first:last], mode="clip")
+        back = np.empty_like(order)
+        back[order] = np.arange(count)
+        return np.take(both[:count], back, axis=0, out=both[count:], mode="clip")
+
+    def _pad(self, name: str, indices: Rows) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+        """Collect ragged rows shard by shard: twice, because the longest decides on the width."""
+        shard_of = np.searchsorted(self._ends, indices, side="right")
+        places = {number: np.flatnonzero(shard_of == number) for number in np.unique(shard_of).tolist()}
+        rows = {n: indices[place] - (self._ends[n] - self.shards[n].rows) for n, place in places.items()}
+        lengths = np.zeros(len(indices), np.int64)
+        for number, place in places.items():
+            lengths[place] = self._ragged_shard(name, number).lengths(rows[number])
+        width = int(lengths.max(initial=0))
+        padded = np.empty((len(indices), width), self.arrays[name].dtype)
+        for number, place in places.items():
+            padded[place] = self._ragged_shard(name, number).padded(rows[number], width, self.padding)
+        return padded, lengths
+
+    def _ragged_shard(self, name: str, number: int) -> Ragged:
+        opened = self._ragged.get((name, number))
+        if opened is None:
+            offsets = self._load(offsets_name(name), number, (self.shards[number].rows + 1,), "int64")
+            values = self._load(name, number, (int(offsets[-1]),), self.arrays[name].dtype)
+            try:
+                opened = self._ragged[name, number] = Ragged(values, offsets)
+            except ValueError as error:
+                path = self.folder / self.shards[number].files[offsets_name(name)].path
+                raise Refusal(f"{path} is damaged: {error}. Prepare the data again.") from error
+        return opened
+
+    def _shard(self, name: str, number: int) -> npt.NDArray[Any]:
+        opened = self._open.get((name, number))
+        if opened is None:
+            opened = self._open[name, number] = self._map(name, number)
+        return opened
+
+    def _map(self, name: str, number: int) -> npt.NDArray[Any]:
+        array = self.arrays[name]
+        return self._load(name, number, (self.shards[number].rows, *array.shape), array.dtype)
+
+    def _load(self, file: str, number: int, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
+        """Map one file of a shard, and see that it holds what the index says."""
+        path = self.folder / self.shards[number].files[file].path
+        again = "Prepare the data again."
+        try:
+            mapped: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise Refusal(f"{path} cannot be read: {error.strerror or error}. {again}") from error
+            raise Refusal(
+                f"{self.name} has more shards than this process may open files: "
+                "raise `ulimit -n`, or prepare the data with more rows_per_shard."
+            ) from error
+        except ValueError as error:
+            raise Refusal(f"{path} is damaged: {error}. {again}") from error
+        found, said = (mapped.shape, mapped.dtype.name), (shape, dtype)
+        if found != said:
+            raise Refusal(f"{path} holds {found[1]} {found[0]}; the index says {said[1]} {said[0]}.")
+        # A plain view: np.memmap's own indexing costs three times as much for small batches.
+        return mapped.view(np.ndarray)
+
+
+def _allow_open_files(count: int) -> None:
+    """Raise this process's limit, as far as the system lets it: each mapped shard keeps a file open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < (needed := count + 1024):
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (needed if hard == resource.RLIM_INFINITY else min(needed, hard), hard)
+        )
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError as error:
+        raise Refusal(f"{path} is missing from the dataset.") from error

@@ -1,0 +1,142 @@
+"""CSV with a line of names, then rows whose cells may hold line breaks in quotes; by comma, semicolon or tab."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+
+from shared.data.formats.file_fault import is_utf8
+from shared.data.formats.file_format import READ_ERRORS, FilePart, FileRow, TableFormat, WrongFileError, open_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BLOCK_BYTES = 2**20
+"""Of a table read at a time; a line must be shorter, and the line of names always."""
+
+_CELL_BYTES = 2**17
+"""That any cell may have, be it one of texts or not."""
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class CsvFiles(TableFormat):
+    """What is particular to CSV: it cannot be read from its middle, where a line break may be part of a text."""
+
+    suffixes = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+    table_suffixes = (".csv", ".csv.gz")
+
+    def header(self, path: Path) -> list[str]:
+        """Names in the first line."""
+        return _read_header(path)[0]
+
+    def parts(self, path: Path) -> list[FilePart]:
+        """The whole file."""
+        return [FilePart(path, 0, sys.maxsize, path.stat().st_size)]
+
+    def rows(self, part: FilePart, names: Sequence[str], most: int) -> Iterator[FileRow]:
+        """Rows of the file; empty lines are passed over."""
+        header = self.header(part.path)
+        if lacking := [name for name in names if name not in header]:
+            raise WrongFileError(f"has no column {' and no column '.join(lacking)}")
+        places = [header.index(name) for name in names]
+        # A longer cell ends the reading: it is a quote that is not closed, more often than a text.
+        for line, cells in _read_cells(part.path, max(most, _CELL_BYTES)):
+            if len(cells) == len(header):
+                yield FileRow(line, [cells[place] for place in places])
+            else:
+                yield FileRow(line, fault=f"has {len(cells)} cells, but there are {len(header)} columns")
+
+    def place(self, part: FilePart, at: int) -> str:
+        """The line on which a row ends."""
+        del part
+        return str(at)
+
+    def blocks(self, path: Path, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+        """Rows of a file, a megabyte at a time; the columns are converted on all cores."""
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
+        try:
+            yield from arrow_csv.open_csv(
+                path,
+                read_options=arrow_csv.ReadOptions(block_size=_BLOCK_BYTES),
+                parse_options=arrow_csv.ParseOptions(delimiter=_read_header(path)[1]),
+                convert_options=arrow_csv.ConvertOptions(column_types=types, include_columns=list(types)),
+            )
+        except (pa.ArrowException, OSError) as error:
+            if str(error) == "Empty CSV file":
+                return
+            # One line of what Arrow says, which is neither line nor column: the rest is its own source's lines.
+            raise WrongFileError(f"cannot be read: {_find_fault(path, types) or str(error).splitlines()[0]}") from error
+
+    def row_place(self, path: Path, row: int) -> str:
+        """Line of a row: read again, because empty lines and lines in quotes shift the count."""
+        lines = (line for line, _ in _read_cells(path, _BLOCK_BYTES))
+        return f"{path}:{next(islice(lines, row, None), row + 2)}"
+
+
+def _read_header(path: Path) -> tuple[list[str], str]:
+    """Names of the columns, and the separator: whichever comes most often in the first line."""
+    try:
+        with _open_text(path) as file:
+            line = file.readline(_BLOCK_BYTES)
+        delimiter = max(",;\t", key=line.count)
+        if line.strip():
+            return next(csv.reader([line], delimiter=delimiter)), delimiter
+    except (csv.Error, *READ_ERRORS) as error:
+        raise WrongFileError(f"cannot be read: {error}") from error
+    raise WrongFileError("is empty: a line with the columns' names is needed")
+
+
+def _read_cells(path: Path, most: int) -> Iterator[tuple[int, list[str]]]:
+    """Cells of each row that has some, of ``most`` bytes each at most, with the number of the line that it ends on."""
+    csv.field_size_limit(most)
+    with _open_text(path) as file:
+        reader = csv.reader(file, delimiter=_read_header(path)[1])
+        try:
+            next(reader)
+            for cells in reader:
+                if cells:
+                    yield reader.line_num, cells
+        except (csv.Error, *READ_ERRORS) as error:
+            raise WrongFileError(f"cannot be read after line {reader.line_num}: {error}") from error
+
+
+def _find_fault(path: Path, types: Mapping[str, pa.DataType]) -> str:
+    """Look for the first row that is not what its columns hold, cell by cell: slow, but it knows lines and columns."""
+    header = _read_header(path)[0]
+    for line, cells in _read_cells(path, _BLOCK_BYTES):
+        if len(cells) != len(header):
+            return f"{path}:{line}: {len(cells)} cells, but {len(header)} columns"
+        row = dict(zip(header, cells, strict=True))
+        faults = ((name, _cell_fault(row[name], str(kind) == "string")) for name, kind in types.items())
+        if found := next(((name, fault) for name, fault in faults if fault), None):
+            return f"{path}:{line}: column {found[0]!r} {found[1]}"
+    return ""
+
+
+def _cell_fault(cell: str, is_text: bool) -> str:  # noqa: FBT001  # of two kinds of columns
+    """What is wrong with a cell; nothing if it is empty."""
+    if is_text:
+        return "" if is_utf8(cell) else "is not text in UTF-8"
+    text = cell.strip()
+    if text.lower() in ("", "nan", "na", "n/a", "null", "#n/a"):
+        return ""
+    try:
+        value = float(text)
+    except ValueError:
+        return f"is {cell!r:.60}, not a number"
+    return "" if math.isfinite(value) and abs(value) <= _LARGEST else f"is {cell!r:.60}, too large for 32 bits"
+
+
+def _open_text(path: Path) -> IO[str]:
+    return io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", errors="surrogateescape", newline="")

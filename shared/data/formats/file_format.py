@@ -1,0 +1,142 @@
+"""What a format of files offers: the rows of texts one by one, and for tables of numbers whole columns at once."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+UNIT_BYTES = 16 * 2**20
+"""Of the user's files that one worker reads: enough that gzip's start on an empty window does not show in its size."""
+
+READ_ERRORS = (OSError, EOFError, zlib.error)
+"""What reading a file, plain or gzipped, raises if it is damaged."""
+
+
+class WrongFileError(ValueError):
+    """What is wrong with a file, as a sentence goes on after its path."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """A part of a file that is read from front to back.
+
+    Attributes:
+        path: the file.
+        first: where it begins: a byte or a row group, as the format has it.
+        last: where the next one begins.
+        size: bytes on the disk.
+    """
+
+    path: Path
+    first: int
+    last: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """What some columns hold in a row.
+
+    Attributes:
+        at: which row of the part it is, from which ``FileFormat.place`` makes a place.
+        cells: of each column that was asked for; none with a fault.
+        fault: why the row cannot be used, as a sentence goes on after its place.
+    """
+
+    at: int
+    cells: Sequence[Any] = ()
+    fault: str = ""
+
+
+class FileFormat(ABC):
+    """One kind of file that holds rows."""
+
+    suffixes: tuple[str, ...]
+
+    @abstractmethod
+    def header(self, path: Path) -> list[str]:
+        """Names of the columns; what is not UTF-8 in them comes as surrogates.
+
+        Raises:
+            Refusal: if the file holds something else than rows with names.
+            WrongFileError: if the file is of another kind, or damaged.
+        """
+
+    def types(self, path: Path) -> Mapping[str, pa.DataType]:
+        """Type of each column; nothing where the file does not say.
+
+        Raises:
+            WrongFileError: if the file is of another kind, or damaged.
+        """
+        del path
+        return {}
+
+    @abstractmethod
+    def parts(self, path: Path) -> list[FilePart]:
+        """Cut a file into parts of about ``UNIT_BYTES``, as far as it can be read from its middle.
+
+        Raises:
+            WrongFileError: if the file is of another kind, or damaged.
+        """
+
+    @abstractmethod
+    def rows(self, part: FilePart, names: Sequence[str], most: int) -> Iterator[FileRow]:
+        """Rows of a part: the cells of these columns; ``most`` bytes are the longest text that is wanted.
+
+        A text that is not UTF-8 has surrogates in their place, so that it spoils its own row alone.
+
+        Raises:
+            WrongFileError: if a column is missing, or if the file is damaged, so that what follows cannot be read.
+        """
+
+    @abstractmethod
+    def place(self, part: FilePart, at: int) -> str:
+        """The line, or the row, of a row of the part; both counted in the whole file, from 1."""
+
+
+class TableFormat(FileFormat):
+    """A kind of file whose columns of numbers can be read at once."""
+
+    @property
+    def table_suffixes(self) -> tuple[str, ...]:
+        """What files with a table of numbers end in."""
+        return self.suffixes
+
+    @abstractmethod
+    def blocks(self, path: Path, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+        """Columns in the order asked, some rows at a time.
+
+        Args:
+            path: the file.
+            types: name of each column to the type that its text becomes; a file that says types keeps its own.
+
+        Raises:
+            WrongFileError: if the file is damaged, or if a cell is not what its column holds.
+        """
+
+    @abstractmethod
+    def row_place(self, path: Path, row: int) -> str:
+        """Where a row (from 0) of the blocks lies, for messages: ``path:line``, or better."""
+
+
+def is_gzipped(path: Path) -> bool:
+    """Whether a file is gzipped, by its name."""
+    return path.name.lower().endswith(".gz")
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """Content of a file, unpacked."""
+    return cast("IO[bytes]", gzip.open(path)) if is_gzipped(path) else path.open("rb")
+
+
+def one_line(error: Exception) -> str:
+    """What a library says, as it fits into a message."""
+    return " ".join(str(error).split())[:200]

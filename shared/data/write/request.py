@@ -1,0 +1,176 @@
+"""What a source is asked for, and what is done about files that cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shared.data.formats.file_fault import show_name
+from shared.data.write.splits import DocumentSplitter
+from shared.distributed import Refusal
+
+_EVERYTHING_TRAINS = DocumentSplitter(seed=0, validation=0, test=0)
+_SHOWN_FILES = 10  # left out, above which only skipped.csv names them
+_FOR_IMAGES = "image_folder, cifar and idx"
+
+
+@dataclass(frozen=True, slots=True)
+class BadFile:
+    """A file that cannot be used.
+
+    Attributes:
+        path: relative to the user's folder.
+        reason: what is wrong with it, as a sentence goes on after the path.
+        item: the item that it is; None if it was left out before items were counted.
+    """
+
+    path: str
+    reason: str
+    item: int | None = None
+
+
+@dataclass(slots=True)
+class BadFiles:
+    """What is done about files that cannot be used: the first one raises, or all are noted and left out.
+
+    Attributes:
+        skip: whether they are left out.
+        folder: the user's folder, for messages.
+        found: those left out so far.
+    """
+
+    skip: bool = False
+    folder: Path = Path()
+    found: list[BadFile] = field(default_factory=list)
+
+    def report(self, path: str, reason: str, item: int | None = None, hint: str = "") -> None:
+        """Note a file.
+
+        Raises:
+            Refusal: if files are not left out.
+        """
+        path = show_name(path)
+        if not self.skip:
+            hint = hint or "Repair or remove it, or leave out such files with on_bad_file skip."
+            raise Refusal(f"{self.folder / path} {reason}. {hint}")
+        self.found.append(BadFile(path, reason, item))
+
+
+def _silent(text: str) -> None:
+    del text
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRequest:
+    """What the user wants read: of images and arrays, of tables, or of texts; the rest keeps its defaults.
+
+    Attributes:
+        dataset: the source's name.
+        folder: where the user's files are, or one file; None where none was given.
+        labelled: whether every text needs a class.
+        splitter: decides on the splits of texts.
+        text_column: of rows with texts.
+        label_column: of rows with texts.
+        pattern: names of the files with texts that count, separated by commas.
+        most_bytes: of a text.
+        image_size: side in pixels to which images are brought; None leaves them as they are.
+        color: ``grayscale``, ``rgb`` or ``auto``: rgb for an image_folder, else as the files have it.
+        max_megapixels: images of more than this many million pixels are not decoded.
+        task: ``classification`` or ``regression``.
+        target: the column of a table that is to be predicted.
+        ignore_columns: columns of a table that are left out.
+        skip_missing: leave out rows of a table that lack a value, instead of refusing the table.
+        bad: what is done about files, or texts, that cannot be used.
+        note: told now and then how far a long reading is.
+    """
+
+    dataset: str
+    folder: Path | None = None
+    labelled: bool = False
+    splitter: DocumentSplitter = _EVERYTHING_TRAINS
+    text_column: str = "text"
+    label_column: str = "label"
+    pattern: str = "*"
+    most_bytes: int = 16 * 2**20
+    image_size: int | None = None
+    color: str = "auto"
+    max_megapixels: int = 64
+    task: str = "classification"
+    target: str = "target"
+    ignore_columns: tuple[str, ...] = ()
+    skip_missing: bool = False
+    bad: BadFiles = field(default_factory=BadFiles)
+    note: Callable[[str], None] = _silent
+
+    def needed_folder(self) -> Path:
+        """The user's folder.
+
+        Raises:
+            Refusal: if none was given, or if it is not there.
+        """
+        if self.folder is None:
+            raise Refusal(f"dataset {self.dataset} reads files of yours: give their folder as the input data.")
+        if not self.folder.is_dir():
+            raise Refusal(f"data: {self.folder} is not a folder.")
+        self.bad.folder = self.folder
+        return self.folder
+
+    def find_files(self, suffixes: tuple[str, ...] = ("",), hidden: str = ".") -> tuple[Path, list[Path]]:
+        """The user's folder, and its files with one of the endings, in the order of their names.
+
+        Args:
+            suffixes: of the files.
+            hidden: first letters of files and folders that are passed over.
+
+        Raises:
+            Refusal: if nothing was given, if it is not there, or if there are no such files.
+        """
+        if self.folder is None:
+            raise Refusal(f"dataset {self.dataset} reads files of yours: give them as the input data.")
+        if self.folder.is_file():
+            self.bad.folder = self.folder.parent
+            return self.folder.parent, [self.folder]
+        if not self.folder.is_dir():
+            raise Refusal(f"data: there is no file or folder {self.folder}.")
+        every = sorted(path for path in self.folder.rglob("*") if not path.is_dir())
+        shown = [path for path in every if not any(p[0] in hidden for p in path.relative_to(self.folder).parts)]
+        found = [path for path in shown if path.name.lower().endswith(suffixes)]
+        if not found:
+            wanted = f"that ends in {' or '.join(suffixes)}" if suffixes != ("",) else "at all"
+            there = list_names(sorted({path.suffix or path.name for path in shown}))
+            raise Refusal(
+                f"{self.folder} holds no file {wanted}, but {there}. Choose the dataset that your files are, or "
+                "convert them."
+            )
+        self.bad.folder = self.folder
+        return self.folder, found
+
+    def refuse_image_size(self) -> None:
+        """Refuse an image size or a colour where it would be ignored."""
+        if self.image_size is not None:
+            raise Refusal(
+                f"image_size {self.image_size} is for dataset {_FOR_IMAGES}; {self.dataset} has a fixed shape."
+            )
+        if self.color != "auto":
+            raise Refusal(
+                f"color {self.color} is for dataset {_FOR_IMAGES}; {self.dataset} stays as it is: choose auto."
+            )
+
+    def refuse_regression(self) -> None:
+        """Refuse a task that the source has no numbers for."""
+        if self.task != "classification":
+            raise Refusal(f"task {self.task} is for dataset csv, parquet and npy; {self.dataset} has classes only.")
+
+
+def list_names(found: list[str] | tuple[str, ...], most: int = 8) -> str:
+    """A list for a message, cut where it would get long."""
+    return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "") or "nothing"
+
+
+def describe_skipped(skipped: list[tuple[str, str]], what: str) -> list[str]:
+    """Lines about files or documents, as `what` says, that were left out: the first ones, and how many."""
+    if not skipped:
+        return []
+    lines = [f"left out: {path} {reason}" for path, reason in skipped[:_SHOWN_FILES]]
+    return [*lines, f"{len(skipped)} bad {what} were left out; skipped.csv in the output names all of them"]

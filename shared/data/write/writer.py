@@ -1,0 +1,193 @@
+"""Writing a prepared dataset: each file under a temporary name, then renamed; the index last."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shared.data.dataset.index import (
+    INDEX_FILE,
+    SPLITS,
+    TOKENIZER_FILES,
+    TOKENIZER_FOLDER,
+    Array,
+    Index,
+    Shard,
+    ShardFile,
+    offsets_name,
+)
+from shared.data.dataset.ragged import Ragged
+
+_PART = ".part"
+_SKIPPED = "skipped.csv"
+_COPY_BYTES = 2**22
+_COPY = ".copy"
+_OURS = re.compile(r"\w+-\d{5,}\.npy((\.copy)?\.part)?")
+
+_Chunk = Mapping[str, npt.NDArray[Any]]
+"""Some rows: name of each array to its rows."""
+
+
+def write_shard(
+    folder: Path, split: str, number: int, *, rows: int, arrays: Mapping[str, Array], chunks: Iterable[_Chunk]
+) -> Shard | None:
+    """Write the rows of a shard chunk by chunk, so that memory holds one chunk, and return its record.
+
+    Without any row nothing is written and there is no shard: None.
+
+    Args:
+        folder: the dataset's folder; it may be shared by nodes that write other shards at the same time.
+        split: train, validation or test.
+        number: the shard's place in the split, from 0.
+        rows: number of rows that the chunks hold together, or more: files that cannot be used are found on the way.
+        arrays: the dataset's arrays; the chunks' rows have these shapes and can be cast to these dtypes.
+        chunks: the rows, in order.
+    """
+    (folder / split).mkdir(parents=True, exist_ok=True)
+    paths = {name: f"{split}/{name}-{number:05d}.npy" for name in arrays}
+    writers = {name: _NpyWriter(folder / path, rows, arrays[name]) for name, path in paths.items()}
+    try:
+        for chunk in chunks:
+            for name, writer in writers.items():
+                writer.add(chunk[name])
+        written = next(iter(writers.values())).written
+        files = {name: ShardFile(paths[name], writer.finish()) for name, writer in writers.items() if written}
+    finally:
+        for writer in writers.values():
+            writer.discard()
+    return Shard(written, files) if written else None
+
+
+def write_ragged_shard(
+    folder: Path, split: str, number: int, *, x: Ragged, y: npt.NDArray[np.int64], arrays: Mapping[str, Array]
+) -> Shard:
+    """Write rows of different lengths and their labels, at least one, and return the shard's record.
+
+    Args:
+        folder: the dataset's folder.
+        split: train, validation or test.
+        number: the shard's place in the split, from 0.
+        x: the rows.
+        y: a label for each.
+        arrays: the dataset's arrays, ``x`` ragged and ``y``.
+    """
+    (folder / split).mkdir(parents=True, exist_ok=True)
+    parts = {"x": (x.values, arrays["x"].dtype), offsets_name("x"): (x.offsets, "int64"), "y": (y, arrays["y"].dtype)}
+    files = {}
+    for name, (values, dtype) in parts.items():
+        path = f"{split}/{name}-{number:05d}.npy"
+        writer = _NpyWriter(folder / path, len(values), Array((), dtype))
+        try:
+            writer.add(values)
+            files[name] = ShardFile(path, writer.finish())
+        finally:
+            writer.discard()
+    return Shard(len(y), files)
+
+
+def write_index(folder: Path, index: Index) -> None:
+    """Write `index.json`: last of all, because it is what makes the folder a dataset."""
+    part = folder / (INDEX_FILE + _PART)
+    part.write_text(index.to_json(), encoding="utf-8")
+    part.replace(folder / INDEX_FILE)
+
+
+def write_tokenizer(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files of a tokenizer into the dataset's folder for them."""
+    inside = folder / TOKENIZER_FOLDER
+    inside.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        part = inside / (name + _PART)
+        part.write_bytes(content)
+        part.replace(inside / name)
+
+
+def write_skipped(folder: Path, skipped: Iterable[tuple[str, str]]) -> None:
+    """Write `skipped.csv`: path and reason of each file that was left out."""
+    part = folder / (_SKIPPED + _PART)
+    with part.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("path", "reason"))
+        writer.writerows(skipped)
+    part.replace(folder / _SKIPPED)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what an interrupted attempt left in a dataset's folder: its index first, then its shards.
+
+    Only files with names that we give are touched.
+    """
+    for name in (INDEX_FILE, INDEX_FILE + _PART, _SKIPPED, _SKIPPED + _PART):
+        (folder / name).unlink(missing_ok=True)
+    for name in TOKENIZER_FILES:
+        (folder / TOKENIZER_FOLDER / name).unlink(missing_ok=True)
+        (folder / TOKENIZER_FOLDER / (name + _PART)).unlink(missing_ok=True)
+    for path in (path for split in SPLITS for path in (folder / split).glob("*")):
+        if _OURS.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+
+
+class _NpyWriter:
+    """One `.npy` file, written front to back (a mounted blob takes nothing else well) and hashed on the way."""
+
+    def __init__(self, path: Path, rows: int, array: Array) -> None:
+        self._path, self._rows, self._array = path, rows, array
+        self._part = path.with_name(path.name + _PART)
+        self._file = self._part.open("wb")
+        self._hash = hashlib.sha256()
+        self.written = 0
+        self._data_start = self._header(rows)
+
+    def add(self, rows: npt.NDArray[Any]) -> None:
+        """Append rows."""
+        assert rows.shape[1:] == self._array.shape, (rows.shape, self._array.shape)  # noqa: S101  # ours to keep
+        self._write(np.ascontiguousarray(rows, self._array.dtype).data)
+        self.written += len(rows)
+
+    def finish(self) -> str:
+        """Close, rename to the final name, and return the sha256."""
+        self._file.close()
+        if self.written != self._rows:
+            self._copy_under_true_header()
+        self._part.replace(self._path)
+        return self._hash.hexdigest()
+
+    def discard(self) -> None:
+        """Remove the temporary file, if it is still there."""
+        self._file.close()
+        self._part.unlink(missing_ok=True)
+
+    def _copy_under_true_header(self) -> None:
+        """Write the file again, because its first bytes promise rows that did not come."""
+        assert self.written < self._rows, (self.written, self._rows)  # noqa: S101  # ours to keep
+        promised, self._part = self._part, self._path.with_name(self._path.name + _COPY + _PART)
+        self._hash = hashlib.sha256()
+        try:
+            with promised.open("rb") as before, self._part.open("wb") as self._file:
+                before.seek(self._data_start)
+                self._header(self.written)
+                while piece := before.read(_COPY_BYTES):
+                    self._write(piece)
+        finally:
+            promised.unlink()
+
+    def _header(self, rows: int) -> int:
+        """Write what says dtype and shape, and return its length."""
+        descr = np.lib.format.dtype_to_descr(np.dtype(self._array.dtype))
+        header = {"descr": descr, "fortran_order": False, "shape": (rows, *self._array.shape)}
+        buffer = io.BytesIO()
+        np.lib.format.write_array_header_1_0(buffer, header)
+        self._write(buffer.getvalue())
+        return buffer.tell()
+
+    def _write(self, data: Any) -> None:
+        self._hash.update(data)
+        self._file.write(data)

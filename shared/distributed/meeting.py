@@ -1,0 +1,165 @@
+"""Who is connected to the control plane, and the meetings at which each brings a value and gets its share."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from shared.distributed.launch import NODE_BY_NODE, Launch
+from shared.distributed.wire import Message
+
+Member: TypeAlias = tuple[str, int]
+"""Role and rank."""
+MeetingKind: TypeAlias = Literal["join", "barrier", "gather", "collect", "sum", "once"]
+LeaderScope: TypeAlias = Literal["node", "job"]
+"""Who leads a ``once``: local rank 0 of each node, or rank 0."""
+
+
+@dataclass(eq=False, slots=True)
+class Guest:
+    """Somebody who is connected; a stranger until the greeting was accepted.
+
+    Attributes:
+        where: host and process, for messages.
+        host: the host's name.
+        waiting: key of the meeting or value it waits for; empty while it works.
+        deadline: when the wait ends, by the monotonic clock; None for as long as it takes.
+        outbox: messages to send.
+        closing: whether the connection ends once they are sent.
+    """
+
+    member: Member | None = None
+    node: int = 0
+    local_rank: int = 0
+    where: str = ""
+    host: str = ""
+    waiting: str = ""
+    deadline: float | None = None
+    outbox: list[Message] = field(default_factory=list)
+    closing: bool = False
+
+    def __str__(self) -> str:
+        """Format as ``rank 3 (node 1)``."""
+        return f"{member_title(self.member)} (node {self.node})" if self.member else "a stranger"
+
+    def send(self, message: Message) -> None:
+        """Answer; whoever was answered waits no longer."""
+        self.waiting = ""
+        self.outbox.append(message)
+
+
+@dataclass(eq=False, slots=True)
+class Meeting:
+    """Workers (by rank) and parameter servers (from -1 downwards) that bring a value each.
+
+    Attributes:
+        scope: of a ``once``; of no meaning to the others.
+        served: how many have been answered.
+    """
+
+    kind: MeetingKind
+    label: str
+    scope: LeaderScope = "job"
+    values: dict[int, Any] = field(default_factory=dict)
+    outcome: object = None
+    finished: bool = False
+    served: int = 0
+
+    @property
+    def failures(self) -> list[Message]:
+        """What the leaders of a ``once`` have raised, by rank."""
+        if self.kind != "once":
+            return []
+        return [value for _, value in sorted(self.values.items()) if "error_type" in value]
+
+    def result(self) -> object:
+        """What the values result in: computed once, so that every rank gets the same bits.
+
+        Raises:
+            ValueError: the ranks gave different numbers of values for a sum.
+        """
+        in_order = [self.values[place] for place in sorted(self.values)]
+        if self.kind == "sum":
+            return sum_in_rank_order(self.label, in_order)
+        return in_order if self.kind in ("gather", "collect") else None
+
+    def share_of(self, guest: Guest) -> object:
+        """What this guest gets: of a ``once`` the first failure of any leader, else what its own leader returned."""
+        if self.kind == "collect" and guest.member != ("worker", 0):
+            return None
+        if self.kind != "once":
+            return self.outcome
+        leaders: list[Message] = self.failures or [
+            value for value in self.values.values() if self.scope == "job" or value["node"] == guest.node
+        ]
+        return leaders[0]
+
+
+def member_title(member: Member) -> str:
+    """Such as ``rank 3`` or ``ps 0``."""
+    return f"{'rank' if member[0] == 'worker' else member[0]} {member[1]}"
+
+
+def shared_facts(launch: Launch) -> Message:
+    """What all members have to agree on."""
+    names = ("world_size", "num_nodes", "num_ps", "launcher")
+    return {name: getattr(launch, name) for name in names}
+
+
+def hello_message(launch: Launch, token: str) -> Message:
+    """With what a process asks to be let in."""
+    return {
+        "op": "hello",
+        "token": token,
+        "role": launch.role,
+        "rank": launch.rank,
+        "node": launch.node_rank,
+        "local_rank": launch.local_rank,
+        "where": f"process {os.getpid()} on {socket.gethostname()}",
+        "host": socket.gethostname(),
+        "world": shared_facts(launch),
+    }
+
+
+def find_misplaced_ranks(members: Mapping[Member, Guest]) -> str:
+    """Why the nodes that the workers think they are on cannot be right; empty if they can.
+
+    A rank knows its own numbers alone. Open MPI may count local ranks in any order, so that only together it shows
+    whether it has numbered the ranks node by node, as was assumed: else a node has one local rank twice, or what is
+    taken for a node are several hosts. (Several nodes on one host are none of this function's business.)
+    """
+    nodes: dict[int, list[tuple[int, Guest]]] = {}
+    for (role, rank), guest in sorted(members.items(), key=lambda item: item[0]):
+        if role == "worker":
+            nodes.setdefault(guest.node, []).append((rank, guest))
+    for node, ranks in nodes.items():
+        first, leader = ranks[0]
+        permuted = [guest.local_rank for _, guest in ranks] != list(range(len(ranks)))
+        taken: dict[int, int] = {}
+        for rank, guest in ranks:
+            other = taken.setdefault(guest.local_rank, rank)
+            found = f"rank {other} and rank {rank} are both local rank {guest.local_rank}" if other != rank else ""
+            if permuted and guest.host != leader.host:
+                found = f"rank {first} is on the host {leader.host} and rank {rank} on {guest.host}"
+            if found:
+                return f"Node {node} cannot be one node: {found}. {NODE_BY_NODE}"
+    return ""
+
+
+def sum_in_rank_order(label: str, rows: list[list[float]]) -> list[float]:
+    """Column sums in float64, added in the order of the ranks.
+
+    Raises:
+        ValueError: the ranks gave different numbers of values.
+    """
+    lengths = [len(row) for row in rows]
+    if len(set(lengths)) > 1:
+        odd = next(rank for rank, length in enumerate(lengths) if length != lengths[0])
+        raise ValueError(f"{label}: rank {odd} gave {lengths[odd]} number(s), and rank 0 gave {lengths[0]}.")
+    totals = [0.0] * lengths[0]
+    for row in rows:
+        totals = [total + value for total, value in zip(totals, row, strict=True)]
+    return totals

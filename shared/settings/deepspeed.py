@@ -1,0 +1,70 @@
+"""What train_deepspeed is told: what ZeRO divides and moves, and DeepSpeed's own configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from shared.settings.fields import Input
+from shared.settings.network import DecoderSizes, NetworkSettings
+from shared.settings.trainer import TrainerSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeroSettings:
+    """What DeepSpeed divides among the ranks, and how it is told."""
+
+    zero_stage: Annotated[
+        int,
+        Input(
+            "What lies in shards over the GPUs: 1 the optimizer's states, 2 also the gradients, 3 also the parameters, "
+            "0 nothing. Each needs less memory than the one before; 3 also more communication. The model does not "
+            "depend on it.",
+            least=0,
+            most=3,
+        ),
+    ] = 2
+    offload: Annotated[
+        Literal["none", "optimizer", "all"],
+        Input(
+            "What moves from the GPU to the memory of its node: the optimizer's states with their computation (stage "
+            "1, 2 and 3), or all, the parameters too (stage 3)."
+        ),
+    ] = "none"
+    config: Annotated[
+        Path | None,
+        Input(
+            "DeepSpeed's own configuration, a JSON file. What it says wins over the inputs here; what it leaves out or "
+            'sets to "auto" comes from them. Batch sizes have to agree. A key that DeepSpeed does not know is an '
+            "error.",
+            kind="uri_file",
+        ),
+    ] = None
+    on_unsupported: Annotated[
+        Literal["fail", "replace"],
+        Input(
+            "What to do about settings that this machine cannot follow, such as fp16 without a GPU or an optimizer "
+            "that cannot be compiled. Fail names them; replace takes what comes nearest, with a warning in the log."
+        ),
+    ] = "fail"
+    autotune: Annotated[
+        bool,
+        Input(
+            "Find the ZeRO stage and the rows of a pass that train fastest by short trials, then train with them. The "
+            "batch size stays as it is. The trials are reported as a table and a page among the metrics."
+        ),
+    ] = False
+    model_weights: Annotated[
+        Literal["fp32", "bf16", "fp16"],
+        Input("Weights of the saved model. With 16 bits it is half as large, and rounded."),
+    ] = "fp32"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeepSpeedSettings(TrainerSettings):
+    """The groups of train_deepspeed, whose own Settings say how a common one differs."""
+
+    network: NetworkSettings
+    decoder: DecoderSizes
+    zero: ZeroSettings

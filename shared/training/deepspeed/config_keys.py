@@ -1,0 +1,166 @@
+"""Does DeepSpeed know what the configuration file says? It ignores what it does not know; here that is an error."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, get_args
+
+import torch
+from deepspeed.comm.config import CommsLoggerConfig
+from deepspeed.monitor.config import DeepSpeedMonitorConfig
+from deepspeed.runtime import config as deepspeed_config
+from deepspeed.runtime import lr_schedules
+from deepspeed.runtime.precision_config import DeepSpeedBF16Config, DeepSpeedFP16Config
+from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
+from deepspeed.utils.config import DeepSpeedThroughputTimerConfig
+from pydantic import BaseModel, ValidationError
+
+from shared.training.deepspeed.batch_plan import ACCUMULATION_KEY, BATCH_KEY, MICRO_BATCH_KEY
+from shared.training.deepspeed.config_file import AUTO_VALUE, ConfigFile, read_section, suggest_key
+from shared.training.deepspeed.engine_types import StepScheduler
+
+ZERO_KEY: Final = "zero_optimization"
+TORCH_OPTIMIZERS: Final[Mapping[str, type[torch.optim.Optimizer]]] = {
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "sgd": torch.optim.SGD,
+}
+"""Those whose state the checkpoints of this component hold; torch's class says which parameters there are."""
+_ADAM: Final = ("torch_adam", "adam_w_mode", "fp32_optimizer_states", "bias_correction")
+FILE_SCHEDULERS: Final[Mapping[str, Callable[..., StepScheduler]]] = {
+    "WarmupLR": lr_schedules.WarmupLR,
+    "WarmupDecayLR": lr_schedules.WarmupDecayLR,
+    "WarmupCosineLR": lr_schedules.WarmupCosineLR,
+}
+
+_MODELS: Final[Mapping[str, type[BaseModel]]] = {
+    ZERO_KEY: DeepSpeedZeroConfig,
+    "fp16": DeepSpeedFP16Config,
+    "bf16": DeepSpeedBF16Config,
+    "bfloat16": DeepSpeedBF16Config,
+    "comms_logger": CommsLoggerConfig,
+}
+_SECTIONS: Final[Mapping[str, Iterable[str]]] = {
+    "optimizer": ("type", "params", "legacy_fusion"),
+    "scheduler": ("type", "params"),
+    "data_types": ("grad_accum_dtype", "param_dtype", "buffer_dtype", "keep_in_fp32_modules"),
+    "timers": ("throughput",),
+    "flops_profiler": (
+        *("enabled", "recompute_fwd_factor", "profile_step", "module_depth", "top_modules", "detailed", "output_file"),
+    ),
+    **{name: field.annotation.model_fields for name, field in DeepSpeedMonitorConfig.model_fields.items()},
+}
+_PLAIN: Final = (
+    *(BATCH_KEY, MICRO_BATCH_KEY, ACCUMULATION_KEY),
+    *("gradient_clipping", "communication_data_type", "gradient_predivide_factor"),
+    *("prescale_gradients", "gradient_allreduce_op", "disable_allgather", "disable_python_gc", "log_level"),
+    *("steps_per_print", "wall_clock_breakdown", "memory_breakdown", "dump_state", "vocabulary_size"),
+    *("zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer"),
+)
+UNUSED_KEYS: Final = ("activation_checkpointing", "aio", "checkpoint", "dataloader_drop_last", "datastates_ckpt")
+"""Of what this component does in its own way, or not at all."""
+
+_ELSEWHERE: Final = "model parallelism is in train_fsdp"
+_REFUSED: Final[Mapping[str, str]] = {
+    "autotuning": "use the input autotune",
+    "compile": "use the input compile",
+    "torch_autocast": "use fp16 or bf16",
+    "data_efficiency": "the order of the rows is the component's",
+    "managed_gradient_accumulation": "use the input accumulation_steps",
+    "weight_quantization": "it is for inference",
+    "hybrid_engine": "it is for generation while training",
+    **dict.fromkeys(("tensor_parallel", "pipeline", "expert_parallel", "sequence_parallel_size"), _ELSEWHERE),
+    **dict.fromkeys(("data_parallel_size", "use_data_before_expert_parallelism"), _ELSEWHERE),
+    **dict.fromkeys(("seq_parallel_communication_data_type",), _ELSEWHERE),
+}
+_KNOWN: Final = frozenset({*_PLAIN, *UNUSED_KEYS, *_REFUSED, *_MODELS, *_SECTIONS})
+
+
+def find_key_problems(file: ConfigFile) -> Iterator[str]:
+    """What is wrong with the file's keys and with the values that DeepSpeed itself checks, a sentence for each."""
+    removed: Mapping[str, str] = getattr(deepspeed_config, "_REMOVED_TOP_LEVEL_CONFIG_KEYS", {})
+    for key, value in file.items():
+        if key in removed:
+            yield f"{key}: {removed[key].split('. ')[0].rstrip('.')}"
+        elif key not in _KNOWN:
+            yield f"{key} is no key that DeepSpeed knows{suggest_key(key, _KNOWN)}"
+        elif key in _REFUSED:
+            yield f"{key} is not for this component: {_REFUSED[key]}"
+        elif key in _PLAIN or key in UNUSED_KEYS:
+            continue
+        elif not isinstance(value, dict):
+            yield f"{key} has to be an object, {{...}}, not {value!r}"
+        elif key in _MODELS:
+            yield from _of_model(key, value, _MODELS[key])
+        else:
+            yield from _unknown(key, value, _SECTIONS[key])
+    yield from _of_optimizer(read_section(file, "optimizer"))
+    yield from _of_scheduler(read_section(file, "scheduler"))
+    throughput = read_section(file, "timers").get("throughput")
+    if isinstance(throughput, dict):
+        yield from _of_model("timers.throughput", throughput, DeepSpeedThroughputTimerConfig)
+
+
+def _unknown(where: str, value: Mapping[str, object], known: Iterable[str]) -> Iterator[str]:
+    names = list(known)
+    for key in value:
+        if key not in names:
+            yield f"{where}.{key} is no key that DeepSpeed knows{suggest_key(key, names)}"
+
+
+def _of_model(where: str, value: Mapping[str, object], model: type[BaseModel]) -> Iterator[str]:
+    """Let the class that DeepSpeed reads a section with say what is wrong with it."""
+    try:
+        model(**_without_auto(value))
+    except ValidationError as error:
+        for detail in error.errors():
+            *path, last = [str(part) for part in detail["loc"]] or [""]
+            place = ".".join([where, *path, last]).rstrip(".")
+            if detail["type"] == "extra_forbidden":
+                yield f"{place} is no key that DeepSpeed knows{suggest_key(last, _names(model, path))}"
+            elif place == f"{ZERO_KEY}.stage":
+                yield f"{place} {detail['input']!r}: has to be 0, 1, 2 or 3"
+            else:
+                yield f"{place} {detail['input']!r}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
+
+
+def _names(model: type[BaseModel], path: Iterable[str]) -> list[str]:
+    """Names of a model's fields, or of those of a model below it."""
+    for step in path:
+        below = [cls for cls in get_args(model.model_fields[step].annotation) if issubclass(cls, BaseModel)]
+        model = below[0] if below else model
+    return [name for known, field in model.model_fields.items() for name in (known, field.alias) if name]
+
+
+def _of_optimizer(found: Mapping[str, object]) -> Iterator[str]:
+    kind, params = found.get("type", AUTO_VALUE), found.get("params", {})
+    name = str(kind).lower()
+    known = ", ".join(cls.__name__ for cls in TORCH_OPTIMIZERS.values())
+    if not isinstance(params, dict):
+        yield f"optimizer.params has to be an object, {{...}}, not {params!r}"
+    elif kind == AUTO_VALUE:
+        yield from _unknown("optimizer.params", params, ("lr", "betas", "eps", "weight_decay", "momentum", *_ADAM))
+    elif name not in TORCH_OPTIMIZERS:
+        yield f"optimizer.type {kind!r} is not one of those that this component can save: {known}"
+    else:
+        own = list(inspect.signature(TORCH_OPTIMIZERS[name]).parameters)[1:]
+        yield from _unknown("optimizer.params", params, own + list(_ADAM if "adam" in name else ()))
+
+
+def _of_scheduler(found: Mapping[str, object]) -> Iterator[str]:
+    kind, params = found.get("type", AUTO_VALUE), found.get("params", {})
+    if kind == AUTO_VALUE:
+        return
+    if str(kind) not in FILE_SCHEDULERS:
+        hint = suggest_key(str(kind), FILE_SCHEDULERS)
+        yield f"scheduler.type {kind!r} is not one of {', '.join(FILE_SCHEDULERS)}{hint}"
+    elif not isinstance(params, dict):
+        yield f"scheduler.params has to be an object, {{...}}, not {params!r}"
+    else:
+        own = [*inspect.signature(FILE_SCHEDULERS[str(kind)]).parameters]
+        yield from _unknown("scheduler.params", params, [name for name in own if name not in {"optimizer", "self"}])
+
+
+def _without_auto(section: Mapping[str, object]) -> dict[str, object]:
+    return {key: _without_auto(v) if isinstance(v, Mapping) else v for key, v in section.items() if v != AUTO_VALUE}

@@ -1,0 +1,164 @@
+"""What each room may import, read from the files themselves: in functions and under TYPE_CHECKING too."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from graphlib import CycleError, TopologicalSorter
+from pathlib import PurePosixPath
+
+import pytest
+
+from allranks.renew.imports import SourceTree
+from tests.helpers import ROOT
+
+TREE = SourceTree(
+    {
+        file.relative_to(ROOT).as_posix(): file
+        for folder in ("shared", "allranks", "components")
+        for file in sorted((ROOT / folder).rglob("*.py"))
+    }
+)
+
+
+@dataclass(frozen=True)
+class Room:
+    """Some files and what they may import.
+
+    Attributes:
+        files: a pattern; the first room that a file matches is its own.
+        packages: packages besides the standard library's.
+        later: packages that are imported in functions, or for their types, alone.
+        ours: folders and modules of this tree; a file may always import those of its room and beside it.
+    """
+
+    files: str
+    packages: str = ""
+    later: str = ""
+    ours: str = ""
+
+
+CORE = "shared/settings shared/distributed shared/checkpoint shared/sharded_checkpoint shared/data shared/models shared/training/core shared/tracking"
+TORCH = f"{CORE} shared/training/torch"
+
+ROOMS = (
+    # On nodes. What is looked at before a framework is imported needs none.
+    Room("shared/settings/*", ours="shared/distributed"),
+    Room("shared/arguments.py", ours="shared/distributed"),
+    Room("shared/distributed/torch_group.py", "torch"),
+    Room("shared/distributed/deepspeed_group.py", "torch", later="deepspeed"),
+    Room("shared/distributed/horovod_group.py", later="torch horovod tensorflow"),
+    Room("shared/distributed/tensorflow_group.py", "tensorflow"),
+    Room("shared/distributed/lightning_cluster.py", "torch lightning"),
+    Room("shared/distributed/*", later="torch"),
+    Room("shared/checkpoint/shards.py", "numpy torch safetensors", ours="shared/distributed"),
+    Room("shared/checkpoint/tree.py", "numpy torch", ours="shared/distributed"),
+    Room("shared/checkpoint*", later="numpy safetensors", ours="shared/distributed"),
+    Room("shared/sharded_checkpoint.py", "torch safetensors", ours="shared/checkpoint shared/distributed"),
+    Room("shared/tree.py", "numpy torch", ours="shared/distributed"),
+    Room("shared/tracking.py", later="mlflow", ours="shared/distributed"),
+    Room("shared/data/dataset/*", "numpy", ours="shared/distributed"),
+    Room(
+        "shared/data/formats/*",
+        "numpy",
+        later="pyarrow PIL",
+        ours="shared/data/dataset shared/data/sources shared/distributed",
+    ),
+    Room("shared/data/sources/*", "numpy", later="PIL pyarrow sklearn", ours="shared/data shared/distributed"),
+    Room("shared/data/text/*", "numpy", later="pyarrow tokenizers", ours="shared/data shared/distributed"),
+    Room(
+        "shared/data/*",
+        "numpy",
+        ours="shared/arguments shared/settings shared/data shared/distributed shared/tracking",
+    ),
+    Room("shared/models/keras/*", "numpy safetensors mlflow keras", later="tensorflow", ours="shared/models"),
+    Room(
+        "shared/models/transformers/*",
+        "numpy safetensors mlflow torch",
+        later="transformers tokenizers",
+        ours="shared/models",
+    ),
+    Room("shared/models/predictor.py", "numpy", later="torch", ours="shared/models shared/distributed"),
+    Room("shared/models/*", "numpy safetensors mlflow torch", ours="shared/distributed"),
+    Room("shared/training/core/*", "numpy", ours=CORE),
+    Room("shared/training/torch/*", "numpy torch", later="horovod", ours=CORE),
+    Room("shared/training/keras/*", "numpy keras tensorflow", later="horovod", ours=CORE),
+    Room("shared/training/fsdp/*", "torch", ours=f"{TORCH} shared/arguments"),
+    Room(
+        "shared/training/deepspeed/*",
+        "torch deepspeed pydantic",
+        later="jinja2",
+        ours=f"{TORCH} shared/arguments",
+    ),
+    Room("shared/training/lightning/*", "numpy torch lightning", ours=f"{TORCH} shared/tree"),
+    Room(  # its Trainer runs over DeepSpeed, whose parts the checkpoints are then made of
+        "shared/training/transformers/*",
+        "torch transformers safetensors",
+        later="tokenizers",
+        ours=f"{TORCH} shared/training/deepspeed shared/tree",
+    ),
+    Room("shared/cluster/*", later="numpy torch mpi4py matplotlib jinja2", ours="shared/distributed"),
+    Room(
+        "shared/report/*",
+        "numpy matplotlib",
+        later="jinja2",
+        ours="shared/metrics shared/regression shared/language",
+    ),
+    Room("shared/*", "numpy", ours="shared/data"),
+    # Scripts: what is wrong with the arguments is said before a framework is imported.
+    Room("components/compare_models/*", "mldesigner", later="matplotlib"),
+    Room("components/train_torchrun/*", ours="shared components/train_ddp"),
+    Room("components/*", "numpy", later="torch keras tensorflow horovod lightning transformers", ours="shared"),
+    # The tool: it reads and starts what runs on nodes, and imports none of it.
+    Room("allranks/spec/*", "yaml", ours="allranks/errors allranks/sizes"),
+    Room("allranks/sizes/*", later="yaml", ours="allranks/catalogue"),
+    Room(
+        "allranks/local/*",
+        "yaml packaging",
+        later="jinja2 optuna scipy",
+        ours="allranks/catalogue allranks/errors allranks/files allranks/library allranks/redaction "
+        "allranks/request allranks/spec allranks/sizes",
+    ),
+    Room("allranks/azure/*", "yaml azure", ours="allranks"),
+    Room("allranks/cli/*", "packaging rich", ours="allranks"),
+    Room("allranks/renew/*", "yaml", ours="allranks"),
+    Room("allranks/*", "packaging", later="yaml", ours="allranks"),
+)
+
+
+def room_of(place: str) -> Room:
+    return next(room for room in ROOMS if fnmatch(place, room.files))
+
+
+def forbidden(place: str) -> list[str]:
+    """The imports of a file that its room does not allow."""
+    room, found = room_of(place), []
+    for one in TREE.imports(place):
+        package = one.name.partition(".")[0]
+        target = TREE.place_of(one.name)
+        if target is not None:
+            beside = room_of(target) is room or PurePosixPath(target).parent == PurePosixPath(place).parent
+            module = target.removesuffix(".py")
+            allowed = beside or any(module == ours or module.startswith(f"{ours}/") for ours in room.ours.split())
+        else:
+            at_start = package in (*sys.stdlib_module_names, *room.packages.split())
+            allowed = at_start or (one.moment != "start" and package in room.later.split())
+        if not allowed:
+            found.append(f"line {one.line}: {one.name}")
+    return found
+
+
+@pytest.mark.parametrize("folder", ["shared", "components", "allranks"])
+def test_every_file_imports_what_its_room_may(folder: str) -> None:
+    found = {place: wrong for place in TREE.files if place.startswith(folder) and (wrong := forbidden(place))}
+    assert found == {}, "move what is imported, or change the table ROOMS if the room is meant to have it"
+
+
+def test_no_cycle_among_files() -> None:
+    imports = {place: TREE.targets(place, ("start", "call", "types")) for place in TREE.files}
+    try:
+        tuple(TopologicalSorter(imports).static_order())
+    except CycleError as error:
+        cycle = error.args[1]
+        raise AssertionError(f"these files import each other: {' -> '.join(cycle)}") from None
