@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lightning.pytorch.strategies import DDPStrategy
 
 
-PRECISION: Final[Mapping[str, Literal["32-true", "bf16-mixed", "16-mixed", "64-true"]]] = {
+_PRECISIONS: Final[Mapping[str, Literal["32-true", "bf16-mixed", "16-mixed", "64-true"]]] = {
     "fp32": "32-true",
     "bf16": "bf16-mixed",
     "fp16": "16-mixed",
@@ -69,7 +69,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.core.schedule import Schedule
     from shared.training.core.unused import note_unused
     from shared.training.lightning.bookkeeping import RunCallback, RunLogger
-    from shared.training.lightning.state import SafetensorsIO, Saver
+    from shared.training.lightning.state import SafetensorsIO, TrainingSaver
     from shared.training.lightning.task import make_own_task, make_zoo_task
     from shared.training.torch.feed import Feed, Reader
     from shared.training.torch.optimization import Precision
@@ -87,7 +87,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     schedule = Schedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
     common = settings, settings.network, data, world, precision, plan
     task = make_own_task(*common, schedule) if own else make_zoo_task(*common, feed, schedule)
-    saver = Saver(plan_checkpoints(settings, data), world, feed.steps_per_epoch)
+    saver = TrainingSaver(plan_checkpoints(settings, data), world, feed.steps_per_epoch)
     at, path = saver.restore()
     launch, meter = launch_of_devices(world.launch, world.device), Meter(world)
     with Run(settings, world, saver, at, task.rate, meter) as run:
@@ -99,7 +99,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
             accelerator="gpu" if world.device.type == "cuda" else "cpu",
             strategy=parallel(world, own=own),
             plugins=[LaunchedCluster(launch), SafetensorsIO()],
-            precision=PRECISION[settings.precision.precision],
+            precision=_PRECISIONS[settings.precision.precision],
             max_epochs=settings.loop.epochs,
             accumulate_grad_batches=plan.accumulation_steps,
             gradient_clip_val=clip or None,

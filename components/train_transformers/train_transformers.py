@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainingArguments
 
     from shared.data import Dataset
-    from shared.training.transformers.state import Saver
+    from shared.training.transformers.state import TrainingSaver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,20 +158,20 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     return True
 
 
-def make_saver(settings: Settings, data: Dataset, world: World, steps_per_epoch: int) -> Saver:
+def make_saver(settings: Settings, data: Dataset, world: World, steps_per_epoch: int) -> TrainingSaver:
     """Make the saver for how the training is sharded."""
     from shared.training.core.position import plan_checkpoints
-    from shared.training.transformers.state import Saver
+    from shared.training.transformers.state import TrainingSaver
 
     kept = plan_checkpoints(settings, data)
     if settings.sharding.sharding == "deepspeed":
         from shared.training.transformers.zero import ZeroSaver
 
         return ZeroSaver(kept, world, steps_per_epoch)
-    return Saver(kept, world, steps_per_epoch)
+    return TrainingSaver(kept, world, steps_per_epoch)
 
 
-def save_gathered(folder: Path, net: PreTrainedModel, saver: Saver, data: Dataset, world: World) -> None:
+def save_gathered(folder: Path, net: PreTrainedModel, saver: TrainingSaver, data: Dataset, world: World) -> None:
     """Gather the weights, wherever they are, and save the model on rank 0."""
     from shared.models.transformers import save_model
     from shared.training.torch.start import tokenizer_of

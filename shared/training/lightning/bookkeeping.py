@@ -12,7 +12,7 @@ from lightning.pytorch.loggers import Logger
 
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.run import Run
-from shared.training.lightning.state import Saver
+from shared.training.lightning.state import TrainingSaver
 from shared.training.torch.progress import Meter
 
 _VALIDATION = re.compile(r"val(?:id(?:ation)?)?[_/](.+)")
@@ -33,7 +33,7 @@ class RunCallback(Callback):
     def __init__(
         self,
         run: Run,
-        saver: Saver,
+        saver: TrainingSaver,
         meter: Meter,
         plan: BatchPlan,
         validate: Callable[[], Mapping[str, float]] | None,

@@ -71,7 +71,7 @@ class SafetensorsIO(CheckpointIO):
         shutil.rmtree(path, ignore_errors=True)
 
 
-class Saver(DeferringSaver, Callback):
+class TrainingSaver(DeferringSaver, Callback):
     """Saves and restores one training; between the two, Lightning carries its state."""
 
     def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int) -> None:

@@ -28,7 +28,7 @@ _FORMAT = "transformers"
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
-class Saver(DeferringSaver):
+class TrainingSaver(DeferringSaver):
     """Saves and restores one training; weights and the optimizer's state are whole, whatever they are sharded over.
 
     Attributes:

@@ -20,13 +20,13 @@ from shared.training.torch.optimization import make_optimizer
 from shared.training.torch.passes import Passes
 from shared.training.torch.progress import Meter
 
-Inputs = dict[str, torch.Tensor]
+_Inputs = dict[str, torch.Tensor]
 
 
 class NamedPasses(Passes):
     """Our passes as the dictionaries that the Trainer knows."""
 
-    def __iter__(self) -> Iterator[Inputs]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[_Inputs]:  # type: ignore[override]
         for rows, y in super().__iter__():
             yield {"rows": rows, "y": y}
 
@@ -63,9 +63,9 @@ class FineTuner(Trainer):
         self._objective = objective_of(index, optimizer.label_smoothing)
         self._padding = module.padding
 
-    def get_train_dataloader(self) -> DataLoader[Inputs]:
+    def get_train_dataloader(self) -> DataLoader[_Inputs]:
         """Give our passes: their order does not depend on the number of ranks."""
-        return cast("DataLoader[Inputs]", self._passes)
+        return cast("DataLoader[_Inputs]", self._passes)
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Make the optimizer that every trainer of this library makes."""
@@ -86,7 +86,7 @@ class FineTuner(Trainer):
     def compute_loss(
         self,
         model: nn.Module,
-        inputs: Inputs,
+        inputs: _Inputs,
         return_outputs: bool = False,  # noqa: FBT001, FBT002  # the Trainer's signature
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor:

@@ -13,7 +13,7 @@ from shared.training.core.position import Position
 from shared.training.deepspeed.engine import whole_parameters
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
 from shared.training.deepspeed.state import Saver as EngineSaver
-from shared.training.transformers.state import Saver
+from shared.training.transformers.state import TrainingSaver
 
 ZERO_CONFIGURATION: Final[Mapping[str, object]] = {
     "zero_optimization": {"stage": 2, "overlap_comm": False},
@@ -28,7 +28,7 @@ ZERO_CONFIGURATION: Final[Mapping[str, object]] = {
 """What the Trainer fills in: gradients and the optimizer's states in parts; train_deepspeed does all that there is."""
 
 
-class ZeroSaver(Saver):
+class ZeroSaver(TrainingSaver):
     """Saves and restores one training whose optimizer DeepSpeed has."""
 
     def restore(self) -> Position:
