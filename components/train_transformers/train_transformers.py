@@ -7,47 +7,97 @@ folder ends with the same bits.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from shared.arguments import Parser, waits
 from shared.distributed import World, init
-from shared.training.core.batch_plan import STOPPED, BatchPlan, add_arguments, plan_batches
+from shared.settings.command_line import read_settings
+from shared.settings.fields import Input, Output, change, without
+from shared.settings.running import LoaderSettings
+from shared.settings.sharding import ShardingSettings
+from shared.settings.trainer import TrainerSettings
+from shared.settings.training import BatchSettings, LoopSettings, OptimizerSettings, PrecisionSettings
+from shared.settings.transformers import BaseModelSettings
+from shared.training.core.batch_plan import STOPPED, BatchPlan, plan_batches
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainingArguments
 
     from shared.data import Dataset
-    from shared.training.transformers.checkpoints import Saver
-
-WITHOUT = ("architecture", "model_code", "precision", "compile", "sync_batch_norm")
-"""Common arguments that mean something else here, or nothing."""
+    from shared.training.transformers.state import TrainingSaver
 
 
-def parser() -> argparse.ArgumentParser:
-    """Arguments of this script; component.yaml says what they mean."""
-    made = Parser(description=__doc__)
-    add_arguments(made, without=WITHOUT)
-    made.add_argument("--base-model", help="folder with config.json, model.safetensors and the tokenizer")
-    made.add_argument("--base-config", help="config.json of a model that begins with random weights")
-    made.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
-    made.add_argument("--sharding", choices=("none", "fsdp", "deepspeed"), default="none")
-    made.set_defaults(epochs=3, batch_size=32, learning_rate=5e-5, weight_decay=0.01)  # what suits a trained model
-    return made
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(TrainerSettings):
+    """The inputs and outputs of this component; component.yaml is written from them."""
+
+    data: Annotated[
+        Path,
+        Input(
+            'A prepared text, as "Prepare text" writes it, for text_classification or for language_modeling. Prepare '
+            "it with the base model's folder as tokenizer."
+        ),
+    ]
+    base: BaseModelSettings
+    loop: Annotated[LoopSettings, without("max_steps"), change("epochs", default=3)]
+    batch: Annotated[BatchSettings, change("batch_size", default=32)]
+    optimizer: Annotated[
+        OptimizerSettings,
+        without("beta2"),
+        change(
+            "learning_rate",
+            "Highest learning rate, reached after the warm-up. The default suits a trained model; one that begins with "
+            "random weights wants ten times as much or more.",
+            default=5e-5,
+        ),
+        change(
+            "weight_decay",
+            "Weight decay of matrices; biases, normalisation weights and embeddings are left out.",
+            default=0.01,
+        ),
+    ]
+    precision: Annotated[
+        PrecisionSettings,
+        without("compile", "sync_batch_norm"),
+        change(
+            "precision",
+            "Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales the loss "
+            "and needs a GPU.",
+            choices=("fp32", "bf16", "fp16"),
+        ),
+    ]
+    sharding: ShardingSettings
+    model: Annotated[
+        Path,
+        Output(
+            "The trained model, with its signature and its tokenizer; takes texts or their tokens and returns one "
+            "logit for each class, or of a language model for each token that may come next.",
+            kind="mlflow_model",
+        ),
+    ]
+    loader: Annotated[
+        LoaderSettings,
+        change(
+            "loader_workers",
+            "Threads of each rank that read batches ahead; 0 reads between two steps. Datasets of language modeling "
+            "below 256 MB are held in memory and read by none.",
+        ),
+    ]
 
 
 def main() -> None:
     """Train, or go on training; exit with 143 if SIGTERM came before the end."""
-    args = parser().parse_args()
-    plan = plan_batches(args)  # refuses a batch that does not divide over the ranks, before torch is imported
-    framework = "deepspeed" if args.sharding == "deepspeed" else "torch"
-    with init(framework, **waits(args)) as world:
-        finished = train(args, plan, world)
+    settings = read_settings(Settings, __doc__)
+    plan = plan_batches(settings.batch)  # refuses a batch that does not divide over the ranks, before torch is imported
+    framework = "deepspeed" if settings.sharding.sharding == "deepspeed" else "torch"
+    with init(framework, timeout=settings.timeouts.start, step_timeout=settings.timeouts.step) as world:
+        finished = train(settings, plan, world)
     sys.exit(0 if finished else STOPPED)
 
 
-def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
+def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     from shared.models.transformers import TokenModel
     from shared.training.core.open_data import open_data
@@ -58,102 +108,115 @@ def train(args: argparse.Namespace, plan: BatchPlan, world: World) -> bool:
     from shared.training.torch.evaluation import Evaluation
     from shared.training.torch.even_evaluation import EvenEvaluation
     from shared.training.torch.feed import Feed, Reader
-    from shared.training.torch.objective import objective_of
     from shared.training.torch.optimization import Precision
     from shared.training.torch.progress import Meter
     from shared.training.torch.start import limit_waits, seed_all, set_up
-    from shared.training.transformers.base import leaves_out, make_net, padding_of
-    from shared.training.transformers.trainer import Bookkeeping, FineTuner, Inputs, make_saver
+    from shared.training.transformers.bookkeeping import RunCallback
+    from shared.training.transformers.start import has_unused_parameters, make_base_model, padding_token
+    from shared.training.transformers.trainer import FineTuner, NamedPasses
 
-    set_up(world, args.step_timeout)
-    data = open_data(args, plan, tasks=("text_classification", "language_modeling"))
-    note_unused(args, data, world)
-    precision = Precision(args.precision, world.device)
-    net, padding = make_net(args, data), padding_of(data)
-    module, leaving_out = TokenModel(net, padding), leaves_out(net)
-    feed = Feed(Reader(data.split("train"), world.device, args), plan, world.rank, args)
-    measure = Evaluation if args.sharding == "none" else EvenEvaluation
-    validation = measure(data, "validation", world, precision, plan, args)
-    schedule = Schedule.over(args.epochs * feed.steps_per_epoch, args)
-    saver = make_saver(args, data, world, feed.steps_per_epoch)
-    at = saver.restore(args.resume_from)
+    set_up(world, settings.timeouts.step)
+    data = open_data(settings.data, plan, tasks=("text_classification", "language_modeling"))
+    note_unused(settings, data, world)
+    precision, loader = Precision(settings.precision.precision, world.device), settings.loader
+    net, padding = make_base_model(settings.base, settings.precision, settings.seed, data), padding_token(data)
+    module, unused = TokenModel(net, padding), has_unused_parameters(net)
+    reader = Reader(data.split("train"), world.device, loader)
+    feed = Feed(reader, plan, world.rank, settings.loop, loader, settings.seed)
+    evaluation = EvenEvaluation if settings.sharding.is_divided else Evaluation
+    validation = evaluation(data, "validation", world, precision, plan, loader, settings.timeouts)
+    schedule = Schedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
+    saver = make_saver(settings, data, world, feed.steps_per_epoch)
+    at = saver.restore()
     first, meter = at.step, Meter(world)
-    with Run(args, world, saver, at, schedule, meter) as run:
+    with Run(settings, world, saver, at, schedule, meter) as run:
 
         def begin() -> None:
-            if not leaving_out and args.sharding == "none":
+            if not (unused or settings.sharding.is_divided):
                 settle_buckets(TokenModel(trainer.model_wrapped, padding), module, feed.one_pass(), precision)
-            seed_all(args.seed, world.rank)  # the Trainer has seeded all ranks alike, and each has other rows
+            seed_all(settings.seed, world.rank)  # the Trainer has seeded all ranks alike, and each has other rows
             saver.load()
-            limit_waits(args.step_timeout)  # in the groups that the Trainer has made too
+            limit_waits(settings.timeouts.step)  # in the groups that the Trainer has made too
 
-        bookkeeping = Bookkeeping(run, saver, lambda: validation.of(module), begin)
+        bookkeeping = RunCallback(run, saver, lambda: validation.measure(module), begin)
         trainer = FineTuner(
-            net,
-            training_arguments(args, plan, world, epochs=args.epochs - at.epoch, leaving_out=leaving_out),
-            args=args,
-            inputs=Inputs(feed, plan, at),
-            objective=objective_of(data.index, args.label_smoothing),
+            module,
+            training_arguments(settings, plan, world, epochs=settings.loop.epochs - at.epoch, unused=unused),
+            passes=NamedPasses(feed, plan, at),
+            index=data.index,
+            optimizer=settings.optimizer,
             schedule=lambda step: schedule(first + step),
-            padding=padding,
-            saver=saver,
             meter=meter,
-            callbacks=[bookkeeping],
+            callback=bookkeeping,
         )
+        saver.trainer = trainer
         trainer.train()
         if bookkeeping.stopped:
             return False
         run.finish()
-        save(args, net, saver, data, world)
+        save_gathered(settings.model, net, saver, data, world)
     return True
 
 
-def save(args: argparse.Namespace, net: PreTrainedModel, saver: Saver, data: Dataset, world: World) -> None:
+def make_saver(settings: Settings, data: Dataset, world: World, steps_per_epoch: int) -> TrainingSaver:
+    """Make the saver for how the training is sharded."""
+    from shared.training.core.position import plan_checkpoints
+    from shared.training.transformers.state import TrainingSaver
+
+    kept = plan_checkpoints(settings, data)
+    if settings.sharding.sharding == "deepspeed":
+        from shared.training.transformers.zero import ZeroSaver
+
+        return ZeroSaver(kept, world, steps_per_epoch)
+    return TrainingSaver(kept, world, steps_per_epoch)
+
+
+def save_gathered(folder: Path, net: PreTrainedModel, saver: TrainingSaver, data: Dataset, world: World) -> None:
     """Gather the weights, wherever they are, and save the model on rank 0."""
     from shared.models.transformers import save_model
     from shared.training.torch.start import tokenizer_of
-    from shared.training.transformers.base import card_of
+    from shared.training.transformers.start import card_of_transformer
 
-    state, card = saver.weights(), card_of(net, data)
-    world.once(lambda: save_model(args.model, net, state, card, tokenizer_of(data)), name="save the model", scope="job")
+    weights, card = saver.weights(), card_of_transformer(net, data)
+    world.once(lambda: save_model(folder, net, weights, card, tokenizer_of(data)), name="save the model", scope="job")
 
 
 def training_arguments(
-    args: argparse.Namespace, plan: BatchPlan, world: World, *, epochs: int, leaving_out: bool
+    settings: Settings, plan: BatchPlan, world: World, *, epochs: int, unused: bool
 ) -> TrainingArguments:
     """Tell the Trainer how the ranks share the work; what it would save, report and measure is switched off."""
     from transformers import TrainingArguments
 
     on_cpu = world.device.type == "cpu"
     return TrainingArguments(
-        output_dir=args.checkpoints,
+        output_dir=str(settings.checkpoints.checkpoints),
         num_train_epochs=epochs,
         per_device_train_batch_size=plan.rows_per_pass,
-        gradient_accumulation_steps=args.accumulation_steps,
-        max_grad_norm=args.clip_norm,
-        bf16=args.precision == "bf16",
-        fp16=args.precision == "fp16",
-        seed=args.seed,
+        gradient_accumulation_steps=plan.accumulation_steps,
+        max_grad_norm=settings.optimizer.clip_norm,
+        bf16=settings.precision.precision == "bf16",
+        fp16=settings.precision.precision == "fp16",
+        seed=settings.seed,
         use_cpu=on_cpu,
         ddp_backend="gloo" if on_cpu else None,
-        ddp_find_unused_parameters=leaving_out,
+        ddp_find_unused_parameters=unused,
         save_strategy="no",
         logging_strategy="no",
         eval_strategy="no",
         report_to=[],
         disable_tqdm=True,
-        **sharded(args.sharding, world),
+        **sharding_arguments(settings.sharding.sharding, world),
     )
 
 
-def sharded(how: str, world: World) -> dict[str, Any]:
+def sharding_arguments(sharding: str, world: World) -> dict[str, Any]:
     """Give the Trainer's arguments for model, gradients and optimizer in parts, one on each rank."""
-    if how == "fsdp" and world.world_size > 1:  # one rank has nothing to share, and the Trainer refuses it
+    if sharding == "fsdp" and world.world_size > 1:  # one rank has nothing to share, and the Trainer refuses it
         return {"fsdp": True, "fsdp_config": {"version": 2}}
-    if how == "deepspeed":
-        from shared.training.transformers.zero import CONFIGURATION
+    if sharding == "deepspeed":
+        from shared.training.transformers.zero import ZERO_CONFIGURATION
 
-        return {"deepspeed": CONFIGURATION}
+        return {"deepspeed": ZERO_CONFIGURATION}
     return {}
 
 

@@ -61,6 +61,7 @@ class ShardingSettings:
             "How a model that is too large for one GPU is divided among all. fsdp: weights, gradients and the "
             "optimizer's states, by PyTorch. deepspeed: gradients and states, by ZeRO stage 2. The result does not "
             "change.",
+            is_identity=True,
             idle=(
                 Idle(
                     "one rank has nothing to divide",
@@ -69,3 +70,8 @@ class ShardingSettings:
             ),
         ),
     ] = "none"
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether no rank has all of the training."""
+        return self.sharding != "none"

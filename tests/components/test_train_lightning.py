@@ -14,7 +14,7 @@ from shared.checkpoint import choose
 from shared.data import Dataset
 from shared.models import load_model
 from shared.models.predictor import load_predictor
-from tests.components.training import bit_equal, furthest, lines, train, training, weights, write_digits
+from tests.components.training import arguments, bit_equal, furthest, lines, train, training, weights, write_digits
 from tests.helpers import ROOT, clean_environment, finish
 from tests.local.support import pipeline, run_json
 
@@ -174,22 +174,22 @@ REFUSED = [
 ]
 
 
-def test_what_a_module_lacks_is_said_once(few: Path, code: Path) -> None:
+def test_what_a_module_lacks_is_said_once(few: Path, code: Path, tmp_path: Path) -> None:
     """In this process, where Lightning is imported once: a start of ranks for each would take seconds."""
-    import argparse
-
+    from components.train_lightning.train_lightning import Settings
     from shared.distributed import Refusal, init
+    from shared.settings.command_line import read_settings
     from shared.training.core.batch_plan import BatchPlan
     from shared.training.core.schedule import Schedule
-    from shared.training.lightning.task import users_task
+    from shared.training.lightning.task import make_own_task
+    from shared.training.torch.optimization import Precision
 
     with init("torch") as world:
+        common = Dataset.open(few), world, Precision("fp32", world.device), BatchPlan(24, 1, 1)
         for options, message in REFUSED:
-            given = {"module_arguments": None, "gradient_checkpointing": "false", "precision": "fp32", "seed": 0}
-            common = {"model_code": code, "accumulation_steps": 1, "compile": "false", "pin_memory": "false"}
-            args = argparse.Namespace(**given | common | options)
+            settings = read_settings(Settings, words=arguments(few, tmp_path, model_code=code, **options))
             with pytest.raises(Refusal) as raised:
-                users_task(args, Dataset.open(few), world, BatchPlan(24, 1, 1), Schedule("constant", 0.1, 1, 0))
+                make_own_task(settings, settings.network, *common, Schedule("constant", 0.1, 1, 0))
             assert message in str(raised.value)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -217,12 +217,12 @@ def model(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make(data: Path, base_model: Path | None = None, base_config: Path | None = None) -> Any:
-    from shared.training.transformers.base import make_net
+    from shared.settings.training import PrecisionSettings
+    from shared.settings.transformers import BaseModelSettings
+    from shared.training.transformers.start import make_base_model
 
-    args = argparse.Namespace(
-        base_model=base_model, base_config=base_config, seed=0, gradient_checkpointing="false", learning_rate=0.1
-    )
-    return make_net(args, Dataset.open(data))
+    base = BaseModelSettings(base_model=base_model, base_config=base_config)
+    return make_base_model(base, PrecisionSettings(), 0, Dataset.open(data))
 
 
 def edit(**changes: object) -> Callable[[Path], None]:
@@ -290,12 +290,12 @@ def test_what_is_asked_for_has_to_make_sense(passages: Path, sentences: Path, ti
         make(passages, base_model=tiny / "nothing")
 
 
-def test_the_checkpoint_of_another_component_is_refused(passages: Path, tmp_path: Path) -> None:
+def test_the_checkpoint_of_another_component_is_refused(tmp_path: Path) -> None:
     from shared.distributed import init
-    from shared.training.transformers.checkpoints import Saver
+    from shared.training.core.position import CheckpointPlan
+    from shared.training.transformers.state import TrainingSaver
 
     whole.save(tmp_path, 1, {"x": torch.zeros(1)}, {"settings": {}})
-    same = {"batch_size": 12, "optimizer": "adamw", "precision": "fp32", "seed": 0, "step_timeout": 1}
-    args = argparse.Namespace(checkpoints=tmp_path, base_model=None, base_config=None, sharding="none", **same)
+    plan = CheckpointPlan(tmp_path, None, {"batch_size": 12}, timedelta(minutes=1))
     with init("torch") as world, pytest.raises(Refusal, match="was not written by train_transformers"):
-        Saver(args, Dataset.open(passages), world, 5).restore(None)
+        TrainingSaver(plan, world, 5).restore()

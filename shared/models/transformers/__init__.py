@@ -3,7 +3,7 @@
 A copy of this package travels in each saved model, so it imports its neighbours by relative names.
 """
 
-from .module import TokenModel, mask_of
+from .module import TokenModel, attention_mask
 from .package import load_model, save_model
 
-__all__ = ["TokenModel", "load_model", "mask_of", "save_model"]
+__all__ = ["TokenModel", "attention_mask", "load_model", "save_model"]

@@ -18,16 +18,16 @@ class TokenModel(nn.Module):
 
     def __init__(self, net: nn.Module, padding: int | None) -> None:
         super().__init__()
-        self.net, self._padding = net, padding
+        self.net, self.padding = net, padding
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Map tokens (N, L) to logits (N, classes), or (N, L, vocabulary)."""
-        mask = None if self._padding is None else mask_of(rows, self._padding)
+        mask = None if self.padding is None else attention_mask(rows, self.padding)
         outputs: Any = self.net(input_ids=rows, attention_mask=mask)
         return outputs.logits
 
 
-def mask_of(rows: torch.Tensor, padding: int) -> torch.Tensor:
+def attention_mask(rows: torch.Tensor, padding: int) -> torch.Tensor:
     """Say which tokens of rows (N, L) are theirs: 1 up to the last one that is no padding, and for the first of all.
 
     A tokenizer may end texts with the token that also fills rows up; inside a row it stays.

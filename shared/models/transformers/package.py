@@ -12,7 +12,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import torch
 from safetensors import SafetensorError
@@ -23,29 +23,36 @@ from ..mlmodel import installed_versions  # noqa: TID252
 from ..refuse import refusal  # noqa: TID252
 from .module import TokenModel
 
-HUGGINGFACE: Final = "huggingface"
-TOKENIZER: Final = ("tokenizer.json", "tokenizer_config.json")
-NEEDED: Final = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas")
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_HUGGINGFACE: Final = "huggingface"
+_TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer_config.json")
+_NEEDED: Final = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas")
 
 
 def save_model(
-    folder: str | Path, net: Any, state: Mapping[str, torch.Tensor], card: Card, tokenizer: str | Path | None
+    folder: str | Path,
+    net: PreTrainedModel,
+    state: Mapping[str, torch.Tensor],
+    card: Card,
+    tokenizer: str | Path | None,
 ) -> None:
     """Write a trained model as an MLflow model; what an earlier attempt left in the folder is replaced.
 
     Args:
         folder: where to; made if needed.
-        net: the ``PreTrainedModel``.
+        net: the model.
         state: its weights, whole.
         card: what it is.
         tokenizer: folder with `tokenizer.json`; None for bytes.
     """
     inside = begin(folder)
-    net.save_pretrained(inside / HUGGINGFACE, state_dict=dict(state))
-    for name in TOKENIZER if tokenizer is not None else ():
+    net.save_pretrained(inside / _HUGGINGFACE, state_dict=dict(state))
+    for name in _TOKENIZER_FILES if tokenizer is not None else ():
         if (source := Path(tokenizer or "") / name).is_file():
-            shutil.copyfile(source, inside / HUGGINGFACE / name)
-    finish(folder, card, Path(__file__).with_name("serve.py"), installed_versions(NEEDED))
+            shutil.copyfile(source, inside / _HUGGINGFACE / name)
+    finish(folder, card, Path(__file__).with_name("serve.py"), installed_versions(_NEEDED))
 
 
 def load_model(folder: str | Path) -> tuple[TokenModel, Card]:
@@ -60,13 +67,13 @@ def load_model(folder: str | Path) -> tuple[TokenModel, Card]:
     kind = AutoModelForCausalLM if card.task == LANGUAGE_MODELING else AutoModelForSequenceClassification
     try:
         net = kind.from_pretrained(
-            inside / HUGGINGFACE,
+            inside / _HUGGINGFACE,
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
             dtype=torch.float32,
         )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise refusal(f"{inside / HUGGINGFACE} cannot be read: {error}. Train and save the model again.") from error
+        raise refusal(f"{inside / _HUGGINGFACE} cannot be read: {error}. Train and save the model again.") from error
     padding = None if card.task == LANGUAGE_MODELING else int(net.config.pad_token_id)
     return TokenModel(net, padding).eval(), card

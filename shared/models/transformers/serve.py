@@ -10,21 +10,34 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
-ROWS_AT_ONCE = 64
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedModel
+
+    from shared.models import Card
+    from shared.models.transformers import TokenModel
+
+_ROWS_AT_ONCE = 64
 
 
-class Served(PythonModel):
+class ServedModel(PythonModel):
     """Takes texts or their tokens and returns one logit for each class; of a language model, for each next token.
 
     Texts that are longer than what the model was trained with are cut.
     """
+
+    module: TokenModel
+    card: Card
+    tokenizer: Tokenizer | None
 
     def load_context(self, context: PythonModelContext) -> None:
         """Rebuild the network with the code that lies beside its weights."""
@@ -32,7 +45,7 @@ class Served(PythonModel):
         self.module, self.card = _package(inside / "zoo").load_model(inside)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.module.to(self.device)
-        self.padding = int(self.module.net.config.pad_token_id or 0)
+        self.padding = int(cast("PreTrainedModel", self.module.net).config.pad_token_id or 0)
         self.tokenizer = None
         if self.card.tokenizer != "bytes":
             from tokenizers import Tokenizer
@@ -59,26 +72,27 @@ class Served(PythonModel):
         for place, row in enumerate(rows):
             padded[place, : len(row)] = row
         with torch.inference_mode():
-            parts = [
-                self.module(part.to(self.device)).float().cpu() for part in torch.from_numpy(padded).split(ROWS_AT_ONCE)
-            ]
-        return torch.cat(parts).numpy()
+            split: Sequence[torch.Tensor] = torch.from_numpy(padded).split(_ROWS_AT_ONCE)
+            return torch.cat([self._logits(part) for part in split]).numpy()
 
-    def _tokens(self, given: Any) -> list[Any]:
+    def _logits(self, rows: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.module(rows.to(self.device))
+        return logits.float().cpu()
+
+    def _tokens(self, given: Any) -> list[npt.NDArray[np.int64]]:
         if hasattr(given, "columns"):
             column = "tokens" if "tokens" in given.columns and given["tokens"].notna().all() else "text"
             given = given[column].tolist()
-        if not len(given) or not isinstance(given[0], str):
-            return [np.asarray(row, np.int64) for row in given]
-        return self._encode(given)
+        rows = self._encode(given) if len(given) and isinstance(given[0], str) else given
+        return [np.asarray(row, np.int64) for row in rows]
 
-    def _encode(self, texts: Sequence[str]) -> list[Any]:
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         if self.tokenizer is None:
-            return [np.frombuffer(text.encode(), np.uint8)[: self.card.input_shape[0]] for text in texts]
+            return [list(text.encode()[: self.card.input_shape[0]]) for text in texts]
         return [one.ids for one in self.tokenizer.encode_batch(list(texts))]
 
 
-def _package(folder: Path) -> Any:
+def _package(folder: Path) -> ModuleType:
     """Import the package under a name that belongs to this model: two models may be of two versions."""
     name = f"zoo_of_model_{abs(hash(folder)):x}"
     spec = importlib.util.spec_from_file_location(
@@ -91,4 +105,4 @@ def _package(folder: Path) -> Any:
     return importlib.import_module(f"{name}.transformers")
 
 
-set_model(Served())
+set_model(ServedModel())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Any
 
 import torch
 from lightning import Callback, LightningModule, Trainer
@@ -13,14 +12,14 @@ from lightning.pytorch.loggers import Logger
 
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.run import Run
-from shared.training.lightning.checkpoints import Saver
+from shared.training.lightning.state import TrainingSaver
 from shared.training.torch.progress import Meter
 
-VALIDATION = re.compile(r"val(?:id(?:ation)?)?[_/](.+)")
+_VALIDATION = re.compile(r"val(?:id(?:ation)?)?[_/](.+)")
 """Names under which modules log what they measure in validation."""
 
 
-class Bookkeeping(Callback):
+class RunCallback(Callback):
     """Counts steps and epochs in the same `Run` that our own loops use.
 
     Args:
@@ -34,7 +33,7 @@ class Bookkeeping(Callback):
     def __init__(
         self,
         run: Run,
-        saver: Saver,
+        saver: TrainingSaver,
         meter: Meter,
         plan: BatchPlan,
         validate: Callable[[], Mapping[str, float]] | None,
@@ -49,7 +48,7 @@ class Bookkeeping(Callback):
         self._open.enter_context(self._meter.stopping_on_sigterm())
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         """Add a pass's loss; after the last pass of a step count it, report, save and stop where that is due."""
         del pl_module, batch
@@ -64,7 +63,7 @@ class Bookkeeping(Callback):
         del pl_module
         if self.stopped and self._run.at.batch < self._saver.steps_per_epoch:
             return
-        numbers = self._validate() if self._validate is not None else validation_of(trainer.callback_metrics)
+        numbers = self._validate() if self._validate is not None else _validation_numbers(trainer.callback_metrics)
         self._run.end_epoch(numbers)
         self._saver.save_if_due(self._run.at)
 
@@ -74,9 +73,9 @@ class Bookkeeping(Callback):
         self._open.close()
 
 
-def validation_of(metrics: Mapping[str, Any]) -> dict[str, float]:
+def _validation_numbers(metrics: Mapping[str, torch.Tensor]) -> dict[str, float]:
     """Take out of a module's metrics those of validation, by the name after ``val_``."""
-    found = ((VALIDATION.fullmatch(name), value) for name, value in metrics.items())
+    found = ((_VALIDATION.fullmatch(name), value) for name, value in metrics.items())
     return {match[1]: float(value) for match, value in found if match}
 
 
@@ -101,7 +100,7 @@ class RunLogger(Logger):
         """Lightning would name folders by it."""
         return "0"
 
-    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
+    def log_hyperparams(self, params: object, *args: object, **kwargs: object) -> None:
         """Nothing: the run's arguments are reported, and `module_arguments` is one of them."""
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:

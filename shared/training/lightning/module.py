@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from lightning import Callback, LightningModule, Trainer
+from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.lr_scheduler import LambdaLR
 
+from shared.settings.training import OptimizerSettings
 from shared.training.core.schedule import Schedule
 from shared.training.torch.buckets import settle_buckets
 from shared.training.torch.feed import Batch
@@ -18,19 +19,21 @@ from shared.training.torch.objective import Objective
 from shared.training.torch.optimization import Precision, make_optimizer
 
 
-class Zoo(LightningModule):
+class ZooModule(LightningModule):
     """A model of ours with train_ddp's loss, optimizer and learning rates.
 
     Args:
         module: the model, with its normalisation.
         objective: what is minimised.
         schedule: the learning rate of each optimizer step.
-        args: the trainer's.
+        settings: of the optimizer.
     """
 
-    def __init__(self, module: nn.Module, objective: Objective, schedule: Schedule, args: argparse.Namespace) -> None:
+    def __init__(
+        self, module: nn.Module, objective: Objective, schedule: Schedule, settings: OptimizerSettings
+    ) -> None:
         super().__init__()
-        self.module, self._objective, self._schedule, self._args = module, objective, schedule, args
+        self.module, self._objective, self._schedule, self._settings = module, objective, schedule, settings
         # Statistics never change; left in, they would be sent before each forward pass.
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # noqa: SLF001
             self, ["module.mean", "module.std"]
@@ -38,7 +41,8 @@ class Zoo(LightningModule):
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Give the outputs for raw rows."""
-        return self.module(rows)
+        outputs: torch.Tensor = self.module(rows)
+        return outputs
 
     def training_step(self, batch: Batch, batch_idx: int) -> torch.Tensor:
         """Give the mean loss of a pass; Lightning divides it by the number of passes."""
@@ -46,17 +50,17 @@ class Zoo(LightningModule):
         rows, y = batch
         return self._objective.loss(self(rows), y)
 
-    def configure_optimizers(self) -> dict[str, Any]:
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Give the optimizer, and a scheduler that sets each step's learning rate to the schedule's."""
-        optimizer, schedule = make_optimizer(self.module, self._args), self._schedule
+        optimizer, schedule = make_optimizer(self.module, self._settings), self._schedule
         for group in optimizer.param_groups:
             group["lr"] = 1.0  # LambdaLR multiplies by it
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: schedule(step))  # noqa: PLW0108  # it saves objects
+        scheduler = LambdaLR(optimizer, lambda step: schedule(step))  # noqa: PLW0108  # it saves objects
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
 
 @dataclass(frozen=True, slots=True)
-class UsersRate(Schedule):
+class OptimizerRate(Schedule):
     """The learning rate that the first optimizer of a user's module has, for the reports; the schedule is not used.
 
     Attributes:

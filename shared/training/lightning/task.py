@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
 
 import torch
 from lightning import Callback, LightningModule
@@ -16,81 +14,91 @@ from torch import nn
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.models import Card, Normalised, build, check_saveable, save_model
+from shared.settings.lightning import ModuleSettings
+from shared.settings.trainer import TrainerSettings
 from shared.training.core.batch_plan import BatchPlan
+from shared.training.core.rows_card import card_of_rows
 from shared.training.core.schedule import Schedule
-from shared.training.lightning.loaders import Rows
-from shared.training.lightning.module import SettledBuckets, UsersRate, Zoo
+from shared.training.lightning.feed import ValidationPasses
+from shared.training.lightning.module import OptimizerRate, SettledBuckets, ZooModule
 from shared.training.torch.batch_norm import synchronise_batch_norm
 from shared.training.torch.evaluation import Evaluation
 from shared.training.torch.feed import Feed, Reader
 from shared.training.torch.objective import objective_of
 from shared.training.torch.optimization import Precision, checkpoint_activations
 from shared.training.torch.passes import Prepare
-from shared.training.torch.start import card_of, make_model, seed_all
+from shared.training.torch.start import make_rows_model, seed_all
 
-NEEDED = ("forward", "training_step", "configure_optimizers")
+_NEEDED = ("forward", "training_step", "configure_optimizers")
 """Methods that a module of the user's has to have."""
 
 
 @dataclass(frozen=True)
-class Task:
+class TrainingTask:
     """One model and how it is trained.
 
     Attributes:
         lightning: what Lightning trains.
-        optimization: the Trainer's arguments for passes and clipping.
-        prepare: what is done to raw rows before `lightning` gets them; None: it takes them as they are.
-        validate: measures the model exactly over all ranks; None: `lightning` does it, with `validation_rows`.
-        validation_rows: for `lightning`'s own validation.
-        callbacks: further ones.
-        rate: the learning rate of each step, for the reports.
         save: writes the model to the output; rank 0 calls it.
+        rate: the learning rate of each step, for the reports.
+        prepare: what is done to raw rows before `lightning` gets them; None: it takes them as they are.
+        validate: measures the model exactly over all ranks; None: `lightning` does it, with `validation_passes`.
+        validation_passes: for `lightning`'s own validation.
+        callbacks: further ones.
     """
 
     lightning: LightningModule
-    optimization: Mapping[str, Any]
     save: Callable[[], None]
     rate: Schedule
     prepare: Prepare | None = None
     validate: Callable[[], Mapping[str, float]] | None = None
-    validation_rows: Rows | None = None
+    validation_passes: ValidationPasses | None = None
     callbacks: tuple[Callback, ...] = ()
 
 
-def zoo_task(
-    args: argparse.Namespace,
+def make_zoo_task(
+    settings: TrainerSettings,
+    network: ModuleSettings,
     data: Dataset,
     world: World,
     precision: Precision,
     plan: BatchPlan,
     feed: Feed,
     schedule: Schedule,
-) -> Task:
-    """Make the task of the argument `architecture`.
+) -> TrainingTask:
+    """Make the task of the input `architecture`.
 
     Raises:
-        Refusal: see ``make_model``.
+        Refusal: see ``make_rows_model``.
     """
-    if args.module_arguments:
+    if network.module_arguments:
         raise Refusal(
-            f"module_arguments {args.module_arguments} are for a module: name it in module, or leave both empty."
+            f"module_arguments {network.module_arguments} are for a module: name it in module, or leave both empty."
         )
-    module, card = make_model(args, data, world, precision.dtype)
-    if args.compile == "true":
+    module, card = make_rows_model(network, settings.precision, settings.seed, data, world, precision.dtype)
+    if settings.precision.compile:
         module.compile()
-    validation = Evaluation(data, "validation", world, precision, plan, args)
-    return Task(
-        lightning=Zoo(module, objective_of(data.index, args.label_smoothing), schedule, args),
-        optimization=_optimization(args),
-        save=partial(save_model, args.model, module, card, args.model_code),
+    validation = Evaluation(data, "validation", world, precision, plan, settings.loader, settings.timeouts)
+    objective = objective_of(data.index, settings.optimizer.label_smoothing)
+    return TrainingTask(
+        lightning=ZooModule(module, objective, schedule, settings.optimizer),
+        save=partial(save_model, settings.model, module, card, network.model_code),
         rate=schedule,
-        validate=partial(validation.of, module),
+        validate=partial(validation.measure, module),
         callbacks=(SettledBuckets(feed.one_pass(), precision),),
     )
 
 
-def users_task(args: argparse.Namespace, data: Dataset, world: World, plan: BatchPlan, schedule: Schedule) -> Task:
-    """Make the task of the argument `module`.
+def make_own_task(
+    settings: TrainerSettings,
+    network: ModuleSettings,
+    data: Dataset,
+    world: World,
+    precision: Precision,
+    plan: BatchPlan,
+    schedule: Schedule,
+) -> TrainingTask:
+    """Make the task of the input `module`.
 
     The module is fed as a network of `model_code` is everywhere: with standardised rows, images channels-first. It
     gives one logit for each class, or the target's value in its own units.
@@ -98,51 +106,44 @@ def users_task(args: argparse.Namespace, data: Dataset, world: World, plan: Batc
     Raises:
         Refusal: if it cannot be built, trained or saved.
     """
-    card = _card(args, data)
-    seed_all(args.seed)
-    net = build(card.architecture, card.input_shape, card.outputs, args.model_code, card.arguments)
-    _check_kind(args, net)
+    name, code = network.module or "", network.model_code
+    card = replace(card_of_rows(name, data), arguments=_arguments(network.module_arguments))
+    card = replace(card, target_mean=0.0, target_std=1.0)
+    seed_all(settings.seed)
+    made = build(card.architecture, card.input_shape, card.outputs, code, card.arguments)
+    net = _checked(name, made, plan.accumulation_steps)
     module = Normalised(card.mean, card.std, net)
-    check_saveable(module, card, args.model_code)
+    check_saveable(module, card, code)
     _check_output(module, card)
-    synchronise_batch_norm(net, args, world)
-    if args.gradient_checkpointing == "true":
+    if settings.precision.sync_batch_norm:
+        synchronise_batch_norm(net, world)
+    if settings.precision.gradient_checkpointing:
         checkpoint_activations(net)
-    if args.compile == "true":
+    if settings.precision.compile:
         net.compile()
     prepare = Normalised(card.mean, card.std, nn.Identity())
     for part in (module, prepare):
-        part.to(world.device, torch.float64 if args.precision == "fp64" else torch.float32)
-    seed_all(args.seed, world.rank)
+        part.to(world.device, precision.dtype)
+    seed_all(settings.seed, world.rank)
+    if not net.automatic_optimization and settings.optimizer.clip_norm > 0:
+        world.note(f"note: clip_norm has no effect here: module {name} makes its optimizer steps itself")
+    passes = None
     measured = type(net).validation_step is not LightningModule.validation_step
-    measured = measured and data.index.rows("validation") >= world.world_size
-    if not net.automatic_optimization and args.clip_norm > 0:
-        world.note(f"note: clip_norm has no effect here: module {args.module} makes its optimizer steps itself")
-    return Task(
+    if measured and data.index.rows("validation") >= world.world_size:
+        reader = Reader(data.split("validation"), world.device, settings.loader)
+        passes = ValidationPasses(reader, plan, world, prepare)
+    return TrainingTask(
         lightning=net,
-        optimization=_optimization(args) if net.automatic_optimization else {},
-        save=partial(save_model, args.model, module, card, args.model_code, packages=("lightning",)),
-        rate=UsersRate(**asdict(schedule), module=net),
+        save=partial(save_model, settings.model, module, card, code, packages=("lightning",)),
+        rate=OptimizerRate(**asdict(schedule), module=net),
         prepare=prepare,
-        validation_rows=Rows(Reader(data.split("validation"), world.device, args), plan, world, prepare)
-        if measured
-        else None,
+        validation_passes=passes,
     )
 
 
-def _optimization(args: argparse.Namespace) -> dict[str, Any]:
-    return {"accumulate_grad_batches": args.accumulation_steps, "gradient_clip_val": args.clip_norm or None}
-
-
-def _card(args: argparse.Namespace, data: Dataset) -> Card:
-    """Describe the user's module as an architecture: a class in a file, and its arguments."""
-    card = card_of(argparse.Namespace(**{**vars(args), "architecture": args.module}), data)
-    return replace(card, arguments=_arguments(args.module_arguments), target_mean=0.0, target_std=1.0)
-
-
-def _arguments(text: str | None) -> dict[str, Any]:
+def _arguments(text: str | None) -> dict[str, object]:
     try:
-        found = json.loads(text or "{}")
+        found: object = json.loads(text or "{}")
     except ValueError as error:
         raise Refusal(f'module_arguments is not JSON: {error}. Example: {{"hidden": 64}}.') from error
     if not isinstance(found, dict):
@@ -150,7 +151,7 @@ def _arguments(text: str | None) -> dict[str, Any]:
     return found
 
 
-def _check_kind(args: argparse.Namespace, net: nn.Module) -> None:
+def _checked(name: str, net: nn.Module, accumulation_steps: int) -> LightningModule:
     """See that it is a LightningModule of the package that trains it, with all that is needed.
 
     Raises:
@@ -159,18 +160,19 @@ def _check_kind(args: argparse.Namespace, net: nn.Module) -> None:
     if not isinstance(net, LightningModule):
         bases = [base for base in type(net).__mro__ if base.__name__ == "LightningModule"]
         other = f" It is one of {bases[0].__module__.partition('.')[0]}: import it from lightning." if bases else ""
-        raise Refusal(f"module {args.module} is a {type(net).__name__}, not a lightning.LightningModule.{other}")
-    missing = [name for name in NEEDED if getattr(type(net), name) is getattr(LightningModule, name)]
+        raise Refusal(f"module {name} is a {type(net).__name__}, not a lightning.LightningModule.{other}")
+    missing = [name for name in _NEEDED if getattr(type(net), name) is getattr(LightningModule, name)]
     if missing:
         raise Refusal(
-            f"module {args.module} does not define {', '.join(missing)}. A module defines training_step and "
+            f"module {name} does not define {', '.join(missing)}. A module defines training_step and "
             "configure_optimizers, with which it is trained, and forward, which is what its saved model does."
         )
-    if not net.automatic_optimization and args.accumulation_steps > 1:
+    if not net.automatic_optimization and accumulation_steps > 1:
         raise Refusal(
-            f"accumulation_steps {args.accumulation_steps}: module {args.module} makes its optimizer steps itself, so "
+            f"accumulation_steps {accumulation_steps}: module {name} makes its optimizer steps itself, so "
             "it has to accumulate itself too. Set accumulation_steps to 1."
         )
+    return net
 
 
 def _check_output(module: Normalised, card: Card) -> None:

@@ -2,4 +2,4 @@
 
 from transformers.utils import logging
 
-logging.disable_progress_bar()  # the run reports what there is to say
+logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # the run reports what there is to say

@@ -1,30 +1,32 @@
-"""Hugging Face's Trainer with our order of rows, loss, optimizer, reports and checkpoints."""
+"""Hugging Face's Trainer with our order of rows, loss and optimizer."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import torch
-from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import DataLoader
+from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
-from shared.data import Dataset
-from shared.distributed import World
+from shared.data import Index
 from shared.models.transformers import TokenModel
-from shared.training.core.run import Run
-from shared.training.torch.objective import Objective
+from shared.settings.training import OptimizerSettings
+from shared.training.torch.objective import objective_of
 from shared.training.torch.optimization import make_optimizer
 from shared.training.torch.passes import Passes
 from shared.training.torch.progress import Meter
-from shared.training.transformers.checkpoints import Saver
+
+_Inputs = dict[str, torch.Tensor]
 
 
-class Inputs(Passes):
+class NamedPasses(Passes):
     """Our passes as the dictionaries that the Trainer knows."""
 
-    def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[_Inputs]:  # type: ignore[override]
         for rows, y in super().__iter__():
             yield {"rows": rows, "y": y}
 
@@ -33,67 +35,61 @@ class FineTuner(Trainer):
     """The Trainer's loop around our parts.
 
     Args:
-        net: the model.
-        training_arguments: the Trainer's own.
-        args: the component's.
-        inputs: the training rows.
-        objective: what is minimised.
+        module: the model.
+        arguments: the Trainer's own.
+        passes: the training rows.
+        index: of the dataset, whose task says what is minimised.
+        optimizer: what it is told.
         schedule: the learning rate of each step that is still to come.
-        padding: the token that fills rows up; None: rows are full.
-        saver: restores what it resumes from.
         meter: adds up the loss.
-        callbacks: of the loop.
+        callback: of the loop.
     """
 
     def __init__(
         self,
-        net: PreTrainedModel,
-        training_arguments: TrainingArguments,
+        module: TokenModel,
+        arguments: TrainingArguments,
         *,
-        args: argparse.Namespace,
-        inputs: Inputs,
-        objective: Objective,
+        passes: NamedPasses,
+        index: Index,
+        optimizer: OptimizerSettings,
         schedule: Callable[[int], float],
-        padding: int | None,
-        saver: Saver,
         meter: Meter,
-        callbacks: list[TrainerCallback],
+        callback: TrainerCallback,
     ) -> None:
-        super().__init__(net, training_arguments, callbacks=callbacks)
+        super().__init__(module.net, arguments, callbacks=[callback])
         self.remove_callback(PrinterCallback)  # the run reports what there is to say
-        self._args, self._inputs, self._objective, self._schedule = args, inputs, objective, schedule
-        self._padding, self._saver, self._meter = padding, saver, meter
-        saver.trainer = self
+        self._passes, self._settings, self._schedule, self._meter = passes, optimizer, schedule, meter
+        self._objective = objective_of(index, optimizer.label_smoothing)
+        self._padding = module.padding
 
-    def get_train_dataloader(self) -> Any:
+    def get_train_dataloader(self) -> DataLoader[_Inputs]:
         """Give our passes: their order does not depend on the number of ranks."""
-        return self._inputs
+        return cast("DataLoader[_Inputs]", self._passes)
 
-    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Make the optimizer that every trainer of this library makes."""
-        made = make_optimizer(model or self.model, self._args)
+        made = make_optimizer(model or cast("nn.Module", self.model), self._settings)
         for group in made.param_groups:
             group["lr"] = 1.0  # LambdaLR multiplies by it
-        self.optimizer: Any = made
+        self.optimizer = made
         return made
 
-    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LambdaLR:
         """Make a scheduler that sets each step's learning rate to the schedule's."""
         del num_training_steps
-        schedule = self._schedule
-        self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
-            optimizer or self.optimizer,
-            lambda step: schedule(step),  # noqa: PLW0108  # it saves objects
-        )
-        return self.lr_scheduler
+        given, schedule = optimizer or cast("torch.optim.Optimizer", self.optimizer), self._schedule
+        made = LambdaLR(given, lambda step: schedule(step))  # noqa: PLW0108  # it saves objects
+        self.lr_scheduler = made
+        return made
 
     def compute_loss(
         self,
-        model: Any,
-        inputs: Mapping[str, torch.Tensor],
+        model: nn.Module,
+        inputs: _Inputs,
         return_outputs: bool = False,  # noqa: FBT001, FBT002  # the Trainer's signature
-        num_items_in_batch: Any = None,
-    ) -> Any:
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor:
         """Give the mean loss of a pass; the Trainer divides it by the number of passes."""
         del return_outputs, num_items_in_batch
         return self._objective.loss(TokenModel(model, self._padding)(inputs["rows"]), inputs["y"])
@@ -104,56 +100,7 @@ class FineTuner(Trainer):
         self._meter.add(loss)
         return loss
 
-    def floating_point_ops(self, inputs: Any) -> int:
+    def floating_point_ops(self, inputs: object) -> int:
         """Nothing: the Trainer's estimate looks for names that our inputs do not have."""
         del inputs
         return 0
-
-
-class Bookkeeping(TrainerCallback):
-    """Counts steps and epochs in the same `Run` that our own loops use.
-
-    Args:
-        run: reports, saves and says when to stop.
-        saver: its saver.
-        validate: measures the model after each epoch.
-        begin: what is to be done before the first step.
-    """
-
-    def __init__(
-        self, run: Run, saver: Saver, validate: Callable[[], Mapping[str, float]], begin: Callable[[], None]
-    ) -> None:
-        self._run, self._saver, self._validate, self._begin = run, saver, validate, begin
-        self.stopped = False
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Do what the Trainer has no place for, when it has wrapped the model."""
-        del args, state, control, kwargs
-        self._begin()
-
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Count a step, report, save and stop where that is due."""
-        del args, state, kwargs
-        if self._run.end_step():
-            self.stopped = control.should_training_stop = True
-
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Measure and report the epoch; not if it was broken off."""
-        del args, state, control, kwargs
-        if self.stopped and self._run.at.batch < self._saver.steps_per_epoch:
-            return
-        self._run.end_epoch(self._validate())
-        self._saver.save_if_due(self._run.at)
-
-
-def make_saver(args: argparse.Namespace, data: Dataset, world: World, steps_per_epoch: int) -> Saver:
-    """Make the saver for how the training is sharded; see ``Saver``."""
-    if args.sharding != "deepspeed":
-        return Saver(args, data, world, steps_per_epoch)
-    from shared.training.transformers.zero import ZeroSaver
-
-    return ZeroSaver(args, data, world, steps_per_epoch)

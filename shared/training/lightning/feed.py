@@ -12,7 +12,7 @@ from shared.training.torch.feed import Batch, Reader
 from shared.training.torch.passes import Prepare
 
 
-class Rows:
+class ValidationPasses:
     """Rows of a split for validation: each counts once, and every rank has as many batches as the others.
 
     Args:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from torch.autograd.graph import Node
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -22,55 +23,57 @@ from transformers import (
 from shared.data import Dataset, Text
 from shared.distributed import Refusal
 from shared.models import Card
-from shared.models.transformers import mask_of
+from shared.models.transformers import attention_mask
+from shared.settings.training import PrecisionSettings
+from shared.settings.transformers import BaseModelSettings
 from shared.training.torch.start import seed_all, tokenizer_of
-from shared.training.transformers.folder import check_folder, config_file
+from shared.training.transformers.folder import check_model_folder, find_config
 
-TOKENIZER = "tokenizer.json"
-OFFSET_TYPES = ("roberta", "camembert", "longformer", "mpnet", "data2vec-text", "ibert")
+_TOKENIZER = "tokenizer.json"
+_OFFSET_TYPES = ("roberta", "camembert", "longformer", "mpnet", "data2vec-text", "ibert")
 """Types whose positions begin after the id of the padding token, and whose relatives' names begin likewise."""
 
 
-def padding_of(data: Dataset) -> int | None:
+def padding_token(data: Dataset) -> int | None:
     """Give the token that fills rows up; None: the rows of a language model are full."""
-    return text_of(data).padding if data.index.classes else None
+    return _text(data).padding if data.index.classes else None
 
 
-def text_of(data: Dataset) -> Text:
+def _text(data: Dataset) -> Text:
     """Give what the rows of a text are made of."""
     assert data.index.text is not None  # noqa: S101  # the tasks are those of text
     return data.index.text
 
 
-def make_net(args: argparse.Namespace, data: Dataset) -> PreTrainedModel:
-    """Make the model of the arguments, in float32 on the CPU; new weights depend on the seed alone.
+def make_base_model(base: BaseModelSettings, precision: PrecisionSettings, seed: int, data: Dataset) -> PreTrainedModel:
+    """Make the model that is asked for, in float32 on the CPU; new weights depend on the seed alone.
 
     Raises:
         Refusal: if the folder holds no model, if it does not fit the data, or if it cannot do the task.
     """
-    if args.base_model and args.base_config:
+    if base.base_model and base.base_config:
         raise Refusal("base_model and base_config are both given: a model to go on from, or one to begin; choose one.")
-    text, folder = text_of(data), check_folder(args.base_model) if args.base_model else None
-    what = str(folder or args.base_config or "the built-in model")
-    kind = AutoModelForSequenceClassification if data.index.classes else AutoModelForCausalLM
+    text, folder = _text(data), check_model_folder(base.base_model) if base.base_model else None
+    what = str(folder or base.base_config or "the built-in model")
+    kind: Any = AutoModelForSequenceClassification if data.index.classes else AutoModelForCausalLM
     try:
-        config = _config(folder, args.base_config, data, text)
-        check_fit(config, data, text, folder)
+        config = _config(folder, base.base_config, data, text)
+        _check_fit(config, data, text, folder)
         _adapt(config, data, text)
-        seed_all(args.seed)
+        seed_all(seed)
         net = kind.from_config(config, trust_remote_code=False) if folder is None else _loaded(kind, folder, config)
         net.config.use_cache = False
         _check_output(net, data, text)
     except (OSError, ValueError, KeyError, IndexError, RuntimeError, SafetensorError) as error:
         raise Refusal(f"{what} cannot be used for {data.index.task}: {' '.join(str(error).split())[:400]}") from error
-    if args.gradient_checkpointing == "true":
+    if precision.gradient_checkpointing:
         _checkpoint_activations(net)
     return net
 
 
-def card_of(net: PreTrainedModel, data: Dataset) -> Card:
+def card_of_transformer(net: PreTrainedModel, data: Dataset) -> Card:
     """Describe the model."""
-    text = text_of(data)
+    text = _text(data)
     return Card(
         architecture=type(net).__name__,
         input_shape=(text.sequence_length,),
@@ -85,20 +88,21 @@ def card_of(net: PreTrainedModel, data: Dataset) -> Card:
     )
 
 
-def check_fit(config: PreTrainedConfig, data: Dataset, text: Text, folder: Path | None) -> None:
+def _check_fit(config: PreTrainedConfig, data: Dataset, text: Text, folder: Path | None) -> None:
     """Compare a configuration, and the tokenizer beside it, with the data.
 
     Raises:
         Refusal: naming all that does not fit.
     """
     problems = []
-    vocabulary, positions = getattr(config, "vocab_size", None), _positions(config)
+    vocabulary: int | None = getattr(config, "vocab_size", None)
+    positions = _positions(config)
     if vocabulary is not None and vocabulary < text.vocabulary:
         problems.append(f"the data's vocabulary has {text.vocabulary} tokens, the model's {vocabulary}")
     if positions is not None and positions < text.sequence_length:
         problems.append(f"the data's rows have up to {text.sequence_length} tokens, the model takes {positions}")
-    if folder is not None and (folder / TOKENIZER).is_file() and not _same_tokenizer(folder, data, text):
-        problems.append(f"the data was prepared with another tokenizer ({text.tokenizer}) than {folder / TOKENIZER}")
+    if folder is not None and (folder / _TOKENIZER).is_file() and not _same_tokenizer(folder, data, text):
+        problems.append(f"the data was prepared with another tokenizer ({text.tokenizer}) than {folder / _TOKENIZER}")
     known = _labels(config) if data.index.classes else ()
     if known and known != data.index.classes:
         problems.append(f"the model knows the classes {_few(known)}, the data has {_few(data.index.classes)}")
@@ -109,10 +113,10 @@ def check_fit(config: PreTrainedConfig, data: Dataset, text: Text, folder: Path 
         )
 
 
-def _config(folder: Path | None, base_config: str | None, data: Dataset, text: Text) -> PreTrainedConfig:
-    if folder is None and not base_config:
+def _config(folder: Path | None, base_config: Path | None, data: Dataset, text: Text) -> PreTrainedConfig:
+    source = folder or (find_config(base_config) if base_config else None)
+    if source is None:
         return _small(text, causal=not data.index.classes)
-    source = folder or config_file(str(base_config))
     return AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
 
 
@@ -129,7 +133,8 @@ def _small(text: Text, *, causal: bool) -> PreTrainedConfig:
             bos_token_id=text.end_of_text,
             eos_token_id=text.end_of_text,
         )
-    special = dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), text.end_of_text)
+    names = ("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
+    special: dict[str, Any] = dict.fromkeys(names, text.end_of_text)
     return ModernBertConfig(
         vocab_size=text.vocabulary,
         hidden_size=128,
@@ -157,6 +162,8 @@ def _adapt(config: PreTrainedConfig, data: Dataset, text: Text) -> None:
 
 def _loaded(kind: Any, folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
     """Load a model, and see that the weights of its body are there; a head may be new."""
+    net: PreTrainedModel
+    found: Mapping[str, Collection[str]]
     net, found = kind.from_pretrained(
         folder,
         config=config,
@@ -185,7 +192,8 @@ def _check_output(net: PreTrainedModel, data: Dataset, text: Text) -> None:
     rows = torch.ones((2, min(4, text.sequence_length)), dtype=torch.int64)
     rows[1, -1] = 0
     with torch.no_grad():
-        logits = net.eval()(input_ids=rows, attention_mask=mask_of(rows, -1)).logits
+        net.eval()  # type: ignore[no-untyped-call]
+        logits = _logits(net, rows, attention_mask(rows, -1))
     net.train()
     wanted = (2, len(data.index.classes)) if data.index.classes else (*rows.shape, net.config.vocab_size)
     if tuple(logits.shape) != wanted:
@@ -194,11 +202,11 @@ def _check_output(net: PreTrainedModel, data: Dataset, text: Text) -> None:
         raise ValueError("it is no causal model: what it says about a token depends on the tokens that follow")
 
 
-def leaves_out(net: PreTrainedModel) -> bool:
+def has_unused_parameters(net: PreTrainedModel) -> bool:
     """Find out whether some parameters have no part in the outputs; DDP would wait for their gradients for ever."""
     with torch.enable_grad():
-        logits = net(input_ids=torch.ones((1, 2), dtype=torch.int64, device=net.device)).logits
-    seen, reached, nodes = set(), set(), [logits.grad_fn]
+        logits = _logits(net, torch.ones((1, 2), dtype=torch.int64, device=net.device))
+    seen, reached, nodes = set[Node](), set[int](), [logits.grad_fn]
     while nodes:  # the gradients themselves would take the memory of a second model
         node = nodes.pop()
         if node is not None and node not in seen:
@@ -206,6 +214,11 @@ def leaves_out(net: PreTrainedModel) -> bool:
             reached.add(id(getattr(node, "variable", None)))
             nodes += [following for following, _ in node.next_functions]
     return any(parameter.requires_grad and id(parameter) not in reached for parameter in net.parameters())
+
+
+def _logits(net: PreTrainedModel, rows: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+    logits: torch.Tensor = net(input_ids=rows, attention_mask=mask).logits
+    return logits
 
 
 def _checkpoint_activations(net: PreTrainedModel) -> None:
@@ -218,17 +231,17 @@ def _checkpoint_activations(net: PreTrainedModel) -> None:
 
 def _positions(config: PreTrainedConfig) -> int | None:
     """Tokens that a model takes at most, if it says so."""
-    positions = getattr(config, "max_position_embeddings", None)
-    if positions is None or not config.model_type.removeprefix("xlm-").startswith(OFFSET_TYPES):
+    positions: int | None = getattr(config, "max_position_embeddings", None)
+    if positions is None or not config.model_type.removeprefix("xlm-").startswith(_OFFSET_TYPES):
         return positions
-    return int(positions) - int(config.pad_token_id or 0) - 1
+    return positions - int(config.pad_token_id or 0) - 1
 
 
 def _labels(config: PreTrainedConfig) -> tuple[str, ...]:
     """Names of the classes that a model has a head for; empty if it has none, or no names for them."""
     if not any("SequenceClassification" in name for name in config.architectures or ()):
         return ()
-    names = tuple(name for _, name in sorted(config.id2label.items()))
+    names = tuple(name for _, name in sorted((config.id2label or {}).items()))
     return () if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names
 
 
@@ -237,12 +250,12 @@ def _same_tokenizer(folder: Path, data: Dataset, text: Text) -> bool:
     theirs = tokenizer_of(data)
     if theirs is None:
         return False
-    with (folder / TOKENIZER).open("rb") as file:
+    with (folder / _TOKENIZER).open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() == text.sha256:
             return True
     from tokenizers import Tokenizer
 
-    both = [Tokenizer.from_file(str(place / TOKENIZER)) for place in (folder, theirs)]
+    both = [Tokenizer.from_file(str(place / _TOKENIZER)) for place in (folder, theirs)]
     for tokenizer in both:
         tokenizer.no_padding()
         tokenizer.no_truncation()

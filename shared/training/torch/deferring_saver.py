@@ -1,0 +1,40 @@
+"""A training whose loop is in the hands of another's Trainer: when it may be saved."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from shared.distributed import World
+from shared.training.core.position import CheckpointPlan, Position
+
+
+class DeferringSaver(ABC):
+    """Lets a checkpoint that is due at the last step of an epoch wait for the epoch's end.
+
+    A Trainer that went on from that step would take an epoch without a batch for the end of the training, or would
+    begin the next one and leave out the validation.
+
+    Args:
+        plan: where checkpoints are, and which fit.
+        world: whose rank 0 writes.
+        steps_per_epoch: how many there are.
+    """
+
+    def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int) -> None:
+        self.plan, self.world, self.steps_per_epoch = plan, world, steps_per_epoch
+        self._due = False
+
+    def save(self, position: Position) -> None:
+        """Write a checkpoint now or at the epoch's end; every rank calls this at the same step."""
+        self._due = position.batch == self.steps_per_epoch
+        if not self._due:
+            self._write(position)
+
+    def save_if_due(self, position: Position) -> None:
+        """Write the checkpoint that waited for the end of the epoch."""
+        if self._due:
+            self.save(position)
+
+    @abstractmethod
+    def _write(self, position: Position) -> None:
+        """Write a checkpoint; every rank is here."""

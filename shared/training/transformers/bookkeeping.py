@@ -1,0 +1,52 @@
+"""Our loop's bookkeeping as a callback of Hugging Face's Trainer: reports, checkpoints and stops as train_ddp's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from shared.training.core.run import Run
+from shared.training.torch.deferring_saver import DeferringSaver
+
+
+class RunCallback(TrainerCallback):
+    """Counts steps and epochs in the same `Run` that our own loops use.
+
+    Args:
+        run: reports, saves and says when to stop.
+        saver: its saver.
+        validate: measures the model after each epoch.
+        begin: what is to be done before the first step.
+    """
+
+    def __init__(
+        self, run: Run, saver: DeferringSaver, validate: Callable[[], Mapping[str, float]], begin: Callable[[], None]
+    ) -> None:
+        self._run, self._saver, self._validate, self._begin = run, saver, validate, begin
+        self.stopped = False
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        """Do what the Trainer has no place for, when it has wrapped the model."""
+        del args, state, control, kwargs
+        self._begin()
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        """Count a step, report, save and stop where that is due."""
+        del args, state, kwargs
+        if self._run.end_step():
+            self.stopped = control.should_training_stop = True
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        """Measure and report the epoch; not if it was broken off."""
+        del args, state, control, kwargs
+        if self.stopped and self._run.at.batch < self._saver.steps_per_epoch:
+            return
+        self._run.end_epoch(self._validate())
+        self._saver.save_if_due(self._run.at)

@@ -1,0 +1,109 @@
+"""A training of Hugging Face's Trainer in our checkpoints: its own write pickles, and are switched off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_state_dict,
+    set_state_dict,
+)
+from transformers import Trainer
+
+from shared.checkpoint import tree
+from shared.checkpoint.choose import check_same
+from shared.checkpoint.whole import load, save_together
+from shared.distributed import Refusal, World
+from shared.training.core.position import CheckpointPlan, Position, choose_checkpoint
+from shared.training.torch.deferring_saver import DeferringSaver
+from shared.training.torch.state import random_state, restore_random_state
+
+_FORMAT = "transformers"
+_WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+
+
+class TrainingSaver(DeferringSaver):
+    """Saves and restores one training; weights and the optimizer's state are whole, whatever they are sharded over.
+
+    Attributes:
+        trainer: whose training it is; to be set before the first step.
+    """
+
+    trainer: Trainer
+
+    def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int) -> None:
+        super().__init__(plan, world, steps_per_epoch)
+        self._loaded: Mapping[str, Any] | None = None
+        self._path = plan.folder
+
+    def restore(self) -> Position:
+        """Read the newest checkpoint of our folder, else of `resume_from`; its position, or that of the start.
+
+        Raises:
+            Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
+        """
+        path = choose_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
+        if path is None:
+            return Position()
+        tensors, state = load(path)
+        if state.get("format") != _FORMAT:
+            raise Refusal(f"The checkpoint {path} was not written by train_transformers.")
+        check_same(state, self.plan.identity, path)
+        self._loaded, self._path = tree.unpack(tensors, state), path
+        position = Position(**state["position"])
+        self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
+        return position
+
+    def load(self) -> None:
+        """Put the checkpoint, if there is one, into what the trainer has wrapped, before its first step."""
+        loaded, scaler = self._loaded, self._scaler()
+        if loaded is None:
+            return
+        states = {"model_state_dict": loaded["model"], "optim_state_dict": loaded["optimizer"]}
+        set_state_dict(self._model(), self._optimizer(), **states, options=_WHOLE)
+        if scaler:
+            scaler.load_state_dict(loaded["scaler"])
+        old = {"generators": loaded["random"]} if "random" in loaded else {}
+        restore_random_state(self._path, {"world_size": loaded["world_size"], **old}, self.world)
+        self._loaded = None  # it is as large as the training
+
+    def weights(self) -> Mapping[str, torch.Tensor]:
+        """Gather the model's weights on rank 0; every rank calls this."""
+        return cast("Mapping[str, torch.Tensor]", get_model_state_dict(self._model(), options=_WHOLE))
+
+    def _write(self, position: Position) -> None:
+        model, optimizer = get_state_dict(self._model(), self._optimizer(), options=_WHOLE)
+        scaler = self._scaler()
+        whole = {
+            "format": _FORMAT,
+            "position": asdict(position),
+            "settings": self.plan.identity,
+            "model": model,
+            "optimizer": optimizer,
+            "scaler": scaler.state_dict() if scaler else {},
+            "world_size": self.world.world_size,
+        }
+        save_together(
+            self.world,
+            self.plan.folder,
+            position.step,
+            {"generators": random_state()},
+            lambda: tree.pack(whole, "The training's state"),
+            self.plan.timeout,
+        )
+
+    def _model(self) -> nn.Module:
+        return cast("nn.Module", self.trainer.model)
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        """Ours, out of what Accelerate has made of it."""
+        return cast("torch.optim.Optimizer", self.trainer.optimizer.optimizer)  # type: ignore[union-attr]
+
+    def _scaler(self) -> torch.amp.GradScaler | None:
+        return cast("torch.amp.GradScaler | None", self.trainer.accelerator.scaler)
