@@ -813,8 +813,8 @@ class TrainTransformers(CommandComponent):
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
         precision: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
-        sharding: Literal["none", "fsdp", "deepspeed"] | Text = "none",
         gradient_checkpointing: Flag = "false",
+        sharding: Literal["none", "fsdp", "deepspeed"] | Text = "none",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -862,11 +862,11 @@ class TrainTransformers(CommandComponent):
                 end.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent
                 GPUs; fp16 scales the loss and needs a GPU.
+            gradient_checkpointing: Compute activations again in the backward pass instead of keeping
+                them; less memory, about a third more time.
             sharding: How a model that is too large for one GPU is divided among all. fsdp: weights,
                 gradients and the optimizer's states, by PyTorch. deepspeed: gradients and states, by
                 ZeRO stage 2. The result does not change.
-            gradient_checkpointing: Compute activations again in the backward pass instead of keeping
-                them; less memory, about a third more time.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes:
                 a loss that is not finite or a request to stop is acted upon here.
