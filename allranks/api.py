@@ -12,7 +12,7 @@ from allranks.local.folders import DEFAULT_HOME
 
 if TYPE_CHECKING:
     from allranks.azure.jobs import JobState
-    from allranks.local.folders import Home
+    from allranks.local.folders import Home, RunFolder
     from allranks.local.result import RunResult
     from allranks.performing import PreparedRun
 
@@ -80,11 +80,9 @@ def runs(runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> list[RunResult]:
     Args:
         runs_dir: where runs are kept.
     """
-    from allranks.cli.runs import state_of
     from allranks.local.folders import Home
-    from allranks.local.past import past_result
 
-    return [past_result(state_of(folder)) for folder in Home(Path(runs_dir).resolve()).all_runs()]
+    return [_result_of(folder) for folder in Home(Path(runs_dir).resolve()).all_runs()]
 
 
 def find_run(run_id: str, runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> RunResult:
@@ -97,11 +95,16 @@ def find_run(run_id: str, runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> Ru
     Raises:
         UnknownNameError: no run, or more than one, answers to it.
     """
-    from allranks.cli.runs import state_of
     from allranks.local.folders import Home
+
+    return _result_of(Home(Path(runs_dir).resolve()).find(run_id))
+
+
+def _result_of(run: RunFolder) -> RunResult:
+    from allranks.cli.run_state import state_of
     from allranks.local.past import past_result
 
-    return past_result(state_of(Home(Path(runs_dir).resolve()).find(run_id)))
+    return past_result(state_of(run))
 
 
 def submit(

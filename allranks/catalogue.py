@@ -93,7 +93,7 @@ def _our_name(reference: str) -> str | None:
     return match["name"]
 
 
-class Entry(NamedTuple):
+class CatalogueEntry(NamedTuple):
     """What a list shows of one thing in the library.
 
     Attributes:
@@ -112,7 +112,7 @@ class Entry(NamedTuple):
     path: Path
 
 
-def entries() -> list[Entry]:
+def catalogue_entries() -> list[CatalogueEntry]:
     """Everything in the library: components, pipelines, environments, each in the catalogue's order.
 
     Only the few keys that a list shows are parsed; ``allranks.spec`` reads and checks whole documents.
@@ -121,14 +121,14 @@ def entries() -> list[Entry]:
     return [_entry(kind, name, path) for kind, paths in kinds.items() for name, path in paths.items()]
 
 
-def _entry(kind: str, name: str, path: Path) -> Entry:
+def _entry(kind: str, name: str, path: Path) -> CatalogueEntry:
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     shown = "".join(_SHOWN.findall(path.read_text(encoding="utf-8")))
     document: dict[str, Any] = yaml.load(shown, loader)  # noqa: S506 -- both are safe
     distribution = (document.get("distribution") or {}).get("type", "none") if kind == "component" else ""
-    return Entry(
+    return CatalogueEntry(
         kind=kind,
         name=name,
         display_name=document.get("display_name", ""),

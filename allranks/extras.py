@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from allranks import catalogue
 
-EXTRAS = {
+_EXTRAS = {
     "torch": "pytorch",
     "evaluate": "evaluate",
     "tensorflow": "tensorflow",
@@ -14,15 +14,15 @@ EXTRAS = {
 }
 """Extra to environment: whoever installs the extra can run the steps of the environment."""
 
-BEGIN = "# Made by `python -m allranks.renew` from environments/*/requirements.txt, so that neither drifts.\n"
-END = "# End of what is made.\n"
+_BEGIN = "# Made by `python -m allranks.renew` from environments/*/requirements.txt, so that neither drifts.\n"
+_END = "# End of what is made.\n"
 
 
 def with_extras(project: str) -> str:
     """The text of pyproject.toml with these extras as the environments have them."""
-    before, _, rest = project.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return before + BEGIN + "".join(_extra(extra, name) for extra, name in EXTRAS.items()) + END + after
+    before, _, rest = project.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    return before + _BEGIN + "".join(_extra(extra, name) for extra, name in _EXTRAS.items()) + _END + after
 
 
 def _extra(extra: str, environment: str) -> str:

@@ -26,10 +26,10 @@ from allranks.errors import CannotRunHereError
 from allranks.files import write_text
 from allranks.local import environments
 
-IMAGE_LOCK = "image-lock.txt"
-LISTS = ("requirements.txt", "optional.txt")
+_IMAGE_LOCK = "image-lock.txt"
+_LISTS = ("requirements.txt", "optional.txt")
 """What an environment asks for: always, and for some uses only."""
-IMAGE_LIST = "image.txt"
+_IMAGE_LIST = "image.txt"
 """What only the image on Azure ML has besides."""
 
 _BUILT = re.compile(r"^horovod\b", re.MULTILINE)
@@ -66,28 +66,28 @@ def renew_locks(*, upgrade: bool = False) -> list[Path]:
     root = library.root()
     constraints = root / "constraints.txt"
     comment = "".join(line for line in constraints.read_text().splitlines(keepends=True) if line.startswith("#"))
-    lists = [each for name in catalogue.ENVIRONMENTS for each in requirement_lists(name, image=True)]
+    lists = [each for name in catalogue.ENVIRONMENTS for each in _requirement_lists(name, image=True)]
     kept = {} if upgrade else read_pins(constraints)
     pins = _resolve([root / "pyproject.toml", *lists], kept, extra="dev", plain=True)
     made = {constraints: comment + _lines(pins)}
     for name, path in catalogue.environments().items():
         folder = path.parent
-        lock = _resolve(requirement_lists(name), pins, strict=True)
+        lock = _resolve(_requirement_lists(name), pins, strict=True)
         made[folder / environments.LOCK] = _MADE + _lines(lock)
-        if (folder / IMAGE_LIST).is_file():
-            before = {} if upgrade else read_pins(folder / IMAGE_LOCK)
-            image = _resolve(requirement_lists(name, image=True), {**before, **pins}, strict=True)
-            made[folder / IMAGE_LOCK] = _MADE + _lines({one: pin for one, pin in image.items() if one not in lock})
+        if (folder / _IMAGE_LIST).is_file():
+            before = {} if upgrade else read_pins(folder / _IMAGE_LOCK)
+            image = _resolve(_requirement_lists(name, image=True), {**before, **pins}, strict=True)
+            made[folder / _IMAGE_LOCK] = _MADE + _lines({one: pin for one, pin in image.items() if one not in lock})
     changed = [path for path, text in made.items() if not path.is_file() or path.read_text() != text]
     for path in changed:
         write_text(path, made[path])
     return changed
 
 
-def requirement_lists(name: str, *, image: bool = False) -> list[Path]:
+def _requirement_lists(name: str, *, image: bool = False) -> list[Path]:
     """The files that say what an environment asks for; with ``image`` what its image adds, too."""
     folder = catalogue.environments()[name].parent
-    names = (*LISTS, IMAGE_LIST) if image else LISTS
+    names = (*_LISTS, _IMAGE_LIST) if image else _LISTS
     return [folder / each for each in names if (folder / each).is_file()]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from allranks.sizes import BuildTable, VMSize, images_in_words, runs_on
 from allranks.spec import Component, Input, Output
@@ -31,7 +31,7 @@ def component_page(component: Component) -> str:
         "## In Python",
         f"```python\n{python_step(component)}```",
         "## On your machine",
-        f"```\n{command(component)}\n```",
+        f"```\n{_local_command(component)}\n```",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -70,9 +70,20 @@ def _output(port: Output) -> Sequence[str]:
     return (f"`{port.name}`", port.type or "", port.mode or "", " ".join(port.description.split()))
 
 
+def example_inputs(inputs: Mapping[str, Input]) -> list[Input]:
+    """The inputs that an example has to give: what is required, and of numbered ports the first two.
+
+    Azure ML has no lists of data: a component that takes several of a kind has ``NAME_1``, ``NAME_2``, ..., each
+    optional, since it is open which is the last, and refuses to run with none.
+    """
+    series = [name.removesuffix("_1") for name in inputs if name.endswith("_1")]
+    numbered = {f"{stem}_{number}" for stem in series for number in (1, 2) if inputs[f"{stem}_1"].is_data}
+    return [port for name, port in inputs.items() if port.required or name in numbered]
+
+
 def yaml_step(component: Component) -> str:
-    """The component as a step of a pipeline's YAML, with its required inputs bound to the pipeline's."""
-    bound = [name for name, port in component.inputs.items() if port.required]
+    """The component as a step of a pipeline's YAML, with what has to be given bound to the pipeline's inputs."""
+    bound = [port.name for port in example_inputs(component.inputs)]
     lines = ["jobs:", f"  {component.name}:", "    type: command"]
     lines.append(f"    component: azureml:{component.name}:{component.version}")
     lines += ["    inputs:", *(f"      {name}: ${{{{parent.inputs.{name}}}}}" for name in bound)] if bound else []
@@ -91,7 +102,7 @@ def yaml_step(component: Component) -> str:
 
 def python_step(component: Component) -> str:
     """A pipeline function of the SDK with the component as its only step."""
-    required = [port for port in component.inputs.values() if port.required]
+    required = example_inputs(component.inputs)
     parameters = ", ".join(f"{port.name}: {_annotation(port)}" for port in required)
     arguments = ", ".join(f"{port.name}={port.name}" for port in required)
     imports = "from azure.ai.ml import Input\n" if any(port.is_data for port in required) else ""
@@ -122,9 +133,9 @@ def _annotation(port: Input) -> str:
     return {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}[port.type]
 
 
-def command(component: Component) -> str:
-    """The command that runs it here, with its required inputs in capitals."""
-    required = [f"{name}={name.upper()}" for name, port in component.inputs.items() if port.required]
+def _local_command(component: Component) -> str:
+    """The command that runs it here, with what has to be given in capitals."""
+    required = [f"{port.name}={port.name.upper()}" for port in example_inputs(component.inputs)]
     processes = 2 if distribution_kind(component.distribution).starts_processes else 1
     scaled = [f"--scale {component.name}=2x{processes}"] if component.distribution else []
     return " ".join(["allranks run", component.name, *required, *scaled])
@@ -178,13 +189,13 @@ def _size(size: VMSize) -> Sequence[str]:
         name,
         gpus,
         str(size.gpu_memory or ""),
-        infiniband(size),
+        infiniband_words(size),
         images_in_words(size),
         f"[{size.series}]({size.source})",
     )
 
 
-def infiniband(size: VMSize) -> str:
+def infiniband_words(size: VMSize) -> str:
     """The InfiniBand of a size in words: ``8 x 400 Gb/s``; empty for none."""
     if size.has_unusable_rdma:
         return "unusable: no SR-IOV"

@@ -14,17 +14,19 @@ from allranks import catalogue
 from allranks.azure.python_target import is_python_target, split
 from allranks.cli import target
 from allranks.cli.text import YAML
-from allranks.errors import UsageError
-from allranks.local import engine
+from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
 from allranks.local.assets import Stands, read_mapping
+from allranks.local.engine import run_plan
 from allranks.local.folders import Home, RunFolder, read_json
-from allranks.local.options import Observer, Options
+from allranks.local.heavy import heavy_snapshots
+from allranks.local.options import RunObserver, RunOptions
 from allranks.local.plan import Plan
-from allranks.local.prepare import prepare
+from allranks.local.planning import plan_pipeline
+from allranks.local.requirements import choose_interpreters
 from allranks.local.result import RunResult
-from allranks.local.settings import absolute_values, all_steps, change_step
-from allranks.request import Request, request_from
-from allranks.spec import Component, Pipeline
+from allranks.local.settings import absolute_values, all_steps, apply_scale, apply_values, change_step
+from allranks.request import Request, read_request
+from allranks.spec import Component, Pipeline, check, check_machines
 from allranks.spec.keep import kept_pipeline, pipeline_document
 
 
@@ -42,9 +44,9 @@ class PreparedRun:
     plan: Plan
     definition: Mapping[str, Any]
 
-    def options(self, home: Home) -> Options:
+    def options(self, home: Home) -> RunOptions:
         """How it is run: by this interpreter."""
-        return Options(home, Path(sys.executable), self.request, self.definition)
+        return RunOptions(home, Path(sys.executable), self.request, self.definition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def earlier_run(home: Home, name: str) -> EarlierRun:
     folder = home.find(name)
     kept = read_json(folder.request)
     try:
-        return EarlierRun(folder, request_from(kept["request"]), kept["definition"])
+        return EarlierRun(folder, read_request(kept["request"]), kept["definition"])
     except (KeyError, TypeError, ValueError):
         raise UsageError(
             f"run {folder.id} cannot be resumed: its request.json is not there, or of another version.",
@@ -96,27 +98,46 @@ def prepare_run(request: Request, home: Home, job: Any = None, earlier: EarlierR
     pipeline, notes = _read(request, stands, job, earlier)
     definition = pipeline_document(pipeline)
     request = replace(request, values=absolute_values(pipeline, request.values))
-    plan = prepare(
-        pipeline,
-        home,
-        stands,
-        values=request.values,
-        scale=request.scale,
-        only=request.only,
-        pythons={name: Path(path) for name, path in request.python.items()},
-    )
+    plan = _plan(pipeline, home, stands, request)
     request = replace(request, target=request.target or plan.name)
     return PreparedRun(request, replace(plan, notes=(*notes, *plan.notes)), definition)
 
 
-def perform(prepared: PreparedRun, home: Home, observer: Observer) -> RunResult:
+def _plan(pipeline: Pipeline, home: Home, stands: Stands, request: Request) -> Plan:
+    """Apply values and scale, check, resolve, and choose each step's interpreter; every mistake is found here."""
+    pipeline, problems = apply_values(pipeline, request.values)
+    machines = check_machines(pipeline)  # before --scale, which is for here; and only notes: this machine is another
+    pipeline = apply_scale(pipeline, request.scale)
+    problems += check(pipeline, values={})
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        raise SpecError(errors)
+    plan = plan_pipeline(pipeline, stands)
+    if request.only:
+        plan = plan.only(request.only)
+    chosen = {name: Path(path) for name, path in request.python.items()}
+    for name in chosen.keys() - plan.steps.keys():
+        raise UnknownNameError(f"--python: {name!r} is no step. The steps are {', '.join(plan.steps)}.")
+    interpreters = choose_interpreters(plan.steps, home.path, chosen)
+    steps = {name: replace(step, python=interpreters.pythons.get(name)) for name, step in plan.steps.items()}
+    heavy = heavy_snapshots(step.component for step in steps.values())
+    warnings = tuple(_shown(problem) for problem in (*problems, *machines, *heavy))
+    notes = (*warnings, *interpreters.notes, *plan.notes)
+    return Plan(plan.name, steps, plan.outputs, plan.continue_on_failure, plan.force_rerun, notes)
+
+
+def _shown(problem: Problem) -> str:
+    return str(problem).removeprefix(f"{Path.cwd()}/")
+
+
+def perform(prepared: PreparedRun, home: Home, observer: RunObserver) -> RunResult:
     """Run what was prepared to its end.
 
     Raises:
         StorageError: the runs folder cannot be written.
     """
     home.prepare()
-    return engine.run(prepared.plan, prepared.options(home), observer)
+    return run_plan(prepared.plan, prepared.options(home), observer)
 
 
 def chosen_interpreter(text: str) -> tuple[str, str]:
@@ -144,7 +165,7 @@ def _read(request: Request, stands: Stands, job: Any, earlier: EarlierRun | None
         return found
 
     if job is not None:
-        from allranks.azure.assemble import pipeline_of
+        from allranks.azure.job_source import pipeline_of
 
         return pipeline_of(job, resolve), []
     if earlier is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from allranks.errors import UsageError
 
-Scale = Mapping[str, tuple[int, int]]
+_Scale = Mapping[str, tuple[int, int]]
 
 
 def _empty() -> Mapping[str, Any]:
@@ -40,7 +40,7 @@ class Request:
     folder: str
     built: bool = False
     values: Mapping[str, str] = field(default_factory=_empty)
-    scale: Scale = field(default_factory=_empty)
+    scale: _Scale = field(default_factory=_empty)
     only: tuple[str, ...] = ()
     map: tuple[str, ...] = ()
     python: Mapping[str, str] = field(default_factory=_empty)
@@ -84,7 +84,7 @@ class Request:
 _MAPPINGS = ("values", "scale", "python")
 
 
-def request_from(document: Mapping[str, Any]) -> Request:
+def read_request(document: Mapping[str, Any]) -> Request:
     """The request of a document that ``to_document`` made; what is not there has its default."""
     known = {name: document[name] for name in Request.__dataclass_fields__ if name in document}
     scale = {step: (nodes, processes) for step, (nodes, processes) in known.get("scale", {}).items()}

@@ -18,8 +18,8 @@ from typing import Literal, TypeAlias
 
 from azure.ai.ml import Input
 from azure.ai.ml.entities import Command, CommandComponent
-from azure.ai.ml.entities._job.pipeline._io import NodeOutput, PipelineInput
-from azure.ai.ml.entities._job.sweep.search_space import SweepDistribution
+
+from allranks.azure.sdk import NodeOutput, PipelineInput, SweepDistribution
 
 _Later: TypeAlias = PipelineInput | SweepDistribution
 Text: TypeAlias = str | _Later

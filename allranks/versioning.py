@@ -12,7 +12,7 @@ from pathlib import Path
 from allranks import catalogue, library
 from allranks.errors import StorageError, UsageError
 
-PARTS = ("major", "minor", "patch")
+_PARTS = ("major", "minor", "patch")
 
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:(a|b|rc)(\d+))?")
 _TEXTS = (".md", ".py", ".toml", ".yaml", ".yml")
@@ -20,7 +20,7 @@ _FOLDERS = ("allranks", *library.FOLDERS, "docs", "tests")
 
 
 @dataclass(frozen=True, slots=True)
-class Raise:
+class VersionChange:
     """What raising the version writes.
 
     Attributes:
@@ -34,7 +34,7 @@ class Raise:
     texts: dict[Path, str]
 
 
-def raised(to: str) -> Raise:
+def version_change(to: str) -> VersionChange:
     """Find out what has to be written, and write nothing.
 
     Args:
@@ -57,10 +57,10 @@ def raised(to: str) -> Raise:
                 raise UsageError(message, f"Set it to {old} there, then try again.")
         if after != before:
             texts[path] = after
-    return Raise(old, new, texts)
+    return VersionChange(old, new, texts)
 
 
-def write(change: Raise) -> None:
+def write_change(change: VersionChange) -> None:
     """Write all files, each aside first; nothing is replaced unless all could be written.
 
     Raises:
@@ -94,15 +94,15 @@ def _checkout() -> Path:
 
 
 def _next(old: str, to: str) -> str:
-    if to in PARTS:
+    if to in _PARTS:
         numbers = [int(number) for number in old.split(".")[:3] if number.isdecimal()]
         numbers += [0] * (3 - len(numbers))
-        place = PARTS.index(to)
+        place = _PARTS.index(to)
         return ".".join(map(str, [*numbers[:place], numbers[place] + 1, *[0] * (2 - place)]))
     from packaging.version import Version
 
     if _VERSION.fullmatch(to) is None:
-        raise UsageError(f"{to!r} is no version.", f"Give {', '.join(PARTS)}, or three numbers such as 0.2.0.")
+        raise UsageError(f"{to!r} is no version.", f"Give {', '.join(_PARTS)}, or three numbers such as 0.2.0.")
     if Version(to) <= Version(old):
         raise UsageError(f"{to} is not above the present version, {old}.", "A published version never changes.")
     return to

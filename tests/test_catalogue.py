@@ -97,7 +97,7 @@ def test_environment_of(reference: str, folder: str) -> None:
 
 
 def test_entries_follow_the_catalogue() -> None:
-    entries = catalogue.entries()
+    entries = catalogue.catalogue_entries()
     assert [e.name for e in entries] == [*catalogue.COMPONENTS, *catalogue.PIPELINES, *catalogue.ENVIRONMENTS]
     assert all(e.description for e in entries), "everything in the library says what it is"
     by_name = {e.name: e for e in entries}
@@ -114,7 +114,7 @@ def test_first_sentence(text: str, sentence: str) -> None:
 
 
 def test_the_list_shows_what_the_whole_documents_say() -> None:
-    for entry in catalogue.entries():
+    for entry in catalogue.catalogue_entries():
         document = yaml.safe_load(entry.path.read_text())
         expected = (document.get("display_name", ""), str(document.get("version", "")))
         assert (entry.display_name, entry.version) == expected

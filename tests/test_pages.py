@@ -49,7 +49,7 @@ def test_a_page_says_everything_that_the_yaml_does(name: str) -> None:
 @pytest.mark.parametrize("name", catalogue.COMPONENTS)
 def test_the_yaml_of_a_page_is_a_sound_step(name: str, tmp_path: Path) -> None:
     component = read_component(catalogue.components()[name])
-    inputs = "\n".join(f"  {n}: {{type: {port.type}}}" for n, port in component.inputs.items() if port.required)
+    inputs = "\n".join(f"  {port.name}: {{type: {port.type}}}" for port in pages.example_inputs(component.inputs))
     file = tmp_path / "pipeline.yaml"
     file.write_text(f"type: pipeline\n{'inputs:' if inputs else ''}\n{inputs}\n{pages.yaml_step(component)}")
     assert check(read(file, resolve=catalogue.resolve)) == []
@@ -64,8 +64,8 @@ def test_the_python_of_a_page_makes_the_same_step(name: str, tmp_path: Path) -> 
     file.write_text(pages.python_step(component))
     scope: dict[str, object] = {"__name__": "page", "__file__": str(file)}
     exec(compile(file.read_text(), file, "exec", dont_inherit=True), scope)  # noqa: S102 -- the page's code is what is tested
-    required = {n: Input(type=p.type, path="azureml:x:1") for n, p in component.inputs.items() if p.required}
-    job = scope["my_pipeline"](**required)  # type: ignore[operator]
+    given = {p.name: Input(type=p.type, path="azureml:x:1") for p in pages.example_inputs(component.inputs)}
+    job = scope["my_pipeline"](**given)  # type: ignore[operator]
     (step,) = job.jobs.values()
     assert step.component.name == name
     assert (step.resources.instance_count if component.distribution else 2) == 2
@@ -73,4 +73,7 @@ def test_the_python_of_a_page_makes_the_same_step(name: str, tmp_path: Path) -> 
 
 def test_the_command_of_a_page_names_what_has_to_be_given() -> None:
     component = read_component(catalogue.components()["train_tf_multiworker"])
-    assert pages.command(component) == "allranks run train_tf_multiworker data=DATA --scale train_tf_multiworker=2x1"
+    assert (
+        pages._local_command(component)
+        == "allranks run train_tf_multiworker data=DATA --scale train_tf_multiworker=2x1"
+    )

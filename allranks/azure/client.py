@@ -6,19 +6,20 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
+from allranks.azure.sdk import SDK_LOGGERS
 from allranks.errors import CannotRunHereError, UsageError
 
-INSTALL = 'Install the SDK with: pip install "allranks[azure]"'
+_INSTALL = 'Install the SDK with: pip install "allranks[azure]"'
 _OPTIONS = ("--subscription", "--resource-group", "--workspace")
 _VARIABLES = ("AZUREML_ARM_SUBSCRIPTION", "AZUREML_ARM_RESOURCEGROUP", "AZUREML_ARM_WORKSPACE_NAME")
 _KEYS = ("subscription_id", "resource_group", "workspace_name")
-HINT = (
+_WORKSPACE_HINT = (
     f"Give {', '.join(_OPTIONS)}, or set {', '.join(_VARIABLES)}, or put the config.json that Studio offers for"
     " download into this folder."
 )
@@ -27,6 +28,9 @@ CONNECTION_TIMEOUT = 20.0
 READ_TIMEOUT = 90.0
 """Seconds without an answer after which the SDK asks again; its own 300 would be twenty minutes for one request. The
 Resource Manager itself gives up after 60."""
+
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,28 @@ class Workspace:
 
     def __str__(self) -> str:
         return f"workspace {self.name} of resource group {self.resource_group}"
+
+
+@dataclass(frozen=True, slots=True)
+class AssetPlace:
+    """Where assets are registered.
+
+    Attributes:
+        kind: a workspace, or a registry that several workspaces share.
+        name: its name.
+    """
+
+    kind: Literal["workspace", "registry"]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}".rstrip()
+
+    def id_of(self, family: str, name: str, version: str) -> str:
+        """The id by which other assets there refer to one of the ``environments`` or ``components``."""
+        if self.kind == "registry":
+            return f"azureml://registries/{self.name}/{family}/{name}/versions/{version}"
+        return f"azureml:{name}:{version}"
 
 
 def find_workspace(
@@ -69,7 +95,7 @@ def find_workspace(
     chosen = [one or other for one, other in zip(given, found, strict=True)]
     missing = [option for option, value in zip(_OPTIONS, chosen, strict=True) if not value]
     if missing:
-        raise UsageError(f"the workspace is not known: there is no {', no '.join(missing)}.", HINT)
+        raise UsageError(f"the workspace is not known: there is no {', no '.join(missing)}.", _WORKSPACE_HINT)
     return Workspace(*chosen)
 
 
@@ -126,16 +152,26 @@ def connect_registry(name: str) -> Any:
 
 def _client(**place: str) -> Any:
     try:
-        with quiet():
+        with quiet_sdk():
             from azure.ai.ml import MLClient
             from azure.identity import DefaultAzureCredential
     except ImportError as error:
-        raise CannotRunHereError(f"Azure needs the Azure ML SDK, azure-ai-ml ({error}).", INSTALL) from None
-    with quiet():
+        raise CannotRunHereError(f"Azure needs the Azure ML SDK, azure-ai-ml ({error}).", _INSTALL) from None
+    with quiet_sdk():
         timeouts = {"connection_timeout": CONNECTION_TIMEOUT, "read_timeout": READ_TIMEOUT}
         # Progress stays on, and callers send its bars elsewhere: without them the SDK loses the errors of an upload and
         # waits for ever (azure-ai-ml 1.35, _asset_utils.upload_directory).
         return MLClient(DefaultAzureCredential(), enable_telemetry=False, **timeouts, **place)
+
+
+def found_or_none(ask: Callable[[], _T]) -> _T | None:
+    """What a request answers; None if the service says that there is no such thing."""
+    from azure.core.exceptions import ResourceNotFoundError
+
+    try:
+        return ask()
+    except ResourceNotFoundError:
+        return None
 
 
 def require_sdk(who: str) -> None:
@@ -148,17 +184,16 @@ def require_sdk(who: str) -> None:
         CannotRunHereError: it is not installed.
     """
     try:
-        with quiet():
+        with quiet_sdk():
             import azure.ai.ml  # noqa: F401
     except ImportError as error:
-        raise CannotRunHereError(f"{who} needs the Azure ML SDK, azure-ai-ml ({error}).", INSTALL) from None
+        raise CannotRunHereError(f"{who} needs the Azure ML SDK, azure-ai-ml ({error}).", _INSTALL) from None
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def quiet_sdk() -> Iterator[None]:
     """Keep the SDK's notes about experimental classes, and its log lines of errors that it also raises, to itself."""
-    # The SDK gives the second a level of its own, when it is imported.
-    azure = [logging.getLogger(name) for name in ("azure", "azure.ai.ml", "msrest")]
+    azure = [logging.getLogger(name) for name in SDK_LOGGERS]
     levels = [logger.level for logger in azure]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

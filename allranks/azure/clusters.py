@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from allranks.azure.client import quiet
-from allranks.azure.register_retry import patiently
+from allranks.azure.client import found_or_none, quiet_sdk
+from allranks.azure.retry import call_with_retry
 from allranks.errors import UsageError
-from allranks.sizes import find, images_in_words, misfits, with_infiniband
+from allranks.sizes import VMSize, build_table, find, images_in_words, judge_image, misfits, with_infiniband
 from allranks.sizes.fit import NODES, Use
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9]")
@@ -18,7 +18,7 @@ _SCHEMA = "https://azuremlschemas.azureedge.net/latest/amlCompute.schema.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ComputeCluster:
     """A cluster of equal machines (AmlCompute).
 
     Attributes:
@@ -89,13 +89,12 @@ def require_infiniband(size: str) -> None:
     raise UsageError(f"{known.name}: InfiniBand that NCCL can use {why}.", choice)
 
 
-def notes(cluster: Cluster) -> list[str]:
+def cluster_notes(cluster: ComputeCluster) -> list[str]:
     """What a person should know before paying for it."""
     found = [f"{message} {hint}" for where, message, hint, _ in misfits(Use(cluster.size)) if where != NODES]
     size = find(cluster.size)
-    images = images_in_words(size) if size is not None else ""
-    if images not in ("", "all"):
-        found.append(f"Of the library's environments for GPUs, {cluster.size} suits {images}.")
+    if size is not None and not _suits_every_image(size):
+        found.append(f"Of the library's environments for GPUs, {cluster.size} suits {images_in_words(size)}.")
     if size is not None and size.gpus and not size.infiniband and cluster.nodes > 1:
         better = with_infiniband(size)
         other = f" For steps of several nodes {better.name} has {better.infiniband} Gb/s." if better else ""
@@ -105,13 +104,18 @@ def notes(cluster: Cluster) -> list[str]:
     return found
 
 
-def create(client: Any, cluster: Cluster, told: Callable[[str], None]) -> bool:
+def _suits_every_image(size: VMSize) -> bool:
+    verdicts = [judge_image(image, size) for image in build_table().images]
+    return all(verdict.suits and not verdict.reason for verdict in verdicts)
+
+
+def create_cluster(client: Any, cluster: ComputeCluster, tell: Callable[[str], None]) -> bool:
     """Make the cluster, or change the limits of one that is there; wait until Azure has done it.
 
     Args:
         client: an MLClient of a workspace.
         cluster: what it should be.
-        told: hears when the service is busy.
+        tell: hears when the service is busy.
 
     Returns:
         Whether it is new.
@@ -119,10 +123,10 @@ def create(client: Any, cluster: Cluster, told: Callable[[str], None]) -> bool:
     Raises:
         UsageError: there is another compute of that name, whose size or tier cannot be changed.
     """
-    with quiet():
+    with quiet_sdk():
         from azure.ai.ml.entities import AmlCompute
 
-        there = patiently(lambda: _existing(client, cluster.name), told)
+        there = call_with_retry(lambda: found_or_none(lambda: client.compute.get(cluster.name)), tell)
         if there is not None:
             _compare(there, cluster)
         wanted = AmlCompute(
@@ -133,20 +137,11 @@ def create(client: Any, cluster: Cluster, told: Callable[[str], None]) -> bool:
             max_instances=cluster.nodes,
             idle_time_before_scale_down=cluster.idle_seconds,
         )
-        patiently(lambda: client.compute.begin_create_or_update(wanted).result(), told)
+        call_with_retry(lambda: client.compute.begin_create_or_update(wanted).result(), tell)
     return there is None
 
 
-def _existing(client: Any, name: str) -> Any:
-    from azure.core.exceptions import ResourceNotFoundError
-
-    try:
-        return client.compute.get(name)
-    except ResourceNotFoundError:
-        return None
-
-
-def _compare(there: Any, cluster: Cluster) -> None:
+def _compare(there: Any, cluster: ComputeCluster) -> None:
     size, tier = str(getattr(there, "size", "")), str(getattr(there, "tier", "")).lower()
     if (size.lower(), tier) != (cluster.size.lower(), cluster.tier):
         message = f"there is a compute {cluster.name!r} already: {size or there.type}, {tier or 'no tier'}."

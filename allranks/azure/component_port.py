@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks import catalogue
-from allranks.cli.text import nearest
+from allranks.cli.text import name_suggestion
 from allranks.errors import CannotRunHereError, UnknownNameError
 from allranks.spec import read_component
 from allranks.spec.values import plain_number
@@ -33,12 +33,12 @@ def port(component: str | Path, name: str, **changes: Any) -> Any:
     if not file.is_file():
         hint = f"Components: {', '.join(catalogue.COMPONENTS)}; or the path of a component.yaml."
         raise UnknownNameError(
-            f"there is no component '{component}'{nearest(str(component), catalogue.COMPONENTS)}.", hint
+            f"there is no component '{component}'{name_suggestion(str(component), catalogue.COMPONENTS)}.", hint
         )
     inputs = read_component(file).inputs
     if name not in inputs:
         raise UnknownNameError(
-            f"'{component}' has no input {name!r}{nearest(name, inputs)}.", f"Its inputs: {', '.join(inputs)}."
+            f"'{component}' has no input {name!r}{name_suggestion(name, inputs)}.", f"Its inputs: {', '.join(inputs)}."
         )
     try:
         from azure.ai.ml import Input

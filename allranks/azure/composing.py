@@ -8,20 +8,21 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from allranks.azure.client import quiet
+from allranks.azure.client import quiet_sdk
 from allranks.azure.placement import duration_seconds, identity_word
+from allranks.azure.sdk import given_inputs
 from allranks.errors import UsageError
 from allranks.sizes import Use, misfits, nccl_variables
 from allranks.spec import Distribution
 from allranks.spec.distribution import distribution_kind
 
 if TYPE_CHECKING:
-    from azure.ai.ml.entities._job.pipeline._io import PipelineInput
+    from allranks.azure.sdk import PipelineInput
 
-Count: TypeAlias = "int | str | PipelineInput"
-Text: TypeAlias = "str | PipelineInput"
+_Count: TypeAlias = "int | str | PipelineInput"
+_Text: TypeAlias = "str | PipelineInput"
 
-TIERS = ("spot", "basic", "standard", "premium")
+_TIERS = ("spot", "basic", "standard", "premium")
 
 _SHM_SIZE = re.compile(r"[1-9]\d*[bkmg]", re.IGNORECASE)
 _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -32,11 +33,11 @@ _StepT = TypeVar("_StepT")
 def scale(
     step: _StepT,
     *,
-    nodes: Count | None = None,
-    processes_per_node: Count | None = None,
-    instance_type: Text | None = None,
-    shm_size: Text | None = None,
-    timeout: Count | None = None,
+    nodes: _Count | None = None,
+    processes_per_node: _Count | None = None,
+    instance_type: _Text | None = None,
+    shm_size: _Text | None = None,
+    timeout: _Count | None = None,
     environment_variables: Mapping[str, str | int | float | PipelineInput] | None = None,
     tier: str | None = None,
     identity: str | None = None,
@@ -159,9 +160,9 @@ def sdk_identity(word: str) -> Any:
 def _queue(step: Any, tier: str) -> None:
     from azure.ai.ml.entities import QueueSettings
 
-    if tier.lower() not in TIERS:
-        raise UsageError(f"tier={tier!r}: it has to be one of {', '.join(TIERS)}.")
-    with quiet():  # the SDK calls the class experimental, since years
+    if tier.lower() not in _TIERS:
+        raise UsageError(f"tier={tier!r}: it has to be one of {', '.join(_TIERS)}.")
+    with quiet_sdk():  # the SDK calls the class experimental, since years
         step.queue_settings = QueueSettings(job_tier=tier.capitalize())
 
 
@@ -194,7 +195,7 @@ def _processes(step: Any) -> Any:
     declared = _component(step).inputs
     if _PROCESSES_INPUT not in declared:
         return getattr(_carrier(step).distribution, "process_count_per_instance", None) or 1
-    given = step._build_inputs().get(_PROCESSES_INPUT)  # noqa: SLF001 -- the SDK has no public way to ask
+    given = given_inputs(step).get(_PROCESSES_INPUT)
     return declared[_PROCESSES_INPUT].default if given is None else given
 
 

@@ -8,21 +8,19 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
-from allranks.azure.client import quiet
+from allranks.azure.client import AssetPlace, quiet_sdk
+from allranks.azure.sdk import TRIED_RELEASES, is_missing_name, refused_credentials
 from allranks.errors import AllranksError, AzureError, AzureUnavailableError, CannotRunHereError
 from allranks.redaction import redact
 
-SIGN_IN = (
+_SIGN_IN = (
     "Sign in with `az login`, or set AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET; a machine of Azure uses"
     " its managed identity."
 )
-TRIED = 'Take one with which this was tried: pip install "azure-ai-ml>=1.35,<1.36".'
-REPEAT = "Give the same command again: what has arrived is not sent twice."
-TRANSIENT = (408, 429, 500, 502, 503, 504)
+_TRIED = f'Take one with which this was tried: pip install "{TRIED_RELEASES}".'
+_REPEAT = "Give the same command again: what has arrived is not sent twice."
+TRANSIENT_STATUSES = (408, 429, 500, 502, 503, 504)
 """Answers that time may mend."""
-_CREDENTIAL = re.compile(r"\w+Credential: ")
-_ABSENT = re.compile(r"(?i)unavailable|not (?:found|installed|be found)|requires the|no accounts|please run 'az")
-_REFUSED = re.compile(r"(?i)AADSTS|error:|expired|denied")
 _CODES = re.compile(r"^\((\w+)\)\s*")
 _COLORS = re.compile(r"\x1b\[[\d;]*m")
 
@@ -33,25 +31,25 @@ def service_errors(doing: str, place: object) -> Iterator[None]:
 
     Args:
         doing: what was being done, to begin the message with: ``submitting image_classification``.
-        place: the workspace or registry, as text.
+        place: the workspace or the registry; its text is shown.
 
     Raises:
         AzureError: refused (exit code 2).
         AzureUnavailableError: not reached, too busy, failed (exit code 1).
     """
     try:
-        with quiet():
+        with quiet_sdk():
             yield
     except AllranksError:
         raise
     except Exception as error:
-        explained = explain(error, doing, place)
+        explained = explain_error(error, doing, place)
         if explained is None:
             raise
         raise explained from None
 
 
-def explain(error: BaseException, doing: str, place: object) -> AllranksError | None:
+def explain_error(error: BaseException, doing: str, place: object) -> AllranksError | None:
     """Our error for one of the SDK's; None if it does not come from there."""
     from azure.ai.ml.exceptions import MlException
     from azure.core.exceptions import (
@@ -61,46 +59,45 @@ def explain(error: BaseException, doing: str, place: object) -> AllranksError | 
         ServiceResponseError,
     )
 
-    lacking = getattr(error, "name", None) or ""
-    if isinstance(error, AttributeError | ImportError) and lacking.startswith(("_", "azure.")):
-        return CannotRunHereError(f"{doing}: azure-ai-ml {version('azure-ai-ml')} is not as expected: {error}.", TRIED)
-    for cause in causes(error):
+    if is_missing_name(error):
+        return CannotRunHereError(f"{doing}: azure-ai-ml {version('azure-ai-ml')} is not as expected: {error}.", _TRIED)
+    for cause in error_chain(error):
         status = getattr(cause, "status_code", None)
         if isinstance(cause, ClientAuthenticationError) and status is None:
-            return AzureError(f"{doing}: {_why_no_token(str(cause))}", SIGN_IN)
+            return AzureError(f"{doing}: {_why_no_token(str(cause))}", _SIGN_IN)
         if isinstance(cause, HttpResponseError) and status is not None:
-            return _refusal(status, message_of(cause), doing, place)
+            return _refusal(status, _message_of(cause), doing, place)
         if isinstance(cause, ServiceRequestError | ServiceResponseError):
-            return AzureUnavailableError(f"{doing}: the connection to Azure broke: {message_of(cause)}", REPEAT)
+            return AzureUnavailableError(f"{doing}: the connection to Azure broke: {_message_of(cause)}", _REPEAT)
     if isinstance(error, MlException) or type(error).__module__.startswith(("azure.", "marshmallow.")):
-        return AzureError(f"{doing}: {message_of(error)}")
+        return AzureError(f"{doing}: {_message_of(error)}")
     return None
 
 
 def _why_no_token(message: str) -> str:
     """What those credentials say that are there and were refused; the others say only that they are not there."""
-    refused = [line for line in map(str.strip, message.splitlines()) if _CREDENTIAL.match(line)]
-    refused = [redact(line) for line in refused if _REFUSED.search(line) or not _ABSENT.search(line)]
+    refused = [redact(line) for line in refused_credentials(message)]
     return f"Azure gave no token: {'; '.join(refused)}" if refused else "no credentials for Azure were found."
 
 
 def _refusal(status: int, message: str, doing: str, place: object) -> AllranksError:
     if status == 401:
-        return AzureError(f"{doing}: Azure did not accept the credentials (401): {message}", SIGN_IN)
+        return AzureError(f"{doing}: Azure did not accept the credentials (401): {message}", _SIGN_IN)
     if status == 403:
         hint = f"Ask the owner of the {place} for a role that may do this, such as AzureML Data Scientist"
-        hint += ", or for a registry AzureML Registry User." if "registry" in str(place) else "."
+        is_registry = isinstance(place, AssetPlace) and place.kind == "registry"
+        hint += ", or for a registry AzureML Registry User." if is_registry else "."
         return AzureError(f"{doing}: you have no right to do this in the {place} (403): {message}", hint)
     if status == 404:
         return AzureError(f"{doing}: Azure found no such thing (404): {message}", f"Is the {place} the one you mean?")
     if status == 429:
-        return AzureUnavailableError(f"{doing}: Azure throttles requests (429), and went on doing so.", REPEAT)
-    if status in TRANSIENT:
-        return AzureUnavailableError(f"{doing}: Azure failed ({status}): {message}", REPEAT)
+        return AzureUnavailableError(f"{doing}: Azure throttles requests (429), and went on doing so.", _REPEAT)
+    if status in TRANSIENT_STATUSES:
+        return AzureUnavailableError(f"{doing}: Azure failed ({status}): {message}", _REPEAT)
     return AzureError(f"{doing}: Azure refused ({status}): {message}")
 
 
-def message_of(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     """The error's own sentence on one line: without codes, colours, and secrets."""
     inner: Any = getattr(error, "error", None)
     text = getattr(inner, "message", None) or getattr(error, "message", None) or str(error) or type(error).__name__
@@ -108,7 +105,7 @@ def message_of(error: BaseException) -> str:
     return redact(" ".join(text.split()))
 
 
-def causes(error: BaseException | None) -> Iterator[BaseException]:
+def error_chain(error: BaseException | None) -> Iterator[BaseException]:
     """The error and what it was raised from: the SDK wraps what happens during an upload."""
     while error is not None:
         yield error

@@ -10,25 +10,17 @@ from typing import Any
 
 import yaml
 
-from allranks.azure.python_target import read_document
+from allranks.azure.python_target import read_python_document
+from allranks.spec.model import LITERAL_TYPES
 
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/{}.schema.json"
 _WIDTH = 120
-_HEAD: tuple[str, ...] = (
-    "display_name",
-    "description",
-    "experiment_name",
-    "tags",
-    "properties",
-    "services",
-    "identity",
-)
-_HEAD += ("compute", "settings")
+_HEAD: tuple[str, ...] = ("display_name", "description", "experiment_name", "tags", "properties", "services")
+_HEAD += ("identity", "compute", "settings")
 _PLACE = ("type", "mode", "path_on_compute", "datastore")
-_LITERALS = ("string", "integer", "number", "boolean")
 
 
-def export(target: str, file: Path) -> dict[Path, str]:
+def export_pipeline(target: str, file: Path) -> dict[Path, str]:
     """The YAML of ``FILE.py:FUNCTION`` as it would stand in ``file``, and the pipelines nested in it beside that.
 
     Components that were loaded from YAML are referred to by a path relative to ``file``; others stand inline. The
@@ -39,9 +31,9 @@ def export(target: str, file: Path) -> dict[Path, str]:
         File to text, ``file`` first.
 
     Raises:
-        AllranksError: as ``python_target.read_document``.
+        AllranksError: as ``python_target.read_python_document``.
     """
-    document = read_document(target, whole=True)
+    document = read_python_document(target, whole=True)
     file = file.absolute()
     files: dict[Path, str] = {file: ""}
     job = _relative(document, file, files)
@@ -110,7 +102,7 @@ def _value(declared: Mapping[str, Any], folder: Path) -> Any:
     if "path" in declared:
         place = {key: declared[key] for key in _PLACE if key in declared}
         return place | {"path": _path(declared["path"], folder)}
-    if declared["type"] not in _LITERALS and not declared.get("optional"):
+    if declared["type"] not in LITERAL_TYPES and not declared.get("optional"):
         return {"type": declared["type"]}
     return declared.get("value", declared.get("default", ""))
 

@@ -5,9 +5,6 @@ errors nor the addresses of their logs, which is what somebody wants to see; so 
 is used, as its ``jobs.stream`` does.
 """
 
-# ruff: noqa: SLF001
-# See above: `_runs_operations` has no public counterpart in azure-ai-ml 1.35.
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -16,11 +13,12 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
+from allranks.azure.sdk import child_runs, read_address, run_details
 from allranks.errors import UnknownNameError
+from allranks.local.result import CANCELLED, FAILED, RUNNING, SUCCEEDED, WAITING
 from allranks.redaction import redact
 
-SUCCEEDED, FAILED, CANCELLED, RUNNING, WAITING = "succeeded", "failed", "cancelled", "running", "waiting"
-OVER = (SUCCEEDED, FAILED, CANCELLED)
+FINAL_STATUSES = (SUCCEEDED, FAILED, CANCELLED)
 _WORDS = {
     "Completed": SUCCEEDED,
     "Failed": FAILED,
@@ -99,7 +97,7 @@ def job_state(client: Any, name: str) -> JobState:
     from azure.core.exceptions import ResourceNotFoundError
 
     try:
-        return state_of(client.jobs.get(name))
+        return job_state_from(client.jobs.get(name))
     except ResourceNotFoundError as error:
         if name not in str(error) and getattr(error.error, "code", None) in _NO_SUCH_PLACE:
             raise
@@ -109,45 +107,45 @@ def job_state(client: Any, name: str) -> JobState:
 
 def list_jobs(client: Any, count: int) -> list[JobState]:
     """The newest jobs of the workspace."""
-    return [state_of(job) for job in islice(client.jobs.list(), count) if job is not None]
+    return [job_state_from(job) for job in islice(client.jobs.list(), count) if job is not None]
 
 
-def state_of(job: Any) -> JobState:
+def job_state_from(job: Any) -> JobState:
     """What a job of the SDK says, as the service has answered it."""
     context = job.creation_context
     return JobState(
         name=job.name,
         display_name=job.display_name or "",
         experiment=job.experiment_name or "",
-        status=word(job.status),
+        status=status_word(job.status),
         studio=job.studio_url or "",
         created=None if context is None else context.created_at,
     )
 
 
-def word(status: object) -> str:
+def status_word(status: object) -> str:
     """Our word for a state of the service."""
     return _WORDS.get(str(getattr(status, "value", status)), "preparing")
 
 
-def status_of(client: Any, name: str) -> tuple[str, str]:
+def job_status(client: Any, name: str) -> tuple[str, str]:
     """State and error of a job, as its run tells them."""
-    details = client.jobs._runs_operations.get_run_details(name)
+    details = run_details(client, name)
     inner = getattr(details.error, "error", None)
-    return word(details.status), _message({"message": getattr(inner, "message", None)})
+    return status_word(details.status), _message({"message": getattr(inner, "message", None)})
 
 
-def steps_of(client: Any, name: str) -> list[StepState]:
+def list_steps(client: Any, name: str) -> list[StepState]:
     """Every step of a job, those of nested pipelines after their own step."""
     return list(_steps(client, name, ""))
 
 
 def _steps(client: Any, run: str, prefix: str) -> Iterator[StepState]:
-    for child in _children(client, run):
+    for child in child_runs(client, run):
         step = StepState(
             name=f"{prefix}{child.get('displayName') or child['runId']}",
             run=child["runId"],
-            status=word(child.get("status")),
+            status=status_word(child.get("status")),
             started=_time(child.get("startTimeUtc")),
             ended=_time(child.get("endTimeUtc")),
             error=_message((child.get("error") or {}).get("error") or {}),
@@ -158,27 +156,6 @@ def _steps(client: Any, run: str, prefix: str) -> Iterator[StepState]:
             yield from _steps(client, step.run, f"{step.name}.")
 
 
-def _children(client: Any, run: str) -> Iterator[dict[str, Any]]:
-    """The runs below a run, page by page: the SDK's own call never asks for the second page (azure-ai-ml 1.35)."""
-    from azure.core.rest import HttpRequest
-
-    runs, scope = client.jobs._runs_operations._operation, client.jobs._operation_scope
-    path = (
-        f"/history/v1.0/subscriptions/{scope.subscription_id}/resourceGroups/{scope.resource_group_name}/providers"
-        f"/Microsoft.MachineLearningServices/workspaces/{client.workspace_name}/runs/{run}/children"
-    )
-    parameters: dict[str, str] = {"api-version": runs._config.api_version}
-    while True:
-        request = HttpRequest("GET", runs._config.endpoint.rstrip("/") + path, params=parameters)
-        response = runs._client.send_request(request)
-        response.raise_for_status()
-        page = response.json()
-        yield from page.get("value", [])
-        if not page.get("continuationToken"):
-            return
-        parameters["$continuationtoken"] = page["continuationToken"]
-
-
 def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
@@ -187,26 +164,22 @@ def _message(error: Mapping[str, Any]) -> str:
     return redact(" ".join(str(error.get("message") or "").split()))
 
 
-def logs_of(client: Any, run: str) -> Mapping[str, str]:
+def list_logs(client: Any, run: str) -> Mapping[str, str]:
     """The logs that a step's processes wrote: name (``user_logs/std_log_process_0.txt``) to their address."""
-    files = client.jobs._runs_operations.get_run_details(run).log_files or {}
+    files = run_details(client, run).log_files or {}
     own = {name: address for name, address in files.items() if name.startswith("user_logs/")}
     return dict(sorted((own or files).items()))
 
 
 def read_log(client: Any, address: str) -> str:
     """The text of a log."""
-    from azure.core.rest import HttpRequest
-
-    response = client.jobs._requests_pipeline.run(HttpRequest("GET", address)).http_response
-    response.raise_for_status()
-    return redact(response.text())
+    return redact(read_address(client, address))
 
 
-def cancel(client: Any, name: str) -> JobState:
+def cancel_job(client: Any, name: str) -> JobState:
     """Ask the service to cancel a job, and return what it says then; one that is over stays as it ended."""
     state = job_state(client, name)
-    if state.status not in OVER:
+    if state.status not in FINAL_STATUSES:
         client.jobs.begin_cancel(name).wait()
         state = job_state(client, name)
     return state

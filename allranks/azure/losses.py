@@ -3,85 +3,77 @@
 The fields are asked of the SDK's own schemas, so one that a newer SDK adds is refused until ``document`` writes it.
 """
 
-# ruff: noqa: SLF001
-# The SDK keeps in private methods which fields its entities have.
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from azure.ai.ml._schema.assets.environment import EnvironmentSchema
-from azure.ai.ml._schema.component.command_component import CommandComponentSchema
-from azure.ai.ml._schema.job_resource_configuration import JobResourceConfigurationSchema
-from azure.ai.ml._schema.pipeline.component_job import CommandSchema, SweepSchema
-from azure.ai.ml._schema.pipeline.pipeline_component import PipelineComponentSchema, PipelineSchema
-from azure.ai.ml._schema.pipeline.pipeline_job import PipelineJobSchema
-from azure.ai.ml._schema.pipeline.settings import PipelineJobSettingsSchema
 from azure.ai.ml.entities import Environment, PipelineComponent
 
-from allranks.azure.document import pristine_component
+from allranks.azure.document_command import pristine_component
+from allranks.azure.sdk import added_attributes, yaml_schemas
 
 _TEXTS = {"name", "display_name", "description", "tags", "version"}
 _NODE = {"display_name", "tags", "inputs", "outputs", "properties", "comment", "type", "compute"}
-WRITTEN: Mapping[type, frozenset[str]] = {
-    PipelineJobSchema: frozenset(
+_SCHEMAS = yaml_schemas()
+WRITTEN_FIELDS: Mapping[type, frozenset[str]] = {
+    _SCHEMAS.job: frozenset(
         _TEXTS - {"version"}
         | {"services", "experiment_name", "properties", "compute", "identity", "type", "settings"}
         | {"inputs", "outputs", "jobs", "component"}
     ),
-    PipelineJobSettingsSchema: frozenset(
+    _SCHEMAS.job_settings: frozenset(
         {"default_datastore", "default_compute", "continue_on_step_failure", "force_rerun"}
     ),
-    CommandSchema: frozenset(
+    _SCHEMAS.command: frozenset(
         _NODE
         | {"component", "environment_variables", "resources", "distribution", "queue_settings", "limits"}
         | {"services", "identity"}
         | {"command", "code", "environment"}  # the component's own
     ),
-    SweepSchema: frozenset(
+    _SCHEMAS.sweep: frozenset(
         _NODE
         | {"sampling_algorithm", "search_space", "objective", "early_termination", "limits", "queue_settings"}
         | {"resources", "trial"}
     ),
-    PipelineSchema: frozenset(_NODE - {"compute"} | {"component"}),
-    CommandComponentSchema: frozenset(
+    _SCHEMAS.nested_pipeline: frozenset(_NODE - {"compute"} | {"component"}),
+    _SCHEMAS.command_component: frozenset(
         _TEXTS
         | {"command", "code", "environment", "resources", "distribution", "queue_settings", "is_deterministic"}
         | {"inputs", "outputs", "type", "additional_includes", "properties"}
     ),
-    PipelineComponentSchema: frozenset(_TEXTS | {"inputs", "outputs", "type", "jobs"}),
-    EnvironmentSchema: frozenset(
+    _SCHEMAS.pipeline_component: frozenset(_TEXTS | {"inputs", "outputs", "type", "jobs"}),
+    _SCHEMAS.environment: frozenset(
         _TEXTS - {"display_name"} | {"build", "image", "conda_file", "inference_config", "os_type", "datastore"}
     ),
-    JobResourceConfigurationSchema: frozenset(
+    _SCHEMAS.resources: frozenset(
         {"instance_count", "instance_type", "properties", "locations", "shm_size", "max_instance_count", "docker_args"}
     ),
 }
 """The fields of each schema that ``document`` writes; a name and a version inline mean nothing to Azure ML."""
 
-IGNORED = frozenset({"id", "latest_version", "schema", "creation_context", "status", "log_files"})
+_IGNORED = frozenset({"id", "latest_version", "schema", "creation_context", "status", "log_files"})
 """What the service sets, and the address of the schema."""
 
-_OF_NODE = {"command": CommandSchema, "sweep": SweepSchema, "pipeline": PipelineSchema}
+_OF_NODE = {"command": _SCHEMAS.command, "sweep": _SCHEMAS.sweep, "pipeline": _SCHEMAS.nested_pipeline}
 
 
 def unwritten_fields(job: Any) -> list[str]:
     """List the fields of a job, of its steps and of their components that are set and would be lost, by their place."""
-    found = [*_unwritten(job, PipelineJobSchema, "the job")]
-    found += [] if job.settings is None else _unwritten(job.settings, PipelineJobSettingsSchema, "settings")
+    found = [*_unwritten(job, _SCHEMAS.job, "the job")]
+    found += [] if job.settings is None else _unwritten(job.settings, _SCHEMAS.job_settings, "settings")
     return [*found, *_of_steps(job.component, "")]
 
 
 def schema_fields(schema: type) -> frozenset[str]:
     """The fields of a schema of the SDK that can be written."""
     fields = schema(context={"base_path": "."}).fields
-    return frozenset(name for name, field in fields.items() if not field.dump_only) - IGNORED
+    return frozenset(name for name, field in fields.items() if not field.dump_only) - _IGNORED
 
 
 def _unwritten(entity: Any, schema: type, where: str) -> Iterator[str]:
     fields = schema_fields(schema) | _attributes(entity).keys()
-    for name in sorted(fields - WRITTEN[schema]):
+    for name in sorted(fields - WRITTEN_FIELDS[schema]):
         value = _attributes(entity).get(name, getattr(entity, name, None))
         if value not in (None, {}, [], ""):
             yield f"{where}: {name}"
@@ -89,8 +81,7 @@ def _unwritten(entity: Any, schema: type, where: str) -> Iterator[str]:
 
 def _attributes(entity: Any) -> Mapping[str, Any]:
     """What a user has set on a step beside its fields; the SDK sends it along."""
-    found = entity._get_attrs() if hasattr(type(entity), "_get_attrs") else {}
-    return {name: value for name, value in found.items() if name not in IGNORED}
+    return {name: value for name, value in added_attributes(entity).items() if name not in _IGNORED}
 
 
 def _of_steps(component: Any, prefix: str) -> Iterator[str]:
@@ -108,9 +99,9 @@ def _of_steps(component: Any, prefix: str) -> Iterator[str]:
 
 def _of_component(component: Any, where: str, prefix: str) -> Iterator[str]:
     if isinstance(component, PipelineComponent):
-        yield from _unwritten(component, PipelineComponentSchema, f"{where}, component")
+        yield from _unwritten(component, _SCHEMAS.pipeline_component, f"{where}, component")
         yield from _of_steps(component, prefix)
         return
-    yield from _unwritten(component, CommandComponentSchema, f"{where}, component")
+    yield from _unwritten(component, _SCHEMAS.command_component, f"{where}, component")
     if isinstance(component.environment, Environment):
-        yield from _unwritten(component.environment, EnvironmentSchema, f"{where}, environment")
+        yield from _unwritten(component.environment, _SCHEMAS.environment, f"{where}, environment")

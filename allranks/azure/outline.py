@@ -13,7 +13,7 @@ from allranks.spec.step_sizes import step_sizes
 _Known = Mapping[str, Any]
 
 
-def outline(pipeline: Pipeline, ids: Mapping[str, str]) -> dict[str, Any]:
+def submission_outline(pipeline: Pipeline, ids: Mapping[str, str]) -> dict[str, Any]:
     """The job as a document.
 
     Args:

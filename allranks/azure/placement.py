@@ -13,13 +13,13 @@ from allranks.spec import Component, Pipeline, Step
 from allranks.spec.check_machines import own_resources
 from allranks.spec.step_sizes import SERVERLESS, StepSize, step_sizes
 
-IDENTITIES = ("managed", "user", "amltoken")
+_IDENTITIES = ("managed", "user", "amltoken")
 _DURATION = re.compile(r"(?P<number>[1-9]\d{0,9})\s*(?P<unit>s|m|min|h|d)?", re.IGNORECASE | re.ASCII)
 _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _DURATION_RULE = "a number of seconds, or one with a unit: 90s, 30m, 2h, 1d"
 _T = TypeVar("_T")
 
-Given: TypeAlias = "str | int | Mapping[str, Any] | None"
+_Given: TypeAlias = "str | int | Mapping[str, Any] | None"
 """One value for all steps, or step to value."""
 
 
@@ -29,7 +29,7 @@ class Placement:
 
     Attributes:
         instance_types: VM sizes. For all: of the steps on serverless compute that name none.
-        identities: one of ``IDENTITIES``. For all: of the job.
+        identities: ``managed``, ``user`` or ``amltoken``. For all: of the job.
         timeouts: seconds. For all: of the steps that have none.
     """
 
@@ -38,7 +38,7 @@ class Placement:
     timeouts: Mapping[str, int] = field(default_factory=dict)
 
 
-def placement(instance_type: Given = None, identity: Given = None, timeout: Given = None) -> Placement:
+def placement(instance_type: _Given = None, identity: _Given = None, timeout: _Given = None) -> Placement:
     """What somebody gives in Python, checked.
 
     Raises:
@@ -69,7 +69,7 @@ def _pairs(option: str, texts: list[str]) -> dict[str, str]:
     return found
 
 
-def _by_step(given: Given, name: str, read: Callable[[Any], _T]) -> dict[str, _T]:
+def _by_step(given: _Given, name: str, read: Callable[[Any], _T]) -> dict[str, _T]:
     values = {} if given is None else given if isinstance(given, Mapping) else {"": given}
     found = {}
     for step, value in values.items():
@@ -87,11 +87,11 @@ def _size_name(value: Any) -> str:
 
 
 def identity_word(value: Any) -> str:
-    """One of ``IDENTITIES``, in any spelling that the SDK takes; raises UsageError."""
+    """``managed``, ``user`` or ``amltoken``, in any spelling that the SDK takes; raises UsageError."""
     word = str(value).lower().replace("_", "").removesuffix("identity")
-    if word in IDENTITIES:
+    if word in _IDENTITIES:
         return word
-    raise UsageError(f"{value!r} is no identity of a job.", f"It is one of {', '.join(IDENTITIES)}.")
+    raise UsageError(f"{value!r} is no identity of a job.", f"It is one of {', '.join(_IDENTITIES)}.")
 
 
 def duration_seconds(value: Any) -> int:

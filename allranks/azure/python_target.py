@@ -40,10 +40,12 @@ def read_python_pipeline(target: str, values: Mapping[str, Literal] | None = Non
         SpecError: the pipeline is not valid.
     """
     file = split(target)[0].resolve()
-    return pipeline_from(read_document(target, values), Source(file=None, base=file.parent), resolve)
+    return pipeline_from(read_python_document(target, values), Source(file=None, base=file.parent), resolve)
 
 
-def read_document(target: str, values: Mapping[str, Literal] | None = None, *, whole: bool = False) -> dict[str, Any]:
+def read_python_document(
+    target: str, values: Mapping[str, Literal] | None = None, *, whole: bool = False
+) -> dict[str, Any]:
     """The document that the child prints, in the form of a pipeline YAML; raises as ``read_python_pipeline``.
 
     Args:

@@ -19,12 +19,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
-from allranks.errors import AllranksError, CannotRunHereError, UnknownNameError, UsageError
+from allranks.azure.client import require_sdk
+from allranks.azure.sdk import is_of_text_annotations, is_pipeline_function, pipeline_builder
+from allranks.errors import AllranksError, UnknownNameError, UsageError
+from allranks.spec.model import LITERAL_TYPES
 
-WHOLE = "--whole"
+_WHOLE = "--whole"
 """The third argument, for a document that ``export`` writes."""
-
-INSTALL = 'Install the SDK with: pip install "allranks[azure]"'
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,7 +35,8 @@ def main(argv: list[str] | None = None) -> int:
     os.dup2(2, 1)  # the user's module may print, also from what it starts
     try:
         values = json.loads(sys.stdin.read() or "{}")
-        document = read_whole(Path(file), function) if more == [WHOLE] else read(Path(file), function, values)
+        whole = more == [_WHOLE]
+        document = _read_whole(Path(file), function) if whole else read_function(Path(file), function, values)
     except AllranksError as error:
         document = {"error": {"kind": error.kind, "message": error.message, "hint": error.hint}}
     except Exception as error:  # noqa: BLE001 - of the SDK, on a job that it built itself
@@ -45,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     return 2 if "error" in document else 0
 
 
-def read(file: Path, function: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def read_function(file: Path, function: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The pipeline that ``function`` of ``file`` builds, as a document in the form of a pipeline YAML.
 
     Args:
@@ -57,31 +59,31 @@ def read(file: Path, function: str, values: Mapping[str, Any]) -> dict[str, Any]
         AllranksError: the file or function does not exist, is no pipeline, or fails.
     """
     _quiet_sdk()
-    job = builder_of(file, function)(values)
-    from allranks.azure.document import pipeline_document
+    job = job_builder(file, function)(values)
+    from allranks.azure.document import job_document
 
-    return pipeline_document(job)
+    return job_document(job)
 
 
-def read_whole(file: Path, function: str) -> dict[str, Any]:
-    """As ``read``, for ``export``: refused unless YAML can say all of the job; ``job_name`` if it has a name.
+def _read_whole(file: Path, function: str) -> dict[str, Any]:
+    """As ``read_function``, for ``export``: refused unless YAML can say all of the job; ``job_name`` if it has a name.
 
     Raises:
-        AllranksError: as ``read``; UsageError names each field that would be lost.
+        AllranksError: as there; UsageError names each field that would be lost.
     """
     _quiet_sdk()
-    job = builder_of(file, function)({})
-    from allranks.azure.document import pipeline_document
+    job = job_builder(file, function)({})
+    from allranks.azure.document import job_document
     from allranks.azure.losses import unwritten_fields
 
     lost = unwritten_fields(job)
     if lost:
         hint = "Leave them out of the function, or send the job as it is: allranks submit."
         raise UsageError(f"the YAML of {function} would lose what is set: {'; '.join(lost)}.", hint)
-    return pipeline_document(job) | ({"job_name": job.name} if job.name else {})
+    return job_document(job) | ({"job_name": job.name} if job.name else {})
 
 
-def builder_of(file: Path, function: str) -> Callable[[Mapping[str, Any]], Any]:
+def job_builder(file: Path, function: str) -> Callable[[Mapping[str, Any]], Any]:
     """What builds the SDK's pipeline job of ``FILE.py:FUNCTION`` from values by name; the file is imported once.
 
     Raises:
@@ -93,7 +95,7 @@ def builder_of(file: Path, function: str) -> Callable[[Mapping[str, Any]], Any]:
         raise _no_such(function, file, module)
     from azure.ai.ml.entities import PipelineJob
 
-    if hasattr(found, "_pipeline_builder"):
+    if is_pipeline_function(found):
         return lambda values: _build(found, file, values)
     if isinstance(found, PipelineJob):
         return lambda _values: found
@@ -105,10 +107,7 @@ def _quiet_sdk() -> None:
     """Import the SDK without its notes about experimental classes."""
     warnings.simplefilter("ignore")
     logging.getLogger("azure").setLevel(logging.ERROR)
-    try:
-        import azure.ai.ml  # noqa: F401
-    except ImportError as error:
-        raise CannotRunHereError(f"A Python pipeline needs the Azure ML SDK, azure-ai-ml ({error}).", INSTALL) from None
+    require_sdk("A Python pipeline")
 
 
 def _load(file: Path) -> Any:
@@ -135,9 +134,9 @@ def _load(file: Path) -> Any:
 
 def _build(function: Any, file: Path, values: Mapping[str, Any]) -> Any:
     """Call the pipeline function; the SDK lets required inputs be absent until a job is sent."""
-    builder = function._pipeline_builder  # noqa: SLF001 - the mark of a @pipeline function
+    builder = pipeline_builder(function)
     parameters = inspect.signature(function).parameters
-    data = {name for name, declared in builder.inputs.items() if declared.type not in _CASTS}
+    data = {name for name, declared in builder.inputs.items() if declared.type not in LITERAL_TYPES}
     plain = set(builder.non_pipeline_parameter_names)
     given = {}
     for name in parameters.keys() & values.keys():
@@ -153,9 +152,6 @@ def _build(function: Any, file: Path, values: Mapping[str, Any]) -> Any:
         return function(**given)
     except Exception as error:  # noqa: BLE001 - whatever the user's function raises is the answer
         _fail(error, file, f"{function.__name__}() failed")
-
-
-_CASTS = {"string": str, "integer": int, "number": float, "boolean": bool}
 
 
 def _cast(value: Any, parameter: inspect.Parameter) -> Any:
@@ -184,9 +180,7 @@ def _offer(module: Any) -> str:
 
 def _pipelines(module: Any) -> list[str]:
     """The pipelines that a module defines or imports."""
-    return [
-        name for name, found in vars(module).items() if not name.startswith("_") and hasattr(found, "_pipeline_builder")
-    ]
+    return [name for name, found in vars(module).items() if not name.startswith("_") and is_pipeline_function(found)]
 
 
 def _fail(error: BaseException, file: Path, what: str) -> NoReturn:
@@ -198,7 +192,7 @@ def _fail(error: BaseException, file: Path, what: str) -> NoReturn:
         lines.append(error.lineno)
     line = f":{lines[-1]}" if lines else ""
     message = " ".join(str(error).split()) or "no message"
-    as_text = "Unsupported annotation type" in message  # the SDK cannot read annotations that are kept as text
+    as_text = is_of_text_annotations(error)
     hint = "If the file has `from __future__ import annotations`, remove that line." if as_text else ""
     raise UsageError(f"{file}{line}: {what}: {type(error).__name__}: {message}", hint) from None
 

@@ -19,10 +19,10 @@ from allranks.spec import Component, check, read, read_component
 from allranks.spec.model import Source
 from allranks.spec.suggest import nearest
 
-Kind: TypeAlias = Literal["environment", "component", "pipeline"]
+_Kind: TypeAlias = Literal["environment", "component", "pipeline"]
 """In the order in which they are registered; a pipeline becomes a pipeline component."""
 
-PREFIX = "allranks-"
+_PREFIX = "allranks-"
 """What the environments' names begin with in a workspace; a bare ``pytorch`` would meet those of others."""
 
 _WORDS = ("display_name", "description", "tags")
@@ -32,7 +32,7 @@ _NOT_OF_A_COMPONENT = ("settings", "experiment_name")
 
 
 @dataclass(frozen=True, slots=True)
-class Asset:
+class LibraryAsset:
     """One thing that is registered, under the library's version.
 
     Attributes:
@@ -46,10 +46,10 @@ class Asset:
         dropped: names of the settings of a pipeline; a pipeline component has none (the SDK leaves them out as well).
     """
 
-    kind: Kind
+    kind: _Kind
     name: str
     path: Path
-    needs: tuple[tuple[Kind, str], ...]
+    needs: tuple[tuple[_Kind, str], ...]
     marks: Mapping[str, str]
     document: Mapping[str, Any]
     dropped: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Asset:
         return "environments" if self.kind == "environment" else "components"
 
 
-def assets(names: Sequence[str] = ()) -> tuple[Asset, ...]:
+def find_assets(names: Sequence[str] = ()) -> tuple[LibraryAsset, ...]:
     """The assets to register, with all that they need, in the order in which they have to be published.
 
     Args:
@@ -76,7 +76,7 @@ def assets(names: Sequence[str] = ()) -> tuple[Asset, ...]:
         UnknownNameError: the library has no such name.
         SpecError: a document is not valid or carries another version; with the problems of all documents.
     """
-    found: dict[tuple[Kind, str], Asset] = {}
+    found: dict[tuple[_Kind, str], LibraryAsset] = {}
     problems: list[Problem] = []
     wanted = [*map(_named, names)] or list(_everything())
     while wanted:
@@ -94,25 +94,25 @@ def assets(names: Sequence[str] = ()) -> tuple[Asset, ...]:
     return tuple(found[key] for key in _everything() if key in found)
 
 
-def names() -> tuple[str, ...]:
+def _known_names() -> tuple[str, ...]:
     """Every name that can be given."""
-    return (*catalogue.COMPONENTS, *catalogue.PIPELINES, *(PREFIX + name for name in catalogue.ENVIRONMENTS))
+    return (*catalogue.COMPONENTS, *catalogue.PIPELINES, *(_PREFIX + name for name in catalogue.ENVIRONMENTS))
 
 
-def _everything() -> Iterator[tuple[Kind, str]]:
-    yield from (("environment", PREFIX + name) for name in catalogue.ENVIRONMENTS)
+def _everything() -> Iterator[tuple[_Kind, str]]:
+    yield from (("environment", _PREFIX + name) for name in catalogue.ENVIRONMENTS)
     yield from (("component", name) for name in catalogue.COMPONENTS)
     yield from (("pipeline", name) for name in catalogue.PIPELINES)
 
 
-def _named(name: str) -> tuple[Kind, str]:
+def _named(name: str) -> tuple[_Kind, str]:
     if name in catalogue.COMPONENTS:
         return "component", name
     if name in catalogue.PIPELINES:
         return "pipeline", name
-    if name.removeprefix(PREFIX) in catalogue.ENVIRONMENTS:
-        return "environment", PREFIX + name.removeprefix(PREFIX)
-    close = nearest(name, names())
+    if name.removeprefix(_PREFIX) in catalogue.ENVIRONMENTS:
+        return "environment", _PREFIX + name.removeprefix(_PREFIX)
+    close = nearest(name, _known_names())
     guess = f" Did you mean {close!r}?" if close else ""
     raise UnknownNameError(f"the library has nothing called {name!r}.{guess}", "`allranks list` names all of it.")
 
@@ -120,13 +120,13 @@ def _named(name: str) -> tuple[Kind, str]:
 # Each reader adds what is wrong to ``problems`` and goes on, so that all of it comes at once.
 
 
-def _environment(name: str, problems: list[Problem]) -> Asset:
-    path = catalogue.environments()[name.removeprefix(PREFIX)]
+def _environment(name: str, problems: list[Problem]) -> LibraryAsset:
+    path = catalogue.environments()[name.removeprefix(_PREFIX)]
     document = _document(path)
     problems += _version_problems(document, path)
     definition = {key: value for key, value in document.items() if key not in (*_NOT_COMPARED, *_WORDS)}
     marks = {"files": snapshot.content_hash(_build_context(path, document)), "definition": _mark(definition)}
-    return Asset("environment", name, path, (), _frozen(marks | {"words": _words(document)}), document)
+    return LibraryAsset("environment", name, path, (), _frozen(marks | {"words": _words(document)}), document)
 
 
 def _build_context(path: Path, document: Mapping[str, Any]) -> list[snapshot.SnapshotFile]:
@@ -134,7 +134,7 @@ def _build_context(path: Path, document: Mapping[str, Any]) -> list[snapshot.Sna
     return snapshot.files(Component(name=path.parent.name, source=Source(path, path.parent), code=folder))
 
 
-def _component(name: str, problems: list[Problem]) -> Asset:
+def _component(name: str, problems: list[Problem]) -> LibraryAsset:
     path = catalogue.components()[name]
     component = read_component(path)
     document = _document(path)
@@ -152,16 +152,16 @@ def _component(name: str, problems: list[Problem]) -> Asset:
         "command": _mark(kept | {"environment": environment}),
         "words": _words(document),
     }
-    needs: tuple[tuple[Kind, str], ...] = (("environment", f"{PREFIX}{environment}"),) if environment else ()
-    return Asset("component", name, path, needs, _frozen(marks), document)
+    needs: tuple[tuple[_Kind, str], ...] = (("environment", f"{_PREFIX}{environment}"),) if environment else ()
+    return LibraryAsset("component", name, path, needs, _frozen(marks), document)
 
 
-def _pipeline(name: str, problems: list[Problem]) -> Asset:
+def _pipeline(name: str, problems: list[Problem]) -> LibraryAsset:
     """Read from its Python source, for only there the ranges and words of a pipeline's inputs stand."""
     from allranks.azure import reader
 
     path = catalogue.pipelines()[name]
-    document = reader.read(path.with_suffix(".py"), name, {})
+    document = reader.read_function(path.with_suffix(".py"), name, {})
     document["inputs"] = {port: _declared(said) for port, said in document.get("inputs", {}).items()}
     kept = {key: value for key, value in document.items() if key not in _NOT_OF_A_COMPONENT}
     steps = {step: _step(inner, f"jobs.{step}", path, problems) for step, inner in document["jobs"].items()}
@@ -175,10 +175,10 @@ def _pipeline(name: str, problems: list[Problem]) -> Asset:
         "words": _words(kept),
     }
     children = dict.fromkeys(filter(None, (step[component_key(step)] for step in steps.values())))
-    needs: tuple[tuple[Kind, str], ...] = tuple(("component", child) for child in children)
+    needs: tuple[tuple[_Kind, str], ...] = tuple(("component", child) for child in children)
     component = kept | {"name": name, "version": library.VERSION, "jobs": steps}
     dropped = tuple(document.get("settings", {}))
-    return Asset("pipeline", name, path, needs, _frozen(marks), component, dropped)
+    return LibraryAsset("pipeline", name, path, needs, _frozen(marks), component, dropped)
 
 
 def _declared(said: Mapping[str, Any]) -> dict[str, Any]:

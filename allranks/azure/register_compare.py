@@ -6,19 +6,18 @@ the sha256 of a component's code is a property of its code asset, and the hash o
 address to which the SDK uploads them in a workspace. A registry keeps no such trace.
 """
 
-# ruff: noqa: SLF001
-# The SDK's public getters leave out the properties of a component.
-
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from allranks.azure.register_assets import Asset
-from allranks.azure.register_copies import MARK, Place, body_of
+from allranks.azure.client import AssetPlace, found_or_none
+from allranks.azure.register_assets import LibraryAsset
+from allranks.azure.register_copies import MARK_PROPERTY, asset_body
+from allranks.azure.sdk import SOURCE_KEY, code_hash, component_body, environment_body, upload_hash
 
-NAMES = {
+_PART_NAMES = {
     "code": "its code",
     "files": "its files",
     "interface": "its inputs or outputs",
@@ -32,38 +31,29 @@ NAMES = {
 _INTERFACE = ("inputs", "outputs")
 _COMMAND = ("command", "environment", "distribution", "resources", "is_deterministic")
 _WORDS = ("display_name", "description", "tags")
-_ADDED = ("_source", "name")
+_ADDED = (SOURCE_KEY, "name")
 _DEFINITION = ("image", "condaFile", "osType", "inferenceConfig")
 _ID = re.compile(r".*/(?P<name>[^/]+)/(?:versions|labels)/(?P<version>[^/]+)|(?:azureml:)?(?P<short>[\w-]+:[\w.+-]+)")
 _UPLOADED = re.compile(r"/LocalUpload/(?P<hash>[0-9a-f]{64})/")
 
 
-def published(client: Any, asset: Asset) -> dict[str, Any] | None:
+def published_body(client: Any, asset: LibraryAsset) -> dict[str, Any] | None:
     """The body of the version that is registered, or None.
 
     Raises:
         AzureError: the service did not answer, or refused.
     """
-    from azure.core.exceptions import ResourceNotFoundError
-
-    try:
-        if asset.kind == "environment":
-            found = client.environments._get(asset.name, asset.version)
-        else:
-            found = client.components._get_component_version(asset.name, asset.version)
-    except ResourceNotFoundError:
-        return None
-    body: dict[str, Any] = found.as_dict()
-    return body
+    read_body = environment_body if asset.kind == "environment" else component_body
+    return found_or_none(lambda: read_body(client, asset.name, asset.version))
 
 
-def difference(client: Any, asset: Asset, place: Place, body: Mapping[str, Any]) -> str:
+def asset_difference(client: Any, asset: LibraryAsset, place: AssetPlace, body: Mapping[str, Any]) -> str:
     """What differs between the library's asset and the published one, in words; empty when they are the same."""
     properties = body["properties"].get("properties") or {}
-    marks = {part: properties.get(MARK.format(part)) for part in asset.marks}
+    marks = {part: properties.get(MARK_PROPERTY.format(part)) for part in asset.marks}
     if None not in marks.values():
         return _changed([part for part, mark in asset.marks.items() if marks[part] != mark])
-    ours, theirs = _parts(asset, body_of(asset, place)), _parts(asset, body)
+    ours, theirs = _parts(asset, asset_body(asset, place)), _parts(asset, body)
     parts = [part for part in ours if ours[part] != theirs[part]]
     files = _same_files(client, asset, body)
     if files is None:
@@ -73,11 +63,11 @@ def difference(client: Any, asset: Asset, place: Place, body: Mapping[str, Any])
 
 
 def _changed(parts: Sequence[str]) -> str:
-    *first, last = [NAMES[part] for part in parts] or [""]
+    *first, last = [_PART_NAMES[part] for part in parts] or [""]
     return f"{', '.join(first)} and {last} changed" if first else f"{last} changed" if last else ""
 
 
-def _same_files(client: Any, asset: Asset, body: Mapping[str, Any]) -> bool | None:
+def _same_files(client: Any, asset: LibraryAsset, body: Mapping[str, Any]) -> bool | None:
     """Whether the uploaded files are ours; None where that cannot be known."""
     if asset.kind == "pipeline" or (asset.kind == "environment" and "build" not in asset.document):
         return True
@@ -90,8 +80,7 @@ def _code_hash(client: Any, body: Mapping[str, Any]) -> str | None:
     match = _ID.fullmatch(str(body["properties"]["componentSpec"].get("code")))
     if match is None or match["name"] is None:
         return None
-    found: str | None = client._code.get(name=match["name"], version=match["version"]).properties.get("hash_sha256")
-    return found
+    return code_hash(client, match["name"], match["version"])
 
 
 def _context_hash(body: Mapping[str, Any]) -> str | None:
@@ -99,15 +88,13 @@ def _context_hash(body: Mapping[str, Any]) -> str | None:
     return None if match is None else match["hash"]
 
 
-def _upload_hash(asset: Asset) -> str:
+def _upload_hash(asset: LibraryAsset) -> str:
     """What the SDK calls the folder in the workspace's storage to which it uploads a build context."""
-    from azure.ai.ml._utils._asset_utils import get_ignore_file, get_object_hash
-
     folder = asset.path.parent / asset.document["build"]["path"]
-    return str(get_object_hash(folder.resolve(), get_ignore_file(folder.resolve())))
+    return upload_hash(folder.resolve())
 
 
-def _parts(asset: Asset, body: Mapping[str, Any]) -> dict[str, Any]:
+def _parts(asset: LibraryAsset, body: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a body that can be compared, without what the service adds and rewrites."""
     properties = body["properties"]
     if asset.kind == "environment":

@@ -5,47 +5,23 @@ full ids [azure-sdk-for-python #37464], and a child that is not named by the id 
 anonymous one [#34891].
 """
 
-# ruff: noqa: SLF001
-# A sweep's trial can be set in no other way.
-
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from io import StringIO
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
-from allranks.azure.register_assets import Asset, component_key
+from allranks.azure.client import AssetPlace
+from allranks.azure.register_assets import LibraryAsset, component_key
+from allranks.azure.sdk import name_component, rest_body
 
-MARK = "allranks_{}"
+MARK_PROPERTY = "allranks_{}"
 """The property of a published asset that holds the mark of one of its parts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where assets are registered.
-
-    Attributes:
-        kind: a workspace, or a registry that several workspaces share.
-        name: its name.
-    """
-
-    kind: Literal["workspace", "registry"]
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
-
-    def id_of(self, family: str, name: str, version: str) -> str:
-        """The id by which other assets there refer to one of the ``environments`` or ``components``."""
-        if self.kind == "registry":
-            return f"azureml://registries/{self.name}/{family}/{name}/versions/{version}"
-        return f"azureml:{name}:{version}"
-
-
-def copy_of(asset: Asset, place: Place) -> Any:
+def asset_copy(asset: LibraryAsset, place: AssetPlace) -> Any:
     """The entity that ``create_or_update`` takes; a new one at each call, for the SDK changes what it sends.
 
     Returns:
@@ -60,17 +36,16 @@ def copy_of(asset: Asset, place: Place) -> Any:
         entity = load_component(asset.path, params_override=[{"environment": environment}])
     else:
         entity = _pipeline_component(asset, place)
-    entity.properties.update({MARK.format(part): mark for part, mark in asset.marks.items()})
+    entity.properties.update({MARK_PROPERTY.format(part): mark for part, mark in asset.marks.items()})
     return entity
 
 
-def body_of(asset: Asset, place: Place) -> dict[str, Any]:
+def asset_body(asset: LibraryAsset, place: AssetPlace) -> dict[str, Any]:
     """The REST body as it would be sent, before the service's ids of uploaded files stand in it."""
-    body: dict[str, Any] = copy_of(asset, place)._to_rest_object().as_dict()
-    return body
+    return rest_body(asset_copy(asset, place))
 
 
-def _pipeline_component(asset: Asset, place: Place) -> Any:
+def _pipeline_component(asset: LibraryAsset, place: AssetPlace) -> Any:
     from azure.ai.ml import load_component
 
     steps = asset.document["jobs"]
@@ -80,5 +55,5 @@ def _pipeline_component(asset: Asset, place: Place) -> Any:
     entity = load_component(StringIO(yaml.safe_dump(document, sort_keys=False)))
     for name, node in entity.jobs.items():
         if node.type == "sweep":
-            node._component = ids[name]  # azure-ai-ml 1.35 cuts "azureml:" off the id of a trial in a registry
+            name_component(node, ids[name])  # azure-ai-ml 1.35 cuts "azureml:" off the id of a trial in a registry
     return entity

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from allranks import catalogue
-from allranks.azure.client import Workspace, connect, connect_registry
+from allranks.azure.client import AssetPlace, Workspace, connect, connect_registry
 from allranks.azure.explain import service_errors
+from allranks.azure.sdk import entity_document
 
 _ID = re.compile(
     r"azureml:(?://registries/(?P<registry>[^/]+)/components/(?P<path>[^/]+)/(?:versions|labels)/(?P<last>[^/]+)"
@@ -53,12 +54,12 @@ class Known:
         return file
 
     def _document(self, match: re.Match[str]) -> dict[str, Any]:
-        place = f"registry {match['registry']}" if match["registry"] else self._workspace()
+        place = AssetPlace("registry", match["registry"]) if match["registry"] else self._workspace()
         with service_errors(f"looking up the component {match[0]}", place):
             client = connect(place) if isinstance(place, Workspace) else connect_registry(match["registry"])
             name, version = match["path"] or match["name"], match["last"] or match["version"]
             label = match["label"] or ("latest" if version == "latest" else None)
             found = client.components.get(name, None if label else version, label)
-            said: dict[str, Any] = found._to_dict()  # noqa: SLF001 - its YAML, without a way through a file
+            said = entity_document(found)
         document = {key: said[key] for key in _KEPT if said.get(key) is not None}
         return document | {"environment": f"azureml:{str(said['environment']).removeprefix('azureml:')}"}

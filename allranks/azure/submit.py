@@ -12,12 +12,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from allranks import catalogue, library
-from allranks.azure.assemble import Assembled
-from allranks.azure.client import Workspace, connect_registry
+from allranks.azure.assemble import AssembledJob
+from allranks.azure.client import AssetPlace, Workspace, connect_registry, found_or_none
 from allranks.azure.explain import service_errors
-from allranks.azure.jobs import JobState, state_of
-from allranks.azure.register_retry import patiently
-from allranks.azure.uploads import without_runs
+from allranks.azure.jobs import JobState, job_state_from
+from allranks.azure.retry import call_with_retry
+from allranks.azure.sdk import name_component
+from allranks.azure.uploads import runs_left_out
 from allranks.errors import AzureError, AzureUnavailableError, Problem, SpecError
 from allranks.local.settings import all_steps
 from allranks.spec import Component, Compute, Pipeline, check_machines
@@ -38,12 +39,11 @@ class Registered:
 
     def id(self, component: str) -> str:
         """The full id of a component of the library, in its one version."""
-        if self.registry is None:
-            return f"azureml:{component}:{library.VERSION}"
-        return f"azureml://registries/{self.registry}/components/{component}/versions/{library.VERSION}"
+        place = AssetPlace("workspace" if self.registry is None else "registry", self.registry or "")
+        return place.id_of("components", component, library.VERSION)
 
 
-def refer(assembled: Assembled, registered: Registered) -> dict[str, str]:
+def name_registered(assembled: AssembledJob, registered: Registered) -> dict[str, str]:
     """Let the job name the library's components by their ids; returns step to id.
 
     A component that was changed for a step goes along as it is, for it is not what was registered.
@@ -52,7 +52,8 @@ def refer(assembled: Assembled, registered: Registered) -> dict[str, str]:
     for path, node in _nodes(assembled.job.jobs):
         component = dict(all_steps(assembled.pipeline))[path].component
         if isinstance(component, Component) and _is_ours(component):
-            ids[path] = node._component = registered.id(component.name)  # noqa: SLF001 - the SDK's setter is for loading
+            ids[path] = registered.id(component.name)
+            name_component(node, ids[path])
     return ids
 
 
@@ -70,9 +71,9 @@ def _is_ours(component: Component) -> bool:
 def submit(
     client: Any,
     workspace: Workspace,
-    assembled: Assembled,
+    assembled: AssembledJob,
     registered: Registered | None,
-    told: Callable[[str], None],
+    tell: Callable[[str], None],
 ) -> JobState:
     """Send the job.
 
@@ -81,7 +82,7 @@ def submit(
         workspace: which one that is.
         assembled: the job; it cannot be sent a second time.
         registered: where the library's components are, if they are not to be sent along.
-        told: hears in one line each of the sizes that the steps get, of warnings, and of a service that is busy.
+        tell: hears in one line each of the sizes that the steps get, of warnings, and of a service that is busy.
 
     Raises:
         SpecError: the machines do not fit the steps.
@@ -89,14 +90,14 @@ def submit(
         AzureUnavailableError: Azure is not reached or too busy; the hint says how to see whether the job has arrived.
     """
     pipeline, job = assembled.pipeline, assembled.job
-    name, doing = name_of(assembled), f"submitting {assembled.title}"
+    name, doing = name_job(assembled), f"submitting {assembled.title}"
     with service_errors(doing, workspace):
-        ids = {} if registered is None else refer(assembled, registered)
-        _check_computes(patiently(lambda: list(client.compute.list()), told), pipeline, workspace, told)
-        _require_assets(client, workspace, pipeline, ids, registered, told)
+        ids = {} if registered is None else name_registered(assembled, registered)
+        _check_computes(call_with_retry(lambda: list(client.compute.list()), tell), pipeline, workspace, tell)
+        _require_assets(client, workspace, pipeline, ids, registered, tell)
     try:
         with service_errors(doing, workspace):
-            return patiently(lambda: _send(client, job), told)
+            return call_with_retry(lambda: _send(client, job), tell)
     except AzureUnavailableError as error:
         look = (
             f"Whether {name} has arrived says: allranks runs show --azure {name}. If not, give the same command again."
@@ -104,37 +105,37 @@ def submit(
         raise AzureUnavailableError(error.message, look) from None
 
 
-def name_of(assembled: Assembled) -> str:
+def name_job(assembled: AssembledJob) -> str:
     """The name under which the job is sent, the same at each call: whoever knows it can look for the job."""
-    assembled.job.name = assembled.job.name or new_name(assembled.title)
+    assembled.job.name = assembled.job.name or _new_name(assembled.title)
     return str(assembled.job.name)
 
 
 def _send(client: Any, job: Any) -> JobState:
     """Create the job; a conflict with itself means that it had arrived and only the answer was lost."""
-    from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
+    from azure.core.exceptions import HttpResponseError
 
     try:
         # The SDK draws progress bars on standard error; see client._client for why they cannot be turned off.
-        with contextlib.redirect_stderr(io.StringIO()), without_runs():
-            return state_of(client.jobs.create_or_update(job))
+        with contextlib.redirect_stderr(io.StringIO()), runs_left_out():
+            return job_state_from(client.jobs.create_or_update(job))
     except HttpResponseError as error:
         if error.status_code not in (400, 409):
             raise
-        try:
-            return state_of(client.jobs.get(job.name))
-        except ResourceNotFoundError:
+        found = found_or_none(lambda: client.jobs.get(job.name))
+        if found is None:
             raise error from None
+        return job_state_from(found)
 
 
-def new_name(title: str) -> str:
+def _new_name(title: str) -> str:
     """A name that no other job has, and that a person can read: ``image_classification_20261120_101500_3f9c2a``."""
     stem = re.sub(r"[^A-Za-z0-9_]+", "_", title).strip("_").lower()
     return f"{stem[:40] or 'pipeline'}_{datetime.now(UTC):%Y%m%d_%H%M%S}_{secrets.token_hex(3)}"
 
 
 def _check_computes(
-    clusters: Sequence[Any], pipeline: Pipeline, workspace: Workspace, told: Callable[[str], None]
+    clusters: Sequence[Any], pipeline: Pipeline, workspace: Workspace, tell: Callable[[str], None]
 ) -> None:
     """Refuse a cluster that is not there, and machines that do not fit what runs on them."""
     named = {pipeline.settings.default_compute or "", *(step.compute or "" for _, step in all_steps(pipeline))}
@@ -157,7 +158,7 @@ def _check_computes(
     if errors:
         raise SpecError(errors)
     for line in (*described_sizes(found), *map(str, problems)):
-        told(line)
+        tell(line)
 
 
 def _most_nodes(cluster: Any) -> int | None:
@@ -171,7 +172,7 @@ def _require_assets(
     pipeline: Pipeline,
     ids: Mapping[str, str],
     registered: Registered | None,
-    told: Callable[[str], None],
+    tell: Callable[[str], None],
 ) -> None:
     """Refuse, once and together, what of the library is not registered where the job needs it."""
     sent = [step.component for path, step in all_steps(pipeline) if path not in ids]
@@ -184,7 +185,7 @@ def _require_assets(
     missing = [
         f"environment {name}:{version}"
         for name, version in environments
-        if not _there(client.environments, name, version, told)
+        if not _there(client.environments, name, version, tell)
     ]
     _refuse(missing, workspace, "allranks register --workspace")
     if registered is not None and ids:
@@ -194,20 +195,14 @@ def _require_assets(
         missing = [
             f"component {name}:{library.VERSION}"
             for name in names
-            if not _there(source.components, name, library.VERSION, told)
+            if not _there(source.components, name, library.VERSION, tell)
         ]
         option = "--workspace" if registered.registry is None else f"--registry {registered.registry}"
         _refuse(missing, place, f"allranks register {option}")
 
 
-def _there(operations: Any, name: str, version: str, told: Callable[[str], None]) -> bool:
-    from azure.core.exceptions import ResourceNotFoundError
-
-    try:
-        patiently(lambda: operations.get(name, version), told)
-    except ResourceNotFoundError:
-        return False
-    return True
+def _there(operations: Any, name: str, version: str, tell: Callable[[str], None]) -> bool:
+    return call_with_retry(lambda: found_or_none(lambda: operations.get(name, version)), tell) is not None
 
 
 def _refuse(missing: Sequence[str], place: object, command: str) -> None:

@@ -6,30 +6,16 @@ would send every model and log of every run.
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
+from allranks.azure.sdk import files_left_out
 from allranks.local.folders import is_runs_folder
 
 
-@contextlib.contextmanager
-def without_runs() -> Iterator[None]:
+def runs_left_out() -> AbstractContextManager[None]:
     """Within the block the SDK leaves runs folders out of the code that it lists, hashes and uploads."""
-    from azure.ai.ml.entities._component.code import ComponentIgnoreFile
-
-    original = ComponentIgnoreFile.is_file_excluded
-
-    def is_file_excluded(self: Any, file_path: str | os.PathLike[str]) -> bool:
-        return _in_runs_folder(Path(file_path), Path(self.base_path)) or original(self, file_path)
-
-    ComponentIgnoreFile.is_file_excluded = is_file_excluded
-    try:
-        yield
-    finally:
-        ComponentIgnoreFile.is_file_excluded = original
+    return files_left_out(_in_runs_folder)
 
 
 def _in_runs_folder(path: Path, base: Path) -> bool:

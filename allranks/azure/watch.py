@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from allranks.azure.jobs import FAILED, OVER, StepState, logs_of, read_log, status_of, steps_of
-from allranks.azure.register_retry import patiently
+from allranks.azure.jobs import FINAL_STATUSES, StepState, job_status, list_logs, list_steps, read_log
+from allranks.azure.retry import call_with_retry
+from allranks.local.result import FAILED
 
 LONGEST_POLL = 10.0
 """Seconds between two looks at a job: steps take minutes, and the service throttles who asks more often for long."""
 
-LAST_LINES = 60
+_LAST_LINES = 60
 """So much of a failed step's log is shown."""
 
 _TELLING = ("Traceback", "error:", "Error:", "ERROR")
@@ -32,7 +33,7 @@ class Watcher(Protocol):
     def looked(self, steps: Sequence[StepState]) -> None:
         """All steps, after each look."""
 
-    def told(self, note: str) -> None:
+    def tell(self, note: str) -> None:
         """The service is busy, and will be asked again."""
 
 
@@ -52,7 +53,7 @@ class FailureLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobOutcome:
     """How a job ended.
 
     Attributes:
@@ -66,7 +67,7 @@ class Outcome:
     logs: Mapping[str, FailureLog]
 
 
-def watch(client: Any, name: str, watcher: Watcher, pause: Callable[[float], None] = time.sleep) -> Outcome:
+def watch_job(client: Any, name: str, watcher: Watcher, pause: Callable[[float], None] = time.sleep) -> JobOutcome:
     """Follow a job to its end.
 
     Args:
@@ -81,19 +82,19 @@ def watch(client: Any, name: str, watcher: Watcher, pause: Callable[[float], Non
     known: dict[str, str] = {}
     logs: dict[str, FailureLog] = {}
     for looks in itertools.count():
-        status, error = patiently(lambda: status_of(client, name), watcher.told)
-        steps = patiently(lambda: steps_of(client, name), watcher.told)
+        status, error = call_with_retry(lambda: job_status(client, name), watcher.tell)
+        steps = call_with_retry(lambda: list_steps(client, name), watcher.tell)
         for step in steps:
             if known.get(step.run) != step.status:
                 known[step.run] = step.status
                 watcher.changed(step)
                 if step.status == FAILED and not step.is_pipeline:
-                    log = patiently(lambda run=step.run: failure_log(client, run), watcher.told)  # type: ignore[misc]
+                    log = call_with_retry(lambda run=step.run: _failure_log(client, run), watcher.tell)  # type: ignore[misc]
                     logs |= {} if log is None else {step.name: log}
                     watcher.failed(step, log)
         watcher.looked(steps)
-        if status in OVER:
-            return Outcome(status, error, tuple(steps), logs)
+        if status in FINAL_STATUSES:
+            return JobOutcome(status, error, tuple(steps), logs)
         pause(poll_pause(looks))
     raise AssertionError  # the loop above only returns
 
@@ -107,12 +108,12 @@ def poll_pause(looks: int) -> float:
     return min(LONGEST_POLL, 2.0 ** min(looks, 8))
 
 
-def failure_log(client: Any, run: str) -> FailureLog | None:
+def _failure_log(client: Any, run: str) -> FailureLog | None:
     """The log with a traceback or an error, else the first rank's; None if the step wrote none."""
-    texts = {name: read_log(client, address) for name, address in logs_of(client, run).items()}
+    texts = {name: read_log(client, address) for name, address in list_logs(client, run).items()}
     if not texts:
         return None
     telling = [name for name, text in texts.items() if any(mark in text for mark in _TELLING)]
     name = (telling or list(texts))[0]
-    lines = tuple(texts[name].rstrip().splitlines()[-LAST_LINES:])
+    lines = tuple(texts[name].rstrip().splitlines()[-_LAST_LINES:])
     return FailureLog(name, lines, tuple(other for other in texts if other != name))

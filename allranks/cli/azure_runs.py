@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -22,27 +20,27 @@ if TYPE_CHECKING:
 
 ONLY_AZURE = ("watch", "cancel")
 """The commands that exist for jobs and not for local runs."""
-LISTED = 50
+_LISTED = 50
 """So many of the newest jobs are listed."""
 
 
-def jobs(args: argparse.Namespace) -> list[JobState]:
+def newest_jobs(args: argparse.Namespace) -> list[JobState]:
     """The newest jobs of the workspace."""
     from allranks.azure.explain import service_errors
     from allranks.azure.jobs import list_jobs
 
     client, workspace = _connected(args)
     with service_errors("listing jobs", workspace):
-        return list_jobs(client, LISTED)
+        return list_jobs(client, _LISTED)
 
 
-def cells(job: JobState) -> list[str]:
+def job_cells(job: JobState) -> list[str]:
     """A job's line in the list of runs."""
     created = "" if job.created is None else f"{job.created.astimezone():%Y-%m-%d %H:%M:%S}"
     return [job.name, job.status, "on Azure", created, "", job.display_name or job.experiment]
 
 
-def run(command: str, args: argparse.Namespace) -> int:
+def run_on_azure(command: str, args: argparse.Namespace) -> int:
     """Run a command of ``allranks runs`` on a job of the workspace instead of a run of this folder."""
     if command not in (*_COMMANDS, "watch"):
         hint = "Archive it in Studio; one that runs is ended with `allranks runs cancel JOB`."
@@ -78,46 +76,46 @@ def _find(client: Any, workspace: Workspace, name: str) -> JobState:
 
 def _watch(args: argparse.Namespace, client: Any, workspace: Workspace, job: JobState) -> int:
     """Follow it; 0 if it succeeds, 1 otherwise."""
-    from allranks.azure.jobs import SUCCEEDED
-    from allranks.cli.watching import document, follow, summary
+    from allranks.cli.watching import follow_job, outcome_document, outcome_summary
+    from allranks.local.result import SUCCEEDED
 
     if not args.json:
         print(f"job {job.name} in the {workspace}\n  Studio  {job.studio}", flush=True)
-    outcome = follow(client, workspace, job, as_json=args.json)
-    print(json.dumps(document(job, outcome), indent=1) if args.json else summary(job, outcome))
+    outcome = follow_job(client, workspace, job, as_json=args.json)
+    print(json.dumps(outcome_document(job, outcome), indent=1) if args.json else outcome_summary(job, outcome))
     return 0 if outcome.status == SUCCEEDED else 1
 
 
 def _show(args: argparse.Namespace, client: Any, job: JobState) -> int:
-    from allranks.azure.jobs import steps_of
+    from allranks.azure.jobs import list_steps
 
-    steps = steps_of(client, job.name)
+    steps = list_steps(client, job.name)
     if args.json:
         print(json.dumps({**job.document(), "steps": {step.name: step.document() for step in steps}}, indent=1))
         return 0
-    print(text.rows([cells(job)], indent=""))
-    print(f"  Studio  {job.studio}\nsteps\n{text.rows([_step_cells(step) for step in steps], keep_whole=True)}")
+    print(text.aligned_rows([job_cells(job)], indent=""))
+    print(f"  Studio  {job.studio}\nsteps\n{text.aligned_rows([_step_cells(step) for step in steps], keep_whole=True)}")
     return 0
 
 
 def _step_cells(step: StepState) -> list[str]:
-    took = "" if step.seconds is None else text.seconds(step.seconds)
+    took = "" if step.seconds is None else text.duration_words(step.seconds)
     return [step.name, step.status, took, step.error]
 
 
 def _logs(args: argparse.Namespace, client: Any, job: JobState) -> int:
     """Print a step's logs, of every rank or of one; ``--follow`` goes on until the step is over."""
-    from allranks.azure.jobs import OVER, logs_of, read_log, steps_of
+    from allranks.azure.jobs import FINAL_STATUSES, list_logs, list_steps, read_log
     from allranks.azure.watch import poll_pause
 
     printed: dict[str, int] = {}
     for looks in itertools.count():
-        step = _step(steps_of(client, job.name), args.step, job)
-        found = {name: address for name, address in logs_of(client, step.run).items() if _is_of(name, args.rank)}
+        step = _step(list_steps(client, job.name), args.step, job)
+        found = {name: address for name, address in list_logs(client, step.run).items() if _is_of(name, args.rank)}
         if args.json:
             print(json.dumps({"job": job.name, "step": step.name, "logs": sorted(found)}, indent=1))
             return 0
-        over = step.status in OVER or not args.follow
+        over = step.status in FINAL_STATUSES or not args.follow
         if over and not found:
             which = "" if args.rank is None else f" of rank {args.rank}"
             raise UnknownNameError(f"step {step.name} of {job.name} has no log{which}; it is {step.status}.")
@@ -142,27 +140,26 @@ def _is_of(log: str, rank: int | None) -> bool:
 def _step(steps: Sequence[StepState], name: str, job: JobState) -> StepState:
     found = {step.name: step for step in steps}
     if name not in found:
-        close = text.nearest(name, found)
+        close = text.name_suggestion(name, found)
         raise UnknownNameError(f"job {job.name} has no step {name!r}{close}.", f"Its steps: {', '.join(found)}.")
     return found[name]
 
 
 def _open(args: argparse.Namespace, _client: Any, job: JobState) -> int:
     print(json.dumps({"studio": job.studio}) if args.json else job.studio)
-    if not args.json and (sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        import webbrowser
-
-        webbrowser.open(job.studio)
+    if not args.json:
+        text.open_in_browser(job.studio)
     return 0
 
 
 def _cancel(args: argparse.Namespace, client: Any, job: JobState) -> int:
     """Cancel it; a job that is over stays as it ended, which is an error unless it was cancelled."""
-    from allranks.azure.jobs import CANCELLED, OVER, cancel
+    from allranks.azure.jobs import FINAL_STATUSES, cancel_job
+    from allranks.local.result import CANCELLED
 
-    if job.status in OVER and job.status != CANCELLED:
+    if job.status in FINAL_STATUSES and job.status != CANCELLED:
         raise AzureError(f"job {job.name} is over: it has {job.status}.")
-    after = cancel(client, job.name)
+    after = cancel_job(client, job.name)
     print(json.dumps(after.document(), indent=1) if args.json else f"{after.name}: {after.status}")
     return 0
 

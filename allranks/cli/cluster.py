@@ -11,7 +11,6 @@ from allranks.cli import text
 from allranks.errors import UsageError
 from allranks.sizes import VMSize, images_in_words, sizes
 
-NAME = "cluster"
 HELP = "make a compute cluster, and list the VM sizes that people train on"
 
 
@@ -50,10 +49,10 @@ def run(args: argparse.Namespace) -> int:
 def _create(args: argparse.Namespace) -> int:
     from allranks.azure import clusters
 
-    cluster = clusters.Cluster(args.name, args.size, args.nodes, args.min_nodes, args.low_priority, args.idle)
+    cluster = clusters.ComputeCluster(args.name, args.size, args.nodes, args.min_nodes, args.low_priority, args.idle)
     if args.infiniband:
         clusters.require_infiniband(args.size)
-    for note in clusters.notes(cluster):
+    for note in clusters.cluster_notes(cluster):
         print(f"note: {note}", file=sys.stderr)
     if args.dry_run:
         print(
@@ -71,7 +70,7 @@ def _send(args: argparse.Namespace, cluster: Any) -> int:
 
     place = workspace_of(args)
     with service_errors(f"making the cluster {cluster.name}", place):
-        new = clusters.create(connect(place), cluster, lambda line: print(f"note: {line}", file=sys.stderr))
+        new = clusters.create_cluster(connect(place), cluster, lambda line: print(f"note: {line}", file=sys.stderr))
     status = "created" if new else "updated"
     if args.json:
         print(
@@ -91,11 +90,13 @@ def _sizes(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"sizes": [_document(size) for size in found]}, indent=1))
         return 0
-    from allranks.pages import infiniband
+    from allranks.pages import infiniband_words
 
     head = ["size", "GPUs", "GB each", "InfiniBand", "", "environments"]
-    lines = [[s.name, _gpus(s), str(s.gpu_memory or ""), infiniband(s), _retired(s), images_in_words(s)] for s in found]
-    print(text.rows([head, *lines]))
+    lines = [
+        [s.name, _gpus(s), str(s.gpu_memory or ""), infiniband_words(s), _retired(s), images_in_words(s)] for s in found
+    ]
+    print(text.aligned_rows([head, *lines]))
     return 0
 
 

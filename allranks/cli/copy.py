@@ -18,14 +18,13 @@ from pathlib import Path
 
 from allranks import catalogue, library
 from allranks.cli import text
-from allranks.cli.show import example
+from allranks.cli.show_document import example_command
 from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.spec import Component, Pipeline, read
 
-NAME = "copy"
 HELP = "copy a component or pipeline, with shared/, into your own tree, to change it"
 
-LISTED = 10
+_LISTED = 10
 """So many files are named in an error; the rest are counted."""
 
 
@@ -46,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     target = Path(args.folder)
     if target.exists() and not target.is_dir():
         raise UsageError(f"{args.folder!r} is a file; copies go into a folder.", "Name a folder, or leave it out.")
-    files = list(files_of(args.name))
+    files = list(needed_files(args.name))
     changed = [file for file in files if not _same(library.root() / file, target / file)]
     differing = [file for file in changed if os.path.lexists(target / file)]
     if differing and not (args.force or args.keep):
@@ -56,12 +55,12 @@ def run(args: argparse.Namespace) -> int:
             "--keep leaves them as they are and copies the rest, --force overwrites them.",
         )
     written = [file for file in changed if not (args.keep and file in differing)]
-    write(written, target)
+    copy_files(written, target)
     _print_result(args, target, files, written)
     return 0
 
 
-def files_of(name: str) -> Iterator[Path]:
+def needed_files(name: str) -> Iterator[Path]:
     """Every file that a component, a pipeline or ``shared`` needs, relative to the library's root, each once.
 
     Raises:
@@ -77,7 +76,8 @@ def files_of(name: str) -> Iterator[Path]:
     else:
         choices = (*catalogue.COMPONENTS, *catalogue.PIPELINES, *catalogue.ENVIRONMENTS, "shared")
         raise UnknownNameError(
-            f"the library has no component or pipeline {name!r}{text.nearest(name, choices)}.", "Try `allranks list`."
+            f"the library has no component or pipeline {name!r}{text.name_suggestion(name, choices)}.",
+            "Try `allranks list`.",
         )
     seen = dict.fromkeys(file for place in dict.fromkeys(roots) for file in _files_below(place))
     yield from (file.relative_to(library.root()) for file in seen)
@@ -106,7 +106,7 @@ def _files_below(place: Path) -> Iterator[Path]:
         yield from (Path(here, name) for name in sorted(files) if not name.endswith((".pyc", ".pyo")))
 
 
-def write(files: list[Path], target: Path) -> None:
+def copy_files(files: list[Path], target: Path) -> None:
     """Copy files of the library below the target, keeping their relative places: all of them, or none.
 
     They are written aside, on the target's own disk, and renamed only when the last one is whole.
@@ -137,8 +137,8 @@ def _same(ours: Path, theirs: Path) -> bool:
 
 
 def _listed(files: list[str]) -> str:
-    rest = len(files) - LISTED
-    return ", ".join(files[:LISTED]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(files) - _LISTED
+    return ", ".join(files[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _print_result(args: argparse.Namespace, target: Path, files: list[Path], written: list[Path]) -> None:
@@ -170,4 +170,4 @@ def _next_command(name: str, target: Path) -> str:
     if path is None:
         return ""
     copied = os.path.normpath(target / path.relative_to(library.root()))
-    return example(read(path, resolve=catalogue.resolve), copied)
+    return example_command(read(path, resolve=catalogue.resolve), copied)

@@ -18,7 +18,6 @@ from allranks.local import environments
 from allranks.local.folders import DEFAULT_HOME, Home
 from allranks.local.requirements import unmet
 
-NAME = "env"
 HELP = "list, build and check the environments that steps run in"
 
 
@@ -41,14 +40,14 @@ def run(args: argparse.Namespace) -> int:
     if args.command == "build":
         return _build(list(dict.fromkeys(_name(name) for name in args.names)), args.runs_dir, as_json=args.json)
     if args.command == "check":
-        state = state_of(_name(args.name), args.runs_dir)
+        state = _environment_state(_name(args.name), args.runs_dir)
         _print(json.dumps(state, indent=1) if args.json else _sentence(state))
         return 0 if state["usable"] else 1
-    states = [state_of(name, args.runs_dir) for name in catalogue.ENVIRONMENTS]
+    states = [_environment_state(name, args.runs_dir) for name in catalogue.ENVIRONMENTS]
     if args.json:
         _print(json.dumps({"environments": states}, indent=1))
     else:
-        _print(text.rows([[state["name"], _sentence(state, briefly=True)] for state in states]))
+        _print(text.aligned_rows([[state["name"], _sentence(state, briefly=True)] for state in states]))
         if not all(state["usable"] for state in states):
             _print("\n`allranks env build NAME` builds one here, `allranks env check NAME` says what it lacks.")
     return 0
@@ -62,16 +61,16 @@ def _build(names: list[str], home: Path, *, as_json: bool) -> int:
     """
     Home(home).prepare()
     for name in names:
-        if not is_ready(name, home):
-            with Phases(name) as phases:
+        if not _is_ready(name, home):
+            with _BuildPhases(name) as phases:
                 environments.build(home, name, phases.tell)
-    states = [state_of(name, home) for name in names]
+    states = [_environment_state(name, home) for name in names]
     lines = [_sentence(state) if len(states) == 1 else f"{state['name']}: {_sentence(state)}" for state in states]
     _print(json.dumps({"environments": states}, indent=1) if as_json else "\n".join(lines))
     return 0 if all(state["usable"] for state in states) else 1
 
 
-class Phases:
+class _BuildPhases:
     """Shows on standard error how a build gets on: a line for each phase that is done, a spinner on a terminal."""
 
     def __init__(self, name: str) -> None:
@@ -97,17 +96,17 @@ class Phases:
 
     def _finish(self) -> None:
         if self._phase:
-            took = text.seconds(time.monotonic() - self._since)
+            took = text.duration_words(time.monotonic() - self._since)
             self._console.print(f"{self._name}: {self._phase} ({took})", markup=False, soft_wrap=True)
 
 
-def is_ready(name: str, home: Path) -> bool:
+def _is_ready(name: str, home: Path) -> bool:
     """Is an environment built from the present lock, and has all that it asks for?"""
-    state = state_of(name, home)
+    state = _environment_state(name, home)
     return bool(state["built"] and state["usable"])
 
 
-def state_of(name: str, home: Path) -> dict[str, Any]:
+def _environment_state(name: str, home: Path) -> dict[str, Any]:
     """What would run the steps of an environment: itself if it is built, else the current interpreter if it can."""
     requirements = environments.source_of(name) / "requirements.txt"
     python = environments.interpreter(home, name)
@@ -126,7 +125,8 @@ def _name(name: str) -> str:
     if short not in catalogue.environments():
         known = ", ".join(catalogue.environments())
         raise UnknownNameError(
-            f"{name!r} is no environment{text.nearest(short, catalogue.environments())}.", f"Environments: {known}."
+            f"{name!r} is no environment{text.name_suggestion(short, catalogue.environments())}.",
+            f"Environments: {known}.",
         )
     return short
 

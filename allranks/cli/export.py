@@ -10,7 +10,6 @@ from allranks import catalogue
 from allranks.errors import StorageError, UsageError
 from allranks.files import write_text
 
-NAME = "export"
 HELP = "write a Python pipeline as YAML, for `az ml job create --file`"
 
 
@@ -28,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
         hint = f"It is YAML already: {known}." if known else "Write FILE.py:FUNCTION."
         raise UsageError(f"{args.target!r} does not name a Python pipeline.", hint)
     output = Path(args.output) if args.output else Path(args.target.rpartition(":")[0]).with_suffix(".yaml")
-    files = write(args.target, output)
+    files = _write_export(args.target, output)
     if args.json:
         print(json.dumps({"target": args.target, "files": [str(file) for file in files]}, indent=1))
     else:
@@ -36,11 +35,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def write(target: str, output: Path) -> list[Path]:
+def _write_export(target: str, output: Path) -> list[Path]:
     """Export a pipeline to a file, and pipelines nested in it to files beside it; returns what was written."""
-    from allranks.azure.export import export
+    from allranks.azure.export import export_pipeline
 
-    files = export(target, output)
+    files = export_pipeline(target, output)
     try:
         for file, text in files.items():
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -15,12 +15,12 @@ from typing import Any
 
 from allranks import catalogue, library
 from allranks.cli import text
+from allranks.cli.inputs import add_map_argument
 from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
 from allranks.local.assets import Stands, read_mapping
 from allranks.spec import Component, Pipeline, check, check_designer, check_machines, check_quotes, read
 from allranks.spec.schema import ELSEWHERE
 
-NAME = "lint"
 HELP = "check component and pipeline YAML: types, ranges, references, cycles, names"
 
 _OURS = re.compile(
@@ -42,13 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a YAML file, a folder, a name from `allranks list` or FILE.py:FUNCTION; without one, those of the current"
         " folder and of components/ and pipelines/ in it, or else the library's",
     )
-    parser.add_argument(
-        "--map",
-        metavar="REFERENCE=PATH",
-        action="append",
-        default=[],
-        help="the YAML of a component that is registered in Azure, such as azureml:theirs:1=./theirs.yaml",
-    )
+    add_map_argument(parser)
     parser.add_argument(
         "--designer", action="store_true", help="also name what a user of Designer would miss in a component"
     )
@@ -57,10 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print every problem as ``file:line: where: message``; 2 when one of them is an error, 0 otherwise."""
-    targets = [target for name in args.paths for target in find(name)] if args.paths else _here()
+    targets = [target for name in args.paths for target in find_documents(name)] if args.paths else _here()
     of_library = not targets and not args.paths  # said in the summary: nothing of the user's own was checked
     targets = targets or _of_library()
-    found = [problem for target in targets for problem in problems_of(target, args.map, designer=args.designer)]
+    found = [problem for target in targets for problem in _problems_of(target, args.map, designer=args.designer)]
     problems = _without_repeats(found)
     errors, warnings = (sum(one.severity == severity for one in problems) for severity in ("error", "warning"))
     if args.json:
@@ -74,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     return 2 if errors else 0
 
 
-def find(name: str) -> list[str]:
+def find_documents(name: str) -> list[str]:
     """The documents that an argument stands for, as text: YAML files, or ``file.py:function`` as it is.
 
     Raises:
@@ -83,7 +77,7 @@ def find(name: str) -> list[str]:
     """
     path = Path(name)
     if path.is_dir():
-        found = sorted(map(str, documents_in(path)))
+        found = sorted(map(str, _documents_in(path)))
         if not found:
             raise UsageError(f"there is no component or pipeline YAML in {name!r}.", "Name a file to check it anyway.")
         return found
@@ -93,9 +87,9 @@ def find(name: str) -> list[str]:
         return [name]
     known = catalogue.resolve(name)
     if known is None:
-        why = text.no_yaml(name) or (
+        why = text.why_no_yaml(name) or (
             f"{name!r} is no file, no folder and no name of the library"
-            + text.nearest(name, (*catalogue.COMPONENTS, *catalogue.PIPELINES))
+            + text.name_suggestion(name, (*catalogue.COMPONENTS, *catalogue.PIPELINES))
         )
         raise UnknownNameError(
             f"{why}.", "Give a YAML file, a folder, a name from `allranks list` or FILE.py:FUNCTION."
@@ -103,7 +97,7 @@ def find(name: str) -> list[str]:
     return [str(known)]
 
 
-def documents_in(folder: Path) -> Iterator[Path]:
+def _documents_in(folder: Path) -> Iterator[Path]:
     """Every YAML file below a folder that is a component or a pipeline; hidden folders and builds are left out.
 
     Judged by the text, so that a file that is no valid YAML is checked, and reported, all the same.
@@ -116,7 +110,7 @@ def documents_in(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def problems_of(target: str, mapped: Sequence[str] = (), *, designer: bool = False) -> list[Problem]:
+def _problems_of(target: str, mapped: Sequence[str] = (), *, designer: bool = False) -> list[Problem]:
     """All that is wrong with one document, whether reading or checking finds it.
 
     Args:
@@ -153,19 +147,19 @@ def _is_ours(path: Path) -> bool:
 def _here() -> list[str]:
     """What lies in the current folder itself, in components/ and in pipelines/: other folders may hold anything."""
     own = (path for path in sorted(Path().iterdir()) if path.suffix in text.YAML and path.is_file() and _is_ours(path))
-    below = (path for name in _LIBRARY for path in documents_in(Path(name)))
+    below = (path for name in _LIBRARY for path in _documents_in(Path(name)))
     return [str(path) for path in (*own, *below)]
 
 
 def _of_library() -> list[str]:
-    return [str(path) for name in _LIBRARY for path in documents_in(library.root() / name)]
+    return [str(path) for name in _LIBRARY for path in _documents_in(library.root() / name)]
 
 
 def _yaml_file(name: str) -> str:
     if Path(name).suffix in text.YAML:
         return name
     hint = f"A Python pipeline is named with its function: {name}:FUNCTION." if name.endswith(".py") else ""
-    raise UsageError(f"{text.no_yaml(name)}.", hint)
+    raise UsageError(f"{text.why_no_yaml(name)}.", hint)
 
 
 def _is_python(target: str) -> bool:

@@ -9,7 +9,6 @@ import textwrap
 from allranks import catalogue
 from allranks.cli import text
 
-NAME = "list"
 HELP = "list the components, pipelines and environments of the library"
 
 
@@ -20,9 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print names, display names, distributions and the first sentence of each description."""
-    entries = catalogue.entries()
+    entries = catalogue.catalogue_entries()
     if args.json:
-        print(json.dumps(document(entries), indent=1))
+        print(json.dumps(_document(entries), indent=1))
         return 0
     aligned = dict(zip(entries, _lines(entries), strict=True))
     for kind in ("component", "pipeline", "environment"):
@@ -32,13 +31,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _lines(entries: list[catalogue.Entry]) -> list[str]:
+def _lines(entries: list[catalogue.CatalogueEntry]) -> list[str]:
     """A line for each entry; on a terminal that is too narrow for all of them the descriptions stand below."""
-    whole = text.rows([[e.name, e.distribution, e.display_name, e.description] for e in entries], keep_whole=True)
-    edge = text.columns() or 0
+    whole = text.aligned_rows(
+        [[e.name, e.distribution, e.display_name, e.description] for e in entries], keep_whole=True
+    )
+    edge = text.terminal_width() or 0
     if not edge or max(map(len, whole.splitlines())) <= edge:
         return whole.splitlines()
-    heads = text.rows([[e.name, e.distribution, e.display_name] for e in entries]).splitlines()
+    heads = text.aligned_rows([[e.name, e.distribution, e.display_name] for e in entries]).splitlines()
     margin = " " * 6
     below = [
         textwrap.fill(e.description, max(edge, 30), initial_indent=margin, subsequent_indent=margin) for e in entries
@@ -46,7 +47,7 @@ def _lines(entries: list[catalogue.Entry]) -> list[str]:
     return [f"{head}\n{description}".rstrip() for head, description in zip(heads, below, strict=True)]
 
 
-def document(entries: list[catalogue.Entry]) -> dict[str, list[dict[str, str]]]:
+def _document(entries: list[catalogue.CatalogueEntry]) -> dict[str, list[dict[str, str]]]:
     """``{"components": [...], "pipelines": [...], "environments": [...]}``, each entry's fields as text."""
     return {
         f"{kind}s": [

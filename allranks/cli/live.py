@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from allranks.cli.live_table import best_trial, shorter_metrics, shown_parameters, status_table
-from allranks.cli.text import counted, seconds
+from allranks.cli.text import duration_words, with_count
 from allranks.local.result import RETRYING, RUNNING, StepResult
 from allranks.redaction import redact
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from allranks.local.folders import RunFolder
     from allranks.local.plan import Plan
 
-REFRESH = 0.25  # seconds
+_REFRESH = 0.25  # seconds
 
 
-class Silent:
+class SilentObserver:
     """Shows nothing: the one JSON document comes at the end."""
 
     def started(self, run: RunFolder, plan: Plan) -> None:
@@ -35,19 +35,19 @@ class Silent:
         """Time has passed."""
 
 
-class Lines(Silent):
+class LineObserver(SilentObserver):
     """One line for each change, for logs and pipes."""
 
     def started(self, run: RunFolder, plan: Plan) -> None:
         """Name the run and its folder."""
-        print(f"run {run.id}: {counted(len(plan.steps), 'step')}, in {run.path}", flush=True)
+        print(f"run {run.id}: {with_count(len(plan.steps), 'step')}, in {run.path}", flush=True)
 
     def changed(self, step: StepResult) -> None:
         """Print what became of the step."""
-        print(redact(f"  {step.name}: {describe(step)}"), flush=True)
+        print(redact(f"  {step.name}: {_described(step)}"), flush=True)
 
 
-class LiveTable(Silent):
+class LiveTable(SilentObserver):
     """A table of all steps, drawn again a few times a second by the engine's own loop: no thread is started."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class LiveTable(Silent):
 
     def tick(self, steps: Mapping[str, Execution]) -> None:
         """Draw the table, unless it was drawn a moment ago."""
-        if self._live is not None and time.monotonic() - self._drawn >= REFRESH:
+        if self._live is not None and time.monotonic() - self._drawn >= _REFRESH:
             self._drawn = time.monotonic()
             results = [execution.result() for execution in steps.values()]
             self._live.update(status_table(results, self._live.console.width), refresh=True)
@@ -81,10 +81,10 @@ class LiveTable(Silent):
             self._live.stop()
             self._live = None
         for step in self._results.values():
-            print(redact(f"  {step.name}: {describe(step)}"))
+            print(redact(f"  {step.name}: {_described(step)}"))
 
 
-def describe(step: StepResult) -> str:
+def _described(step: StepResult) -> str:
     """One line on a step: status, ranks, time, what it measured."""
     where = f"{step.nodes} x {step.processes}" if step.nodes * step.processes > 1 else ""
     if step.status == RUNNING:
@@ -94,7 +94,7 @@ def describe(step: StepResult) -> str:
         return f"attempt {step.attempts} failed ({step.failure.message if step.failure else ''}), trying again"
     if step.reused_from:
         return f"reused from {step.reused_from}" + _tail(shorter_metrics(step.metrics)[0])
-    took = seconds(step.seconds) if step.started is not None else ""
+    took = duration_words(step.seconds) if step.started is not None else ""
     if step.aborts_at_exit:
         took += f", attempt repeated {step.aborts_at_exit} times: a rank was killed by SIGABRT while Python ended"
     found = step.status + _tail(took) + _tail(shorter_metrics(step.metrics)[0]) + _tail(best_trial(step.sweep))
@@ -106,8 +106,8 @@ def _tail(text: str) -> str:
     return f", {text}" if text else ""
 
 
-def observer(*, as_json: bool) -> Silent:
+def observer(*, as_json: bool) -> SilentObserver:
     """The way to show a run that fits the output."""
     if as_json:
-        return Silent()
-    return LiveTable() if sys.stdout.isatty() else Lines()
+        return SilentObserver()
+    return LiveTable() if sys.stdout.isatty() else LineObserver()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from allranks.cli.text import NARROW, seconds
+from allranks.cli.text import NARROW_WIDTH, duration_words
 from allranks.local.folders import StepFolder
 from allranks.local.result import (
     CANCELLED,
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 SHOWN_METRICS = ("accuracy", "validation_accuracy", "loss", "samples_per_second")
-STYLES = {SUCCEEDED: "green", FAILED: "bold red", RUNNING: "cyan", RETRYING: "yellow", WAITING: "dim"}
-COLUMNS = ("step", "status", "nodes x ranks", "time", "progress", "metrics")
-IN_NARROW = ("step", "status", "time", "progress")  # all that fits into a terminal of fewer than NARROW columns
-GAP = 2  # between two columns
-BARS = (16, 6)  # of progress; the shorter where there is no room for the longer
-LEAST = 12  # characters of metrics that are worth a column
+STATUS_STYLES = {SUCCEEDED: "green", FAILED: "bold red", RUNNING: "cyan", RETRYING: "yellow", WAITING: "dim"}
+_COLUMNS = ("step", "status", "nodes x ranks", "time", "progress", "metrics")
+_IN_NARROW = ("step", "status", "time", "progress")  # all that fits into a terminal of fewer than NARROW_WIDTH columns
+_GAP = 2  # between two columns
+_BARS = (16, 6)  # of progress; the shorter where there is no room for the longer
+_LEAST = 12  # characters of metrics that are worth a column
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class _TableLine:
     """One line of the table.
 
     Attributes:
@@ -56,7 +56,7 @@ class Line:
         if len(metrics) > room:
             metrics = metrics[: max(0, room - 1)] + "…"
         progress = "" if self.progress is None else _bar(self.progress, bar)
-        return dict(zip(COLUMNS, (self.step, self.status, self.ranks, self.time, progress, metrics), strict=True))
+        return dict(zip(_COLUMNS, (self.step, self.status, self.ranks, self.time, progress, metrics), strict=True))
 
 
 def status_table(steps: Sequence[StepResult], width: int) -> Table:
@@ -75,56 +75,58 @@ def status_table(steps: Sequence[StepResult], width: int) -> Table:
     return table
 
 
-def _fit(lines: Sequence[Line], width: int) -> tuple[list[str], int, int]:
+def _fit(lines: Sequence[_TableLine], width: int) -> tuple[list[str], int, int]:
     """The columns, the length of the bars and the room for metrics: the first choice that has room for all."""
-    if width < NARROW:
-        return list(IN_NARROW), BARS[0], 0
+    if width < NARROW_WIDTH:
+        return list(_IN_NARROW), _BARS[0], 0
     wanted = max((len(line.metrics[0]) for line in lines), default=0)
-    without_ranks = [title for title in COLUMNS if title != "nodes x ranks"]
-    choices = [(list(COLUMNS), BARS[0]), (without_ranks, BARS[0]), (without_ranks, BARS[1])]
+    without_ranks = [title for title in _COLUMNS if title != "nodes x ranks"]
+    choices = [(list(_COLUMNS), _BARS[0]), (without_ranks, _BARS[0]), (without_ranks, _BARS[1])]
     for shown, bar in choices:
         room = _room(lines, shown, bar, width)
         if room >= wanted:
             return shown, bar, room
-    return ([title for title in shown if title != "metrics"], bar, 0) if room < LEAST else (shown, bar, room)
+    return ([title for title in shown if title != "metrics"], bar, 0) if room < _LEAST else (shown, bar, room)
 
 
-def _room(lines: Sequence[Line], shown: Sequence[str], bar: int, width: int) -> int:
+def _room(lines: Sequence[_TableLine], shown: Sequence[str], bar: int, width: int) -> int:
     """The characters that the other columns leave for the metrics."""
     filled = [line.cells(bar, 0) for line in lines]
     taken = [max([len(title), *(len(cells[title]) for cells in filled)]) for title in shown if title != "metrics"]
-    return width - sum(taken) - GAP * len(taken)
+    return width - sum(taken) - _GAP * len(taken)
 
 
-def _lines(step: StepResult) -> list[Line]:
+def _lines(step: StepResult) -> list[_TableLine]:
     progress = read_progress(StepFolder(step.folder).metrics(), tail=True)
-    line = Line(
+    line = _TableLine(
         step.name,
         step.status + (" (reused)" if step.reused_from else ""),
         f"{step.nodes} x {step.processes}",
-        seconds(step.seconds) if step.started is not None else "",
+        duration_words(step.seconds) if step.started is not None else "",
         progress if step.status == RUNNING else None,
         shorter_metrics(dict(progress.metrics) or dict(step.metrics)),
-        STYLES.get(step.status, ""),
+        STATUS_STYLES.get(step.status, ""),
     )
     return [line, *(_trials(step.name, step.sweep) if step.sweep is not None and step.status == RUNNING else ())]
 
 
-def _trials(name: str, sweep: SweepResult) -> list[Line]:
+def _trials(name: str, sweep: SweepResult) -> list[_TableLine]:
     """A line for each running trial, below one that counts them."""
     over = sum(trial.status in {SUCCEEDED, FAILED, CANCELLED} for trial in sweep.trials)
     running = [trial for trial in sweep.trials if trial.status == RUNNING]
     names = running[0].parameters if running else ()
     differing = [key for key in names if len({str(trial.parameters.get(key)) for trial in sweep.trials}) > 1]
-    lines = [Line("", f"{over} of {sweep.most} trials", metrics=(best_trial(sweep), _best_number(sweep)))]
+    lines = [_TableLine("", f"{over} of {sweep.most} trials", metrics=(best_trial(sweep), _best_number(sweep)))]
     for trial in running:
         progress = read_progress(StepFolder(trial.folder).metrics(), tail=True)
         known = "" if trial.metric is None else f"  {sweep.metric} {trial.metric:.4g}"
         own = {key: trial.parameters[key] for key in differing if key in trial.parameters} or trial.parameters
-        values = ", ".join(part.partition("=")[2] for part in shown_parameters(own).split(", "))
+        values = ", ".join(_shown_parameter(*one) for one in own.items())
         whole, short = shown_parameters(trial.parameters), shown_parameters(own)
         forms = (whole + known, short + known, short, values)
-        lines.append(Line(f"  {name}.{trial.number}", trial.status, "", seconds(trial.seconds), progress, forms))
+        lines.append(
+            _TableLine(f"  {name}.{trial.number}", trial.status, "", duration_words(trial.seconds), progress, forms)
+        )
     return lines
 
 
@@ -158,7 +160,8 @@ def _best_number(sweep: SweepResult) -> str:
 
 def shown_parameters(parameters: Mapping[str, Any]) -> str:
     """A trial's values for people, numbers shortened: ``learning_rate=0.01, optimizer=sgd``."""
-    return ", ".join(
-        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={redact_named(name, str(value))}"
-        for name, value in parameters.items()
-    )
+    return ", ".join(f"{name}={_shown_parameter(name, value)}" for name, value in parameters.items())
+
+
+def _shown_parameter(name: str, value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else redact_named(name, str(value))

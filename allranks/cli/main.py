@@ -1,7 +1,7 @@
 """The ``allranks`` command: finds the verb, runs it, and turns what a user got wrong into one message.
 
-A verb is one module with ``NAME``, ``HELP``, ``add_arguments(parser)`` and ``run(args) -> int``. Only the module of the
-verb that was asked for is imported, so that a verb pays for nothing that it does not use.
+A verb is the module of this folder that is called like it, and holds what ``Verb`` says. Only the module of the verb
+that was asked for is imported, so that a verb pays for nothing that it does not use.
 """
 
 from __future__ import annotations
@@ -10,32 +10,36 @@ import argparse
 import errno
 import importlib
 import os
-import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol, cast, runtime_checkable
 
+from allranks.cli.inputs import TAKES_INPUTS
+from allranks.cli.text import name_suggestion
 from allranks.errors import AllranksError, StorageError, UnknownNameError, UsageError
 
-VERBS = {
-    "list": "allranks.cli.list",
-    "show": "allranks.cli.show",
-    "run": "allranks.cli.run",
-    "runs": "allranks.cli.runs",
-    "lint": "allranks.cli.lint",
-    "export": "allranks.cli.export",
-    "submit": "allranks.cli.submit",
-    "copy": "allranks.cli.copy",
-    "renew": "allranks.cli.renew",
-    "env": "allranks.cli.env",
-    "register": "allranks.cli.register",
-    "cluster": "allranks.cli.cluster",
-    "version": "allranks.cli.version",
-}
-"""Every verb and the module that holds it, in the order in which help lists them."""
+VERBS = (
+    *(
+        "list",
+        "show",
+        "run",
+        "runs",
+        "lint",
+        "export",
+        "submit",
+        "copy",
+        "renew",
+        "env",
+        "register",
+        "cluster",
+        "version",
+    ),
+)
+"""Every verb, in the order in which help lists them."""
 
-EXIT_INTERRUPTED = 128 + 2  # what a shell reports for SIGINT
-EXIT_PIPE_CLOSED = 128 + 13  # and for SIGPIPE
+_EXIT_INTERRUPTED = 128 + 2  # what a shell reports for SIGINT
+_EXIT_PIPE_CLOSED = 128 + 13  # and for SIGPIPE
 
 _REFUSED = {
     getattr(errno, name)
@@ -44,13 +48,31 @@ _REFUSED = {
 """What a machine refuses to any program: no fault of ours, so no traceback. Any other OSError is one."""
 
 
-class Parser(argparse.ArgumentParser):
+@runtime_checkable
+class Verb(Protocol):
+    """What the module of a verb holds, under the same names in each."""
+
+    HELP: str
+    """One sentence for the list of verbs and for the verb's own help."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser, /) -> None:
+        """Declare the arguments."""
+
+    def run(self, args: argparse.Namespace, /) -> int:
+        """Do what was asked for; returns the exit code."""
+
+
+def load_verb(name: str) -> Verb:
+    """Import the module of a verb."""
+    return cast("Verb", importlib.import_module(f"allranks.cli.{name}"))
+
+
+class VerbParser(argparse.ArgumentParser):
     """An argument parser that reports through our errors and takes no abbreviated options."""
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(allow_abbrev=False, **keywords)
-        self.commands: dict[str, Parser] = {}
-        self.given: list[str] = []
+        self.commands: dict[str, VerbParser] = {}
 
     def add_subparsers(self, **keywords: Any) -> Any:
         """Remember that there are commands below: argparse cannot intermix their arguments with options."""
@@ -58,25 +80,38 @@ class Parser(argparse.ArgumentParser):
         self.commands = added.choices
         return added
 
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """The arguments of a verb; for an unknown option the nearest is offered.
+
+        Raises:
+            UsageError: one is missing, unknown or malformed.
+        """
+        # Intermixed: `run NAME --scale train=2x2 epochs=3` has an option between its positional arguments.
+        parse = self.parse_known_args if self.commands else self.parse_known_intermixed_args
+        args, unknown = parse(arguments)
+        if not unknown:
+            return args
+        message, hint = f"unrecognized arguments: {' '.join(unknown)}", f"See `{self.prog} --help`."
+        option = unknown[0].partition("=")[0]
+        if not option.startswith("-"):
+            raise UsageError(f"{message}.", hint)
+        if self.get_default(TAKES_INPUTS):
+            from allranks.cli.unknown import unknown_option
+
+            message, how = unknown_option(option, arguments, self._options(), message)
+            raise UsageError(message, f"{how} {hint}".strip())
+        raise UsageError(f"{message}{name_suggestion(option, self._options())}.", hint)
+
     def error(self, message: str) -> NoReturn:
-        """Report an argument that is missing, unknown or malformed; for an unknown one the nearest is offered."""
-        from allranks.cli.text import nearest
+        """Report what argparse finds missing or malformed."""
+        raise UsageError(f"{message}.", f"See `{self.prog} --help`.")
 
-        hint = f"See `{self.prog} --help`."
-        if unknown := re.match(r"unrecognized arguments: (-\S+)", message):
-            option = unknown[1].partition("=")[0]
-            if self.prog.rpartition(" ")[2] in ("run", "submit"):
-                from allranks.cli.unknown import unknown_option
-
-                message, how = unknown_option(option, self.given, self._options(), message)
-                raise UsageError(message, f"{how} {hint}".strip())
-            raise UsageError(f"{message}{nearest(option, self._options())}.", hint)
-        if self.commands and (unknown := re.match(r"argument .*: invalid choice: '(\S+)'", message)):
-            raise UsageError(
-                f"{unknown[1]!r} is no command of `{self.prog}`{nearest(unknown[1], self.commands)}.",
-                f"{hint} Commands: {', '.join(self.commands)}.",
-            )
-        raise UsageError(f"{message}.", hint)
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse an unknown command here, where its name is known; argparse has only a text about it."""
+        if action.choices is self.commands and value not in self.commands:
+            message = f"{value!r} is no command of `{self.prog}`{name_suggestion(value, self.commands)}."
+            raise UsageError(message, f"See `{self.prog} --help`. Commands: {', '.join(self.commands)}.")
+        super()._check_value(action, value)
 
     def _options(self) -> list[str]:
         """The options of this parser and of the commands below it."""
@@ -97,10 +132,10 @@ def main(argv: list[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return _EXIT_INTERRUPTED
     except BrokenPipeError:
         _close_output()
-        return EXIT_PIPE_CLOSED
+        return _EXIT_PIPE_CLOSED
     except OSError as error:
         if error.errno not in _REFUSED:
             raise
@@ -124,33 +159,31 @@ def _dispatch(arguments: list[str]) -> int:
     verb, rest = arguments[0], arguments[1:]
     if verb not in VERBS:
         raise _unknown_verb(verb)
-    module = importlib.import_module(VERBS[verb])
-    parser = Parser(prog=f"allranks {verb}", description=module.HELP)
+    module = load_verb(verb)
+    parser = VerbParser(prog=f"allranks {verb}", description=module.HELP)
     module.add_arguments(parser)
-    parser.given = rest
     try:
-        # Intermixed: `run NAME --scale train=2x2 epochs=3` has an option between its positional arguments.
-        args = parser.parse_args(rest) if parser.commands else parser.parse_intermixed_args(rest)
+        args = parser.parse(rest)
     except SystemExit as end:  # --help has been printed
         return int(end.code or 0)
-    return int(module.run(args))
+    return module.run(args)
 
 
 def _print_help() -> None:
     """List the verbs; only here are all of their modules imported, for the sentence each has about itself."""
     print("usage: allranks VERB ...\n")
     print("Distributed training on Azure ML pipelines, and the same pipelines on one machine.\n")
-    for verb, module in VERBS.items():
-        print(f"  {verb:<10}{importlib.import_module(module).HELP}")
+    for verb in VERBS:
+        print(f"  {verb:<10}{load_verb(verb).HELP}")
     print("\n`allranks VERB --help` shows the arguments of a verb, `allranks --version` the version.")
 
 
 def _unknown_verb(verb: str) -> AllranksError:
     if verb.startswith("-"):
         return UsageError(f"{verb!r} stands before the verb.", "Options come after it: `allranks list --json`.")
-    from allranks.cli.text import nearest
-
-    return UnknownNameError(f"{verb!r} is no verb of allranks{nearest(verb, VERBS)}.", f"Verbs: {', '.join(VERBS)}.")
+    return UnknownNameError(
+        f"{verb!r} is no verb of allranks{name_suggestion(verb, VERBS)}.", f"Verbs: {', '.join(VERBS)}."
+    )
 
 
 def _report(error: AllranksError, *, as_json: bool) -> None:

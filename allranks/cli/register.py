@@ -9,15 +9,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from allranks import catalogue, library
-from allranks.azure.client import require_sdk
+from allranks.azure.client import AssetPlace, require_sdk
 from allranks.cli import text
 from allranks.errors import AllranksError, UsageError
 
 if TYPE_CHECKING:
-    from allranks.azure.register import Plan, Row
-    from allranks.azure.register_assets import Asset
+    from allranks.azure.register import PlannedAsset, RegistrationPlan
+    from allranks.azure.register_assets import LibraryAsset
 
-NAME = "register"
 HELP = "register components, pipelines and their environments in a workspace or a registry"
 
 
@@ -51,19 +50,19 @@ def run(args: argparse.Namespace) -> int:
     from allranks.azure import register, register_assets
     from allranks.azure.explain import service_errors
 
-    assets = register_assets.assets(args.names)
+    assets = register_assets.find_assets(args.names)
     if args.workspace is None and args.registry is None:
         return _list_assets(assets, as_json=args.json)
-    with service_errors("asking what is registered", _shown_place(args)):
+    with service_errors("asking what is registered", _named_place(args)):
         client, place = _connect(args)
-        plan = register.plan(client, place, assets, _told)
+        plan = register.plan_registration(client, place, assets, _tell)
     if not args.dry_run:
-        register.require(plan)
+        register.require_unchanged(plan)
     elif not args.json:
-        print(table(plan))
-    published: list[Row] = []
+        print(_plan_table(plan))
+    published: list[PlannedAsset] = []
 
-    def done(row: Row) -> None:
+    def done(row: PlannedAsset) -> None:
         published.append(row)
         if not args.json:
             print(f"published {_kind(row)} {row.asset.name} {row.asset.version}", flush=True)
@@ -71,15 +70,15 @@ def run(args: argparse.Namespace) -> int:
     if not args.dry_run:
         try:
             with service_errors("registering", place):
-                register.send(client, plan, done, _told)
+                register.publish_assets(client, plan, done, _tell)
         except AllranksError as error:
-            raise _so_far(error, len(published), len(plan.of("publish"))) from None
-    shown = document(plan, dry_run=args.dry_run) if args.json else summary(plan, dry_run=args.dry_run)
+            raise _so_far(error, len(published), len(plan.with_action("publish"))) from None
+    shown = _plan_document(plan, dry_run=args.dry_run) if args.json else _plan_summary(plan, dry_run=args.dry_run)
     print(json.dumps(shown, indent=1) if args.json else shown)
-    return 2 if plan.of("refused") else 0
+    return 2 if plan.with_action("refused") else 0
 
 
-def _list_assets(assets: Sequence[Asset], *, as_json: bool) -> int:
+def _list_assets(assets: Sequence[LibraryAsset], *, as_json: bool) -> int:
     """A dry run without a place: what there is to register, in which order; nobody is asked."""
     if as_json:
         listed = [
@@ -88,18 +87,18 @@ def _list_assets(assets: Sequence[Asset], *, as_json: bool) -> int:
         print(json.dumps({"place": None, "version": library.VERSION, "dry_run": True, "assets": listed}, indent=1))
         return 0
     print("to register, in this order; with --workspace or --registry it is compared with what is there")
-    print(text.rows([[asset.kind, asset.name, asset.version] for asset in assets]))
+    print(text.aligned_rows([[asset.kind, asset.name, asset.version] for asset in assets]))
     return 0
 
 
-def table(plan: Plan) -> str:
+def _plan_table(plan: RegistrationPlan) -> str:
     """The plan for people: what, which version, what would be done, why."""
     head = ["", "asset", "version", "action", "why"]
     rows = [[_kind(row), row.asset.name, row.asset.version, row.action, row.why] for row in plan.rows]
-    return text.rows([head, *rows])
+    return text.aligned_rows([head, *rows])
 
 
-def document(plan: Plan, *, dry_run: bool) -> dict[str, Any]:
+def _plan_document(plan: RegistrationPlan, *, dry_run: bool) -> dict[str, Any]:
     """The plan as it is printed with ``--json``; without ``dry_run`` what was to be published has been."""
     return {
         "place": {"kind": plan.place.kind, "name": plan.place.name},
@@ -116,22 +115,22 @@ def document(plan: Plan, *, dry_run: bool) -> dict[str, Any]:
             }
             for row in plan.rows
         ],
-        "notes": notes(plan),
+        "notes": _plan_notes(plan),
     }
 
 
-def summary(plan: Plan, *, dry_run: bool) -> str:
+def _plan_summary(plan: RegistrationPlan, *, dry_run: bool) -> str:
     """The last lines: how much was, or would be, done, and what a person should know or do next."""
-    counts = {action: len(plan.of(action)) for action in ("publish", "unchanged", "refused")}
+    counts = {action: len(plan.with_action(action)) for action in ("publish", "unchanged", "refused")}
     words = {"publish": "to publish" if dry_run else "published", "unchanged": "unchanged", "refused": "refused"}
     said = [f"{count} {words[action]}" for action, count in counts.items() if count]
-    lines = [f"{plan.place}, version {library.VERSION}: {', '.join(said)}", *notes(plan)]
+    lines = [f"{plan.place}, version {library.VERSION}: {', '.join(said)}", *_plan_notes(plan)]
     if counts["refused"]:
         lines.append("published versions never change; raise that of this checkout: allranks version --raise patch")
     return "\n".join(lines)
 
 
-def notes(plan: Plan) -> list[str]:
+def _plan_notes(plan: RegistrationPlan) -> list[str]:
     """What gets lost on the way, because a pipeline component cannot have it."""
     lost = {row.asset.name: row.asset.dropped for row in plan.rows if row.asset.dropped}
     if not lost:
@@ -152,28 +151,27 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(message, f"Write: allranks register {args.workspace} --workspace")
 
 
-def _connect(args: argparse.Namespace) -> tuple[Any, Any]:
+def _connect(args: argparse.Namespace) -> tuple[Any, AssetPlace]:
     """The client, and the place that it leads to; asks whether that is there."""
     from allranks.azure.client import connect, connect_registry, find_workspace
-    from allranks.azure.register_copies import Place
 
     if args.registry is not None:
-        return connect_registry(args.registry), Place("registry", args.registry)
+        return connect_registry(args.registry), AssetPlace("registry", args.registry)
     workspace = find_workspace(args.subscription, args.resource_group, args.workspace)
     client = connect(workspace)
     client.workspaces.get(workspace.name)  # else every asset of a workspace that is not there would seem to be new
-    return client, Place("workspace", workspace.name)
+    return client, AssetPlace("workspace", workspace.name)
 
 
-def _shown_place(args: argparse.Namespace) -> str:
-    return f"registry {args.registry}" if args.registry else f"workspace {args.workspace or ''}".rstrip()
+def _named_place(args: argparse.Namespace) -> AssetPlace:
+    return AssetPlace("registry", args.registry) if args.registry else AssetPlace("workspace", args.workspace or "")
 
 
-def _kind(row: Row) -> str:
+def _kind(row: PlannedAsset) -> str:
     return "pipeline component" if row.asset.kind == "pipeline" else row.asset.kind
 
 
-def _told(line: str) -> None:
+def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

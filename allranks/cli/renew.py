@@ -8,7 +8,6 @@ from pathlib import Path
 
 from allranks.errors import UsageError
 
-NAME = "renew"
 HELP = "write again what follows from settings and imports: component.yaml, .amlignore"
 
 

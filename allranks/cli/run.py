@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from allranks.cli import live, target
+from allranks.cli import live
+from allranks.cli.inputs import TARGET_CHOICES, add_input_arguments, parse_scale, parse_value
 from allranks.cli.summary import summarise
 from allranks.errors import UsageError
 from allranks.local.dry import dry_run
@@ -19,19 +19,12 @@ from allranks.performing import EarlierRun, absolute_mapping, chosen_interpreter
 from allranks.redaction import redact, redact_document
 from allranks.request import Request
 
-NAME = "run"
 HELP = "run a pipeline or a component on this machine, as Azure ML would"
-
-_SCALE = re.compile(r"(?P<step>[\w.\-]+)=(?P<nodes>\d+)[xX](?P<processes>\d+)")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("target", metavar="TARGET", nargs="?", help=target.CHOICES)
-    parser.add_argument("values", metavar="NAME=VALUE", nargs="*", help="a pipeline input, group.name, or step.input")
-    parser.add_argument(
-        "--scale", metavar="STEP=NxP", action="append", default=[], help="N nodes with P processes each"
-    )
+    add_input_arguments(parser, may_lack_target=True)
     parser.add_argument("--steps", metavar="STEP,…", default="", help="only these steps and those that they need")
     parser.add_argument("--dry-run", action="store_true", help="show what would run, and run nothing")
     parser.add_argument("--no-cache", action="store_true", help="run every step, from its beginning")
@@ -87,8 +80,8 @@ def _request(args: argparse.Namespace, home: Home) -> tuple[Request, EarlierRun 
     if args.retries is not None and args.retries < 0:
         raise UsageError(f"--retries {args.retries} is less than 0.")
     given = {
-        "values": dict(parse_value(text) for text in args.values),
-        "scale": {step: (nodes, each) for step, (nodes, each) in map(parse_scale, args.scale)},
+        "values": dict(map(parse_value, args.values)),
+        "scale": dict(map(parse_scale, args.scale)),
         "only": tuple(name for name in args.steps.split(",") if name),
         "map": tuple(map(absolute_mapping, args.map)),
         "python": dict(chosen_interpreter(text) for text in args.python),
@@ -98,7 +91,7 @@ def _request(args: argparse.Namespace, home: Home) -> tuple[Request, EarlierRun 
     if args.resume:
         return _resumed(args, home, given)
     if args.target is None:
-        raise UsageError("nothing to run: TARGET is missing.", f"Give {target.CHOICES}.")
+        raise UsageError("nothing to run: TARGET is missing.", f"Give {TARGET_CHOICES}.")
     known = {name: value for name, value in given.items() if value is not None}
     return Request(args.target, str(Path.cwd()), **known), None
 
@@ -110,22 +103,6 @@ def _resumed(args: argparse.Namespace, home: Home, given: dict[str, Any]) -> tup
     if args.target not in (None, before.target, before.located):
         raise UsageError(f"--resume {args.resume} was a run of {before.target!r}, not of {args.target!r}.")
     return before.resumed(earlier.folder.id, given), earlier
-
-
-def parse_value(text: str) -> tuple[str, str]:
-    """``NAME=VALUE`` as its two parts; raises UsageError for anything else."""
-    name, separator, value = text.partition("=")
-    if not separator or not name:
-        raise UsageError(f"{text!r} is not NAME=VALUE.", "For example: epochs=5, or train.epochs=5.")
-    return name, value
-
-
-def parse_scale(text: str) -> tuple[str, list[int]]:
-    """``STEP=NODESxPROCESSES`` as the step and its two counts; raises UsageError for anything else."""
-    match = _SCALE.fullmatch(text)
-    if match is None:
-        raise UsageError(f"--scale {text!r} is not STEP=NODESxPROCESSES.", "For example: --scale train=2x4.")
-    return match["step"], [int(match["nodes"]), int(match["processes"])]
 
 
 def _show_dry_run(document: dict[str, Any], plan: Plan, *, as_json: bool) -> int:

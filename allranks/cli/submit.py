@@ -7,26 +7,21 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from allranks.cli import target
-from allranks.cli.text import rows
+from allranks.cli.inputs import add_input_arguments, parse_scale, parse_value
+from allranks.cli.text import aligned_rows
 from allranks.cli.workspace import add_workspace_arguments, workspace_of
 from allranks.errors import UsageError
 
 if TYPE_CHECKING:
-    from allranks.azure.assemble import Assembled
+    from allranks.azure.assemble import AssembledJob
     from allranks.azure.submit import Registered
 
-NAME = "submit"
 HELP = "send a pipeline or a component to a workspace of Azure ML, as `run` runs it here"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("target", metavar="TARGET", help=target.CHOICES)
-    parser.add_argument("values", metavar="NAME=VALUE", nargs="*", help="a pipeline input, group.name, or step.input")
-    parser.add_argument(
-        "--scale", metavar="STEP=NxP", action="append", default=[], help="N nodes with P processes each"
-    )
+    add_input_arguments(parser)
     parser.add_argument("--compute", metavar="NAME", help="the cluster of all steps that name none, or serverless")
     parser.add_argument(
         "--instance-type",
@@ -64,10 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check everything here, then send; with ``--watch`` the exit code is that of the job."""
-    from allranks.cli.run import parse_scale, parse_value
-
-    values = dict(parse_value(each) for each in args.values)
-    scale = {step: (counts[0], counts[1]) for step, counts in map(parse_scale, args.scale)}
+    values = dict(map(parse_value, args.values))
+    scale = dict(map(parse_scale, args.scale))
     if args.dry_run and args.watch:
         raise UsageError("--dry-run sends nothing that --watch could follow.", "Leave one of them out.")
     from allranks.azure.assemble import assemble
@@ -92,49 +85,49 @@ def run(args: argparse.Namespace) -> int:
     return _show(args, assembled, registered) if args.dry_run else _submit(args, assembled, registered)
 
 
-def _submit(args: argparse.Namespace, assembled: Assembled, registered: Registered | None) -> int:
+def _submit(args: argparse.Namespace, assembled: AssembledJob, registered: Registered | None) -> int:
     from allranks.azure.client import connect
     from allranks.azure.explain import service_errors
-    from allranks.azure.jobs import SUCCEEDED
-    from allranks.azure.submit import name_of, submit
-    from allranks.cli.watching import document, follow, summary
+    from allranks.azure.submit import name_job, submit
+    from allranks.cli.watching import follow_job, outcome_document, outcome_summary
+    from allranks.local.result import SUCCEEDED
 
     workspace = workspace_of(args)
     with service_errors("connecting", workspace):
         client = connect(workspace)
     if not args.json:
-        print(f"sending {assembled.title} to the {workspace}, as {name_of(assembled)}", flush=True)
+        print(f"sending {assembled.title} to the {workspace}, as {name_job(assembled)}", flush=True)
     job = submit(client, workspace, assembled, registered, _note)
     if not args.json:
         print(f"job {job.name} in the {workspace}\n  Studio  {job.studio}", flush=True)
-    outcome = follow(client, workspace, job, as_json=args.json) if args.watch else None
+    outcome = follow_job(client, workspace, job, as_json=args.json) if args.watch else None
     if args.json:
-        print(json.dumps(document(job, outcome), indent=1))
+        print(json.dumps(outcome_document(job, outcome), indent=1))
     elif outcome is None:
         print(f"  watch   allranks runs watch {job.name}\n  cancel  allranks runs cancel {job.name}")
     else:
-        print(summary(job, outcome))
+        print(outcome_summary(job, outcome))
     return 0 if outcome is None or outcome.status == SUCCEEDED else 1
 
 
-def _show(args: argparse.Namespace, assembled: Assembled, registered: Registered | None) -> int:
-    from allranks.azure.outline import outline
-    from allranks.azure.submit import refer
+def _show(args: argparse.Namespace, assembled: AssembledJob, registered: Registered | None) -> int:
+    from allranks.azure.outline import submission_outline
+    from allranks.azure.submit import name_registered
     from allranks.spec import check_machines
     from allranks.spec.step_sizes import check_sizes, step_sizes
 
     pipeline = assembled.pipeline
     for problem in (*check_machines(pipeline), *check_sizes(pipeline, step_sizes(pipeline))):
         _note(str(problem))
-    ids = {} if registered is None else refer(assembled, registered)
-    document: dict[str, Any] = {"dry_run": True} | outline(pipeline, ids)
+    ids = {} if registered is None else name_registered(assembled, registered)
+    document: dict[str, Any] = {"dry_run": True} | submission_outline(pipeline, ids)
     document["experiment"] = assembled.job.experiment_name
     if args.json:
         print(json.dumps(document, indent=1))
         return 0
     print(f"would be sent to compute {document['compute'] or 'of the steps'}, experiment {document['experiment']}")
     lines = [_cells(name, step) for name, step in document["steps"].items()]
-    print(rows([["step", "component", "nodes x ranks", "size", "snapshot", "environment"], *lines]))
+    print(aligned_rows([["step", "component", "nodes x ranks", "size", "snapshot", "environment"], *lines]))
     return 0
 
 

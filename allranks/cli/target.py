@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias
 
 from allranks import catalogue
 from allranks.azure.python_target import is_python_target, read_python_pipeline
-from allranks.cli.text import YAML, nearest, no_yaml
+from allranks.cli.inputs import TARGET_CHOICES
+from allranks.cli.text import YAML, name_suggestion, why_no_yaml
 from allranks.errors import UnknownNameError
 from allranks.spec import Component, Pipeline, Step, read
-
-Resolve: TypeAlias = Callable[[str], Path | None]
-
-CHOICES = "a name from `allranks list`, a component or pipeline YAML, or FILE.py:FUNCTION"
+from allranks.spec.reader import FileResolver
 
 
-def load(target: str, resolve: Resolve = catalogue.resolve) -> Pipeline:
+def load(target: str, resolve: FileResolver = catalogue.resolve) -> Pipeline:
     """Read a target; a component becomes a pipeline of one step with the component's inputs.
 
     Args:
@@ -30,7 +26,7 @@ def load(target: str, resolve: Resolve = catalogue.resolve) -> Pipeline:
         SpecError: the document is not valid.
     """
     document = _read(target, resolve)
-    return document if isinstance(document, Pipeline) else of_component(document)
+    return document if isinstance(document, Pipeline) else one_step_pipeline(document)
 
 
 def folder_of(target: str) -> Path:
@@ -39,11 +35,11 @@ def folder_of(target: str) -> Path:
     return path.absolute().parent if path.suffix in {*YAML, ""} and path.parent.is_dir() else Path.cwd()
 
 
-def _read(target: str, resolve: Resolve) -> Component | Pipeline:
-    return read_python_pipeline(target) if is_python_target(target) else read(find_file(target), resolve=resolve)
+def _read(target: str, resolve: FileResolver) -> Component | Pipeline:
+    return read_python_pipeline(target) if is_python_target(target) else read(find_yaml(target), resolve=resolve)
 
 
-def find_file(target: str) -> Path:
+def find_yaml(target: str) -> Path:
     """The YAML of a target that is no Python function.
 
     Raises:
@@ -55,17 +51,17 @@ def find_file(target: str) -> Path:
     known = catalogue.resolve(target)
     if known is not None:
         return known
-    why = no_yaml(target)
+    why = why_no_yaml(target)
     if why:
-        raise UnknownNameError(f"{why}.", f"Give {CHOICES}.")
-    close = nearest(target, [*catalogue.pipelines(), *catalogue.components()])
+        raise UnknownNameError(f"{why}.", f"Give {TARGET_CHOICES}.")
+    close = name_suggestion(target, [*catalogue.pipelines(), *catalogue.components()])
     raise UnknownNameError(
         f"{target!r} is no file and no name of the library{close}.",
-        f"Give {CHOICES}. Pipelines: {', '.join(catalogue.pipelines())}.",
+        f"Give {TARGET_CHOICES}. Pipelines: {', '.join(catalogue.pipelines())}.",
     )
 
 
-def of_component(component: Component) -> Pipeline:
+def one_step_pipeline(component: Component) -> Pipeline:
     """A pipeline of one step, called like the component, whose inputs are the component's."""
     inputs = {name: f"${{{{parent.inputs.{name}}}}}" for name in component.inputs}
     outputs = {name: f"${{{{parent.outputs.{name}}}}}" for name in component.outputs}

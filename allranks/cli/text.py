@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-NARROW = 60
+NARROW_WIDTH = 60
 """A terminal of fewer columns has its lines broken rather than cut: too little would be left of them."""
 
 YAML = (".yaml", ".yml")
 
 
-def rows(lines: Sequence[Sequence[str]], *, indent: str = "  ", keep_whole: bool = False) -> str:
+def aligned_rows(lines: Sequence[Sequence[str]], *, indent: str = "  ", keep_whole: bool = False) -> str:
     """Align lines of cells in columns, two spaces apart.
 
     On a terminal a line is cut at the right edge, with an ellipsis, unless ``keep_whole``; into a pipe it never is.
     """
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    edge = 0 if keep_whole else columns() or 0
-    edge = edge if edge >= NARROW else 0
+    edge = 0 if keep_whole else terminal_width() or 0
+    edge = edge if edge >= NARROW_WIDTH else 0
     return "\n".join(_row(cells, widths, indent, edge) for cells in lines)
 
 
@@ -30,12 +31,12 @@ def _row(cells: Sequence[str], widths: Sequence[int], indent: str, edge: int) ->
     return line[: edge - 1] + "…" if edge and len(line) > edge else line
 
 
-def columns() -> int | None:
+def terminal_width() -> int | None:
     """The width of the terminal; None where the output goes somewhere else."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def nearest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str:
+def name_suggestion(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str:
     """`` (did you mean 'list'?)`` when one of the choices is like the word, otherwise nothing."""
     import difflib
 
@@ -44,7 +45,7 @@ def nearest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str:
     return f" (did you mean {known[match[0]]!r}?)" if match else ""
 
 
-def no_yaml(name: str) -> str:
+def why_no_yaml(name: str) -> str:
     """Why a path is no YAML file that could be read; empty where the text does not look like a path."""
     path = Path(name)
     if path.is_dir():
@@ -56,15 +57,24 @@ def no_yaml(name: str) -> str:
     if path.suffix not in (*YAML, ".py") and "/" not in name:
         return ""
     beside = [each.name for each in path.parent.iterdir() if each.suffix in YAML] if path.parent.is_dir() else []
-    return f"there is no file {name!r}{nearest(path.name, beside, cutoff=0.8)}"  # much alike by the ending alone
+    # A cutoff higher than elsewhere: two file names are much alike by their ending alone.
+    return f"there is no file {name!r}{name_suggestion(path.name, beside, cutoff=0.8)}"
 
 
-def counted(number: int, what: str) -> str:
+def open_in_browser(address: str) -> None:
+    """Open a page where there is a screen: else the standard library would start a text browser in this terminal."""
+    if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        import webbrowser
+
+        webbrowser.open(address)
+
+
+def with_count(number: int, what: str) -> str:
     """``1 step``, ``2 steps``."""
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
-def seconds(duration: float) -> str:
+def duration_words(duration: float) -> str:
     """A duration as people write it: ``0.4 s``, ``1 min 05 s``, ``2 h 03 min``."""
     if duration < 60:
         return f"{duration:.1f} s"

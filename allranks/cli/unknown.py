@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from allranks.cli import target
-from allranks.cli.text import nearest
+from allranks.cli.text import name_suggestion
 from allranks.errors import AllranksError
 from allranks.local.settings import input_names
 
@@ -24,7 +24,7 @@ def unknown_option(option: str, given: Sequence[str], options: Sequence[str], me
     inputs = _inputs(named)
     if name in inputs:
         return f"{option} is an input of {named} and no option.", f"Write {_assigned(name, option, given)}."
-    if close := nearest(option, options, cutoff=0.8):
+    if close := name_suggestion(option, options, cutoff=0.8):
         return f"{message}{close}.", ""
     if close := _nearest(name, inputs):
         return f"{message} (did you mean {_assigned(close, option, given)}?).", ""

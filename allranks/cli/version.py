@@ -7,7 +7,6 @@ import json
 
 from allranks import library, versioning
 
-NAME = "version"
 HELP = "print the version, or raise it in a checkout: published versions never change"
 
 
@@ -28,9 +27,9 @@ def run(args: argparse.Namespace) -> int:
     if args.to is None:
         print(json.dumps({"version": library.VERSION}) if args.json else library.VERSION)
         return 0
-    change = versioning.raised(args.to)
+    change = versioning.version_change(args.to)
     if not args.dry_run:
-        versioning.write(change)
+        versioning.write_change(change)
     files = [str(path.relative_to(library.root())) for path in change.texts]
     if args.json:
         print(json.dumps({"old": change.old, "new": change.new, "dry_run": args.dry_run, "files": files}, indent=1))

@@ -6,20 +6,19 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from allranks.azure.jobs import FAILED, JobState, StepState
-from allranks.azure.watch import FailureLog, Outcome, Watcher, watch
+from allranks.azure.jobs import JobState, StepState
+from allranks.azure.watch import FailureLog, JobOutcome, Watcher, watch_job
 from allranks.cli import text
-from allranks.cli.live_table import STYLES
+from allranks.cli.live_table import STATUS_STYLES
+from allranks.local.result import FAILED
 
 if TYPE_CHECKING:
     from rich.live import Live
 
     from allranks.azure.client import Workspace
 
-EXIT_INTERRUPTED = 130
 
-
-class Silent:
+class SilentWatcher:
     """Shows nothing: the one JSON document comes at the end."""
 
     def changed(self, step: StepState) -> None:
@@ -31,7 +30,7 @@ class Silent:
     def looked(self, steps: Sequence[StepState]) -> None:
         """All steps, after each look."""
 
-    def told(self, note: str) -> None:
+    def tell(self, note: str) -> None:
         """The service is busy."""
         print(f"note: {note}", file=sys.stderr)
 
@@ -39,7 +38,7 @@ class Silent:
         """The job is over."""
 
 
-class Lines(Silent):
+class LineWatcher(SilentWatcher):
     """One line for each change."""
 
     def __init__(self, job: str) -> None:
@@ -47,7 +46,7 @@ class Lines(Silent):
 
     def changed(self, step: StepState) -> None:
         """Print the step's new state."""
-        print(f"  {step.name}: {described(step)}", flush=True)
+        print(f"  {step.name}: {_described(step)}", flush=True)
 
     def failed(self, step: StepState, log: FailureLog | None) -> None:
         """Print the service's error and the end of the step's log."""
@@ -62,7 +61,7 @@ class Lines(Silent):
         print(f"  all logs: allranks runs logs --azure {self._job} {step.name}", file=sys.stderr)
 
 
-class Table(Lines):
+class TableWatcher(LineWatcher):
     """A table of all steps, in place; what failed stands above it."""
 
     def __init__(self, job: str) -> None:
@@ -84,31 +83,31 @@ class Table(Lines):
 
     def looked(self, steps: Sequence[StepState]) -> None:
         """Draw the table."""
-        from rich.table import Table as RichTable
+        from rich.table import Table
         from rich.text import Text
 
         self._steps = steps
-        table = RichTable(box=None, pad_edge=False)
+        table = Table(box=None, pad_edge=False)
         for title in ("step", "status", "time"):
             table.add_column(title, no_wrap=True)
         for step in steps:
-            took = "" if step.seconds is None else text.seconds(step.seconds)
-            table.add_row(step.name, Text(step.status, style=STYLES.get(step.status, "")), took)
+            took = "" if step.seconds is None else text.duration_words(step.seconds)
+            table.add_row(step.name, Text(step.status, style=STATUS_STYLES.get(step.status, "")), took)
         self._live.update(table, refresh=True)
 
     def close(self) -> None:
         """Leave a line for each step in the table's place."""
         self._live.stop()
         for step in self._steps:
-            print(f"  {step.name}: {described(step)}")
+            print(f"  {step.name}: {_described(step)}")
 
 
-def described(step: StepState) -> str:
+def _described(step: StepState) -> str:
     """One line on a step."""
-    return step.status if step.seconds is None else f"{step.status}, {text.seconds(step.seconds)}"
+    return step.status if step.seconds is None else f"{step.status}, {text.duration_words(step.seconds)}"
 
 
-def follow(client: Any, workspace: Workspace, job: JobState, *, as_json: bool) -> Outcome:
+def follow_job(client: Any, workspace: Workspace, job: JobState, *, as_json: bool) -> JobOutcome:
     """Show a job until it is over.
 
     Raises:
@@ -117,11 +116,11 @@ def follow(client: Any, workspace: Workspace, job: JobState, *, as_json: bool) -
     """
     from allranks.azure.explain import service_errors
 
-    shown = Silent() if as_json else Table(job.name) if sys.stdout.isatty() else Lines(job.name)
+    shown = SilentWatcher() if as_json else TableWatcher(job.name) if sys.stdout.isatty() else LineWatcher(job.name)
     watcher: Watcher = shown
     try:
         with service_errors(f"watching {job.name}", workspace):
-            return watch(client, job.name, watcher)
+            return watch_job(client, job.name, watcher)
     except KeyboardInterrupt:
         print(f"\n{job.name} goes on in Azure.", file=sys.stderr)
         print(f"  watch it again: allranks runs watch {job.name}", file=sys.stderr)
@@ -131,14 +130,14 @@ def follow(client: Any, workspace: Workspace, job: JobState, *, as_json: bool) -
         shown.close()
 
 
-def summary(job: JobState, outcome: Outcome) -> str:
+def outcome_summary(job: JobState, outcome: JobOutcome) -> str:
     """The end of a job for people."""
     failed = [step.name for step in outcome.steps if step.status == FAILED and not step.is_pipeline]
     which = f": {', '.join(failed)}" if failed else f": {outcome.error}" if outcome.error else ""
     return f"{outcome.status}{which}\n  Studio  {job.studio}"
 
 
-def document(job: JobState, outcome: Outcome | None) -> dict[str, Any]:
+def outcome_document(job: JobState, outcome: JobOutcome | None) -> dict[str, Any]:
     """What ``--json`` prints about a job."""
     if outcome is None:
         return job.document()

@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 import signal
 
-from allranks.local.gang import Gang, RankExit
+from allranks.local.gang import RankExit, RankGang
 from allranks.local.result import last_lines
 
-LAST_WORDS = "terminate called without an active exception"
-AGAIN = 2
+_LAST_WORDS = "terminate called without an active exception"
+ABORT_REPEATS = 2
 """So many attempts of a step are repeated for this, beside those of `--retries`."""
 
 _CODES = (-signal.SIGABRT, 128 + signal.SIGABRT)
@@ -23,7 +23,7 @@ _CODES = (-signal.SIGABRT, 128 + signal.SIGABRT)
 _AFTER = re.compile(r"(\S*sh: )?((line )?\d+: +)?(\d+ )?Aborted\b|[WEI]\d{4} \d\d:\d\d:\d\d")
 
 
-def was_aborted_at_exit(first: RankExit | None, gang: Gang) -> bool:
+def was_aborted_at_exit(first: RankExit | None, gang: RankGang) -> bool:
     """Whether the rank that failed first was killed so, and no other rank failed in a way of its own.
 
     Args:
@@ -36,7 +36,7 @@ def was_aborted_at_exit(first: RankExit | None, gang: Gang) -> bool:
     if first.command in gang.commands and any(other.code not in own for other in gang.exits):
         return False
     lines = [line.strip() for line in last_lines(first.command.log, 200)]
-    if LAST_WORDS not in lines:
+    if _LAST_WORDS not in lines:
         return False
-    after = lines[len(lines) - lines[::-1].index(LAST_WORDS) :]
+    after = lines[len(lines) - lines[::-1].index(_LAST_WORDS) :]
     return not after or _AFTER.match(after[0]) is not None

@@ -6,19 +6,17 @@ earlier runs registered below the runs folder. Nothing is ever downloaded.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
 from allranks.errors import UsageError
+from allranks.local.file_locks import held_lock
 from allranks.local.folders import Home, read_json, write_json
 
 MAP_FILE = "allranks-map.yaml"
@@ -26,7 +24,7 @@ MAP_FILE = "allranks-map.yaml"
 _VERSIONED = re.compile(r"azureml:(?P<name>[^:@/]+)(?::(?P<version>[^:@/]+)|@(?P<label>[^:@/]+))?")
 
 
-def how_to_map(reference: str) -> str:
+def mapping_hint(reference: str) -> str:
     """Say how the user names what stands for a reference, ready to be copied into a shell."""
     option = shlex.quote(f"{reference}=PATH")
     return f"Say what stands for it here: --map {option}, or a line REFERENCE: PATH in {MAP_FILE} beside the pipeline."
@@ -113,14 +111,14 @@ def _read_file(file: Path) -> dict[str, Path]:
     return {str(reference): (file.parent / Path(path).expanduser()).absolute() for reference, path in document.items()}
 
 
-def register(home: Home, name: str, version: str | None, path: Path, kind: str | None) -> str:
+def register_asset(home: Home, name: str, version: str | None, path: Path, kind: str | None) -> str:
     """Keep an output under a name, so that later runs can use ``azureml:NAME:VERSION``; return the version.
 
     Without a version the next whole number is taken, as Azure ML does; an output that has one keeps it.
     """
     file = _file(home, name)
     file.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(file.parent):
+    with held_lock(file.parent / ".lock"):  # other engines read what there is before they write
         versions = _versions(home, name)
         for known, entry in versions.items():
             if entry["path"] == str(path) and version in (None, known):
@@ -131,17 +129,6 @@ def register(home: Home, name: str, version: str | None, path: Path, kind: str |
         versions[chosen] = {"path": str(path), "type": kind, "registered": time.time()}
         write_json(file, {"name": name, "versions": versions})
     return chosen
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other engines from registering: each reads what there is before it writes."""
-    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def registered_below(home: Home, folder: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Collection, Iterable
@@ -11,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from allranks.local import fingerprint
+from allranks.local.file_locks import try_lock
 from allranks.local.folders import Home, RunFolder, StepFolder, read_json, write_json
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedStep:
     """A finished execution of a step.
 
     Attributes:
@@ -28,8 +28,12 @@ class Finished:
     step: str
     execution: str
 
+    def folder(self, home: Home) -> StepFolder:
+        """The folder that holds its outputs."""
+        return home.run(self.run_id).step(self.step)
 
-class Cache:
+
+class StepCache:
     """The records of finished steps of one home.
 
     Args:
@@ -40,34 +44,26 @@ class Cache:
         self._home = home
         self._since = since
 
-    def find(self, key: str) -> Finished | None:
+    def find(self, key: str) -> FinishedStep | None:
         """The finished execution with this key, if its outputs are all there and unchanged."""
         record = read_json(self._home.cache / f"{key}.json")
         if not isinstance(record, dict) or record["run_id"] < self._since:
             return None
-        finished = Finished(record["run_id"], record["step"], record["execution"])
-        outputs = self.folder(finished).outputs
-        intact = all(_same(outputs / port, files) for port, files in record["outputs"].items())
+        finished = FinishedStep(record["run_id"], record["step"], record["execution"])
+        outputs = finished.folder(self._home).outputs
+        intact = all(fingerprint.tree_fingerprint(outputs / port) == files for port, files in record["outputs"].items())
         return finished if intact else None
 
-    def folder(self, finished: Finished) -> StepFolder:
-        """The folder that holds the outputs of a finished execution."""
-        return self._home.run(finished.run_id).step(finished.step)
-
-    def remember(self, key: str, finished: Finished, outputs: Path, ports: Iterable[str]) -> None:
+    def remember(self, key: str, finished: FinishedStep, outputs: Path, ports: Iterable[str]) -> None:
         """Record an execution whose outputs stand in a folder that is about to become the run's.
 
         The record may come before the rename: it is believed only when the outputs are where it says.
         """
-        files = {port: fingerprint.tree(outputs / port) for port in ports}
+        files = {port: fingerprint.tree_fingerprint(outputs / port) for port in ports}
         write_json(
             self._home.cache / f"{key}.json",
             {"run_id": finished.run_id, "step": finished.step, "execution": finished.execution, "outputs": files},
         )
-
-
-def _same(path: Path, files: list[list[str | int]]) -> bool:
-    return fingerprint.tree(path) == files
 
 
 class Workplace:
@@ -85,17 +81,24 @@ class Workplace:
         """What the step has written so far."""
         return self.path / "outputs"
 
+    @property
+    def journal(self) -> Path:
+        """What a step with parts has noted of them: a sweep of its trials."""
+        return self.path / "trials.json"
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether it holds something to resume from."""
+        return self.outputs.exists() or self.journal.exists()
+
     def acquire(self) -> bool:
         """Take the lock; False while another engine runs the same step. The kernel frees it when the holder dies."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            lock = try_lock(self.path / "lock")
         except (FileNotFoundError, FileExistsError):  # the folder was removed meanwhile by the one that finished
             return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
+        if lock is None:
             return False
         if not _still_there(lock, self.path / "lock"):  # the same, a moment later
             os.close(lock)
@@ -108,12 +111,12 @@ class Workplace:
         self.outputs.mkdir(exist_ok=True)
         for entry in self.outputs.iterdir():
             if entry.name not in kept:
-                remove(entry)
+                remove_path(entry)
 
     def publish(self, folder: StepFolder) -> None:
         """Give the outputs to the run, whole, by one rename; the lock ends with the workplace."""
         if folder.outputs.exists():
-            remove(folder.outputs)
+            remove_path(folder.outputs)
         self.outputs.rename(folder.outputs)
         self.discard()
 
@@ -139,7 +142,7 @@ def forget_unfinished(home: Home, others: Iterable[RunFolder]) -> None:
     _discard(home, {path.name for path in (home.path / "work").glob("*")} - _keys(others))
 
 
-def clear_up(home: Home) -> None:
+def discard_leftovers(home: Home) -> None:
     """Remove what killed processes left behind and nothing can go on from.
 
     That is a workplace without outputs, one that no run knows of, what was about to be removed, and the rest of a run
@@ -147,15 +150,10 @@ def clear_up(home: Home) -> None:
     """
     for path in (*home.runs.glob(".*.removed"), *(home.path / "work").glob(".*")):
         shutil.rmtree(path, ignore_errors=True)
-    places = {path.name: path for path in (home.path / "work").iterdir()}
+    places = {path.name: Workplace(home, path.name) for path in (home.path / "work").iterdir()}
     if places:
         known = _keys(home.all_runs())
-        _discard(home, {key for key, path in places.items() if key not in known or not _begun(path)})
-
-
-def _begun(workplace: Path) -> bool:
-    """Whether it holds something to go on from: the outputs of a step, or the journal of a sweep."""
-    return (workplace / "outputs").exists() or (workplace / "trials.json").exists()
+        _discard(home, {key for key, place in places.items() if key not in known or not place.is_begun})
 
 
 def _discard(home: Home, keys: Iterable[str]) -> None:
@@ -178,13 +176,13 @@ def _still_there(descriptor: int, path: Path) -> bool:
         return False
 
 
-def link(path: Path, target: Path) -> None:
+def link_folder(path: Path, target: Path) -> None:
     """Let ``path`` be a link to a folder; relative, so that the runs folder can be moved as a whole."""
-    remove(path)
+    remove_path(path)
     path.symlink_to(os.path.relpath(target, path.parent), target_is_directory=True)
 
 
-def remove(path: Path) -> None:
+def remove_path(path: Path) -> None:
     """Remove a file, a link or a folder with everything below it."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)

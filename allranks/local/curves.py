@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-LEFT, RIGHT, TOP, BOTTOM = 52, 10, 8, 20  # around the lines, in pixels, for the numbers of the axes
-SIZE, MINOR_SIZE = (340, 170), (240, 110)
-LOGARITHMIC_FROM = 100.0  # the largest value through the smallest, above which a linear axis hides the small ones
-MOST_POINTS = 400  # of one line; a page of a long training stays small
+from allranks.local.metrics_file import read_metrics
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 10, 8, 20  # around the lines, in pixels, for the numbers of the axes
+_SIZE, _MINOR_SIZE = (340, 170), (240, 110)
+_LOGARITHMIC_FROM = 100.0  # the largest value through the smallest, above which a linear axis hides the small ones
+_MOST_POINTS = 400  # of one line; a page of a long training stays small
 
 _MINOR = re.compile(r"learning_rate|_per_second|seconds|norm|memory|epoch|^lr$")
 _OF_VALIDATION = re.compile(r"^(?:validation|valid|val|eval|test)_(?=.)")
 
-Points = list[tuple[float, float]]
+_Points = list[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class _Line:
     """One metric: the points of its polyline, its last value, and the number of its colour."""
 
     name: str
@@ -31,7 +32,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
+class _Chart:
     """A chart as the page draws it.
 
     Attributes:
@@ -45,69 +46,62 @@ class Chart:
     height: int
     minor: bool
     logarithmic: bool
-    lines: tuple[Line, ...]
+    lines: tuple[_Line, ...]
     ticks: tuple[tuple[float, str], ...]
     first: str
     last: str
 
 
-def charts(metrics_file: Path) -> list[Chart]:
+def draw_charts(metrics_file: Path) -> list[_Chart]:
     """A chart for each metric with at least two values, in the order of the file, the minor ones last."""
-    groups: dict[str, dict[str, Points]] = {}
+    groups: dict[str, dict[str, _Points]] = {}
     for name, points in _series(metrics_file).items():
         groups.setdefault(_OF_VALIDATION.sub("", name), {})[name] = points
     drawn = [_chart(group) for group in groups.values() if any(len(points) > 1 for points in group.values())]
     return sorted(drawn, key=lambda chart: chart.minor)
 
 
-def _series(metrics_file: Path) -> dict[str, Points]:
-    series: dict[str, Points] = {}
-    try:
-        lines = metrics_file.read_text(errors="replace").splitlines()
-    except OSError:
-        return {}
-    for line in lines:
-        try:
-            entry = json.loads(line)
-            for name, value in entry["metrics"].items():
-                x, y = float(entry["step"]), float(value)
-                if math.isfinite(x) and math.isfinite(y):
-                    series.setdefault(name, []).append((x, y))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue
+def _series(metrics_file: Path) -> dict[str, _Points]:
+    series: dict[str, _Points] = {}
+    for entry in read_metrics(metrics_file):
+        for name, value in entry.metrics.items():
+            if isinstance(entry.step, int | float) and math.isfinite(entry.step) and math.isfinite(value):
+                series.setdefault(name, []).append((float(entry.step), float(value)))
     return series
 
 
-def _chart(group: dict[str, Points]) -> Chart:
+def _chart(group: dict[str, _Points]) -> _Chart:
     minor = all(_MINOR.search(name) for name in group)
-    width, height = MINOR_SIZE if minor else SIZE
+    width, height = _MINOR_SIZE if minor else _SIZE
     xs = [x for points in group.values() for x, _ in points]
     ys = [y for points in group.values() for _, y in points]
-    logarithmic = min(ys) > 0 and max(ys) / min(ys) >= LOGARITHMIC_FROM
+    logarithmic = min(ys) > 0 and max(ys) / min(ys) >= _LOGARITHMIC_FROM
     numbers = _powers(min(ys), max(ys)) if logarithmic else _round_numbers(min(ys), max(ys))
     low, high = min([*ys, *numbers]), max([*ys, *numbers])
     scale = math.log10 if logarithmic else float
 
     def across(x: float) -> float:
-        return LEFT + (width - LEFT - RIGHT) * (x - min(xs)) / ((max(xs) - min(xs)) or 1.0)
+        return _LEFT + (width - _LEFT - _RIGHT) * (x - min(xs)) / ((max(xs) - min(xs)) or 1.0)
 
     def up(y: float) -> float:
-        return height - BOTTOM - (height - TOP - BOTTOM) * (scale(y) - scale(low)) / ((scale(high) - scale(low)) or 1.0)
+        return (
+            height - _BOTTOM - (height - _TOP - _BOTTOM) * (scale(y) - scale(low)) / ((scale(high) - scale(low)) or 1.0)
+        )
 
     lines = tuple(
-        Line(name, " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in _thinned(points)), points[-1][1], index % 4)
+        _Line(name, " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in _thinned(points)), points[-1][1], index % 4)
         for index, (name, points) in enumerate(sorted(group.items(), key=lambda one: len(one[0])))
     )
     ticks = tuple((round(up(number), 1), f"{number:.6g}") for number in numbers)
     title = f"{' and '.join(line.name for line in lines)} over steps"
-    return Chart(title, width, height, minor, logarithmic, lines, ticks, f"{min(xs):g}", f"{max(xs):g}")
+    return _Chart(title, width, height, minor, logarithmic, lines, ticks, f"{min(xs):g}", f"{max(xs):g}")
 
 
-def _thinned(points: Points) -> Iterable[tuple[float, float]]:
+def _thinned(points: _Points) -> Iterable[tuple[float, float]]:
     """The points, or of many every so manieth, and the last; a single one twice, since that is drawn as a dot."""
     if len(points) == 1:
         return [*points, *points]
-    step = math.ceil(len(points) / MOST_POINTS)
+    step = math.ceil(len(points) / _MOST_POINTS)
     return points if step == 1 else [*points[:-1:step], points[-1]]
 
 

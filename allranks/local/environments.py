@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from allranks import catalogue, library
 from allranks.errors import CannotRunHereError, UnknownNameError
 from allranks.files import write_text
-from allranks.local.folders import make_private
-from allranks.local.guard import Guard
+from allranks.local.file_locks import try_lock
+from allranks.local.folders import make_private_folder
+from allranks.local.guard import ProcessGuard
 
 LOCK = "lock.txt"  # exact versions of all that is installed; its Dockerfile and the tests take the same
-INSTALL = "install.py"  # an environment that pip alone cannot build has one; its Dockerfile runs it as well
-INSTALL_TORCH = "install_torch.py"  # beside the environments: it chooses torch's build for this machine
-STAMP = "built.txt"  # the sha256 of what it was built from, written last
+_INSTALL = "install.py"  # an environment that pip alone cannot build has one; its Dockerfile runs it as well
+_INSTALL_TORCH = "install_torch.py"  # beside the environments: it chooses torch's build for this machine
+_STAMP = "built.txt"  # the sha256 of what it was built from, written last
+_MARKER = "ALLRANKS_BUILDING"
+"""In the environment of the commands: a guard ends those that would go on after we were killed."""
 
 
-def place(home: Path, name: str) -> Path:
+def environment_folder(home: Path, name: str) -> Path:
     """Where an environment is built, below the folder ``.allranks``."""
     return home / "environments" / name
 
 
 def log_file(home: Path, name: str) -> Path:
     """What the commands of the last build of an environment printed."""
-    return place(home.absolute(), name).with_name(f"{name}.log")
+    return environment_folder(home.absolute(), name).with_name(f"{name}.log")
 
 
 def interpreter(home: Path, name: str) -> Path | None:
@@ -40,8 +42,8 @@ def interpreter(home: Path, name: str) -> Path | None:
 
     One with torch that was built where no GPU is, as on the login node of a cluster, is not for a machine with one.
     """
-    folder = place(home.absolute(), name)
-    stamp = folder / STAMP
+    folder = environment_folder(home.absolute(), name)
+    stamp = folder / _STAMP
     fitting = {_digest(name, gpu=True), _digest(name, gpu=has_gpu())}
     if not stamp.is_file() or stamp.read_text(encoding="utf-8") not in fitting:
         return None
@@ -67,17 +69,17 @@ def build(home: Path, name: str, tell: Callable[[str], None] = lambda _: None) -
             building the same one.
     """
     source_of(name)
-    folder = place(home.absolute(), name)
-    make_private(home.absolute())
-    make_private(folder.parent)
-    with _alone(folder), _guarded(marker := f"ALLRANKS_BUILDING={folder}"):
-        (folder / STAMP).unlink(missing_ok=True)  # first: a half-removed environment does not count as built
+    folder = environment_folder(home.absolute(), name)
+    make_private_folder(home.absolute())
+    make_private_folder(folder.parent)
+    with _alone(folder), closing(ProcessGuard(f"{_MARKER}={folder}")):
+        (folder / _STAMP).unlink(missing_ok=True)  # first: a half-removed environment does not count as built
         shutil.rmtree(folder, ignore_errors=True)
         with log_file(home, name).open("w", encoding="utf-8") as log:
             for phase, commands in _phases(name, folder / "bin" / "python"):
                 tell(phase)
-                _run(commands, marker, log, f"{name}: {phase}")
-        write_text(folder / STAMP, _digest(name, gpu=has_gpu()))
+                _run(commands, {_MARKER: str(folder)}, log, f"{name}: {phase}")
+        write_text(folder / _STAMP, _digest(name, gpu=has_gpu()))
     return folder / "bin" / "python"
 
 
@@ -91,14 +93,14 @@ def _phases(name: str, python: Path) -> Iterator[tuple[str, list[list[str]]]]:
     yield "virtual environment", [[sys.executable, "-m", "venv", str(python.parent.parent)]]
     torch = _pinned_torch(lock)
     if torch:
-        script = str(library.root() / "environments" / INSTALL_TORCH)
+        script = str(library.root() / "environments" / _INSTALL_TORCH)
         build = "" if has_gpu() else ", the build without CUDA"
         yield f"torch {torch}{build}", [[str(python), script, str(lock), *([f"--uv={uv}"] if uv else [])]]
     by_uv = [[uv, "pip", "install", "--python", str(python), "--requirement", str(lock)]] if uv else []
     by_pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--requirement", str(lock)]
     yield "the other packages" if torch else "packages", [*by_uv, by_pip]
-    if (source / INSTALL).is_file():
-        yield f"{INSTALL}, which may compile", [[str(python), str(source / INSTALL)]]
+    if (source / _INSTALL).is_file():
+        yield f"{_INSTALL}, which may compile", [[str(python), str(source / _INSTALL)]]
 
 
 def find_uv() -> str | None:
@@ -120,30 +122,14 @@ def _pinned_torch(lock: Path) -> str:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the lock on an environment's folder; the kernel frees it when we are killed."""
-    lock = os.open(folder.with_name(f".{folder.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    """Hold the lock on an environment's folder."""
+    lock = try_lock(folder.with_name(f".{folder.name}.lock"))
+    if lock is None:
+        raise CannotRunHereError(f"{folder} is being built already.", "Wait for the other `allranks env build`.")
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
-    except BlockingIOError as error:
-        raise CannotRunHereError(
-            f"{folder} is being built already.", "Wait for the other `allranks env build`."
-        ) from error
     finally:
         os.close(lock)
-
-
-@contextmanager
-def _guarded(marker: str) -> Iterator[None]:
-    """Within the block a guard ends the commands that carry the marker when we are killed.
-
-    They would otherwise go on installing into a folder that the next build removes.
-    """
-    guard = Guard(marker)
-    try:
-        yield
-    finally:
-        guard.close()
 
 
 def source_of(name: str) -> Path:
@@ -166,18 +152,17 @@ def _digest(name: str, *, gpu: bool) -> str:
     total = hashlib.sha256(sys.version.encode())
     if gpu and _pinned_torch(lock):
         total.update(b"gpu")
-    for path in (lock, source_of(name) / INSTALL):
+    for path in (lock, source_of(name) / _INSTALL):
         total.update(path.read_bytes() if path.is_file() else b"")
     return total.hexdigest()
 
 
-def _run(commands: list[list[str]], marker: str, log: IO[str], what: str) -> None:
+def _run(commands: list[list[str]], marker: Mapping[str, str], log: IO[str], what: str) -> None:
     """Run commands until one succeeds, with what they print going to the log.
 
     Raises:
         CannotRunHereError: none did.
     """
-    name, _, value = marker.partition("=")
     environ = {key: text for key, text in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
     for command in commands:
         log.write(f"$ {' '.join(command)}\n")
@@ -187,7 +172,7 @@ def _run(commands: list[list[str]], marker: str, log: IO[str], what: str) -> Non
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env={**environ, name: value},
+            env={**environ, **marker},
             check=False,
         )
         if done.returncode == 0:

@@ -1,26 +1,25 @@
-"""One step on its way: the key that it is known by, its files, its attempts."""
+"""One step on its way, whatever its kind: the key that it is known by, its files, what has become of it."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from allranks.local import cache, fingerprint, machine, snapshot
-from allranks.local.aborts import AGAIN, was_aborted_at_exit
-from allranks.local.assets import register
-from allranks.local.cache import Cache, Finished, Workplace
+from allranks.local import cache, fingerprint, snapshot
+from allranks.local.assets import register_asset
+from allranks.local.cache import FinishedStep, StepCache, Workplace
 from allranks.local.folders import Home, RunFolder, StepFolder, write_json
-from allranks.local.gang import Gang, RankCommand
-from allranks.local.guard import Guard
-from allranks.local.launch import LAUNCHERS, LaunchContext, first_exit, lost_ranks
-from allranks.local.overlay import add_commands, is_script, make_overlay, seems_to_install
-from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
+from allranks.local.gang import RankGang
+from allranks.local.guard import ProcessGuard
+from allranks.local.machine import FreePorts
+from allranks.local.plan import PlannedStep
 from allranks.local.result import (
     CANCELLED,
     FAILED,
@@ -29,21 +28,18 @@ from allranks.local.result import (
     SKIPPED,
     SUCCEEDED,
     WAITING,
-    Failure,
+    StepFailure,
     StepResult,
-    last_lines,
     read_progress,
 )
-from allranks.local.stores import Stores
-from allranks.local.traces import point_at_sources
-from allranks.local.variables import Cluster, inherited, of_data, of_job
+from allranks.local.stores import MlflowStores
 from allranks.redaction import redact_document
 
-KEY_FORMAT = 1  # raised when a change of the engine makes the outputs of older versions unusable
+_KEY_FORMAT = 1  # raised when a change of the engine makes the outputs of older versions unusable
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class RunContext:
     """What the steps of one run have in common; ``umask`` is that of their processes, and not the engine's."""
 
     home: Home
@@ -52,57 +48,97 @@ class Job:
     python: Path
     environ: Mapping[str, str]
     began: float
-    stores: Stores
+    stores: MlflowStores
     umask: int = 0o022
+    ports: FreePorts = field(default_factory=FreePorts)
 
 
-class Execution:
+class Execution(ABC):
     """The state of one step during a run; the engine decides, this object does.
 
     Attributes:
-        finished: the execution whose outputs stand for this step's, once there is one.
-        gang: the ranks of the running attempt.
-        files, snapshot_hash: its snapshot; taken from ``like``, an execution of the same component, if that is given.
+        parent: the step that has begun this one as a part of itself; what becomes of it is then that step's concern.
+        source: the execution whose outputs stand for this step's, once there is one.
+        gang: the ranks of the running attempt; None for a kind of step that runs as parts.
+        files, snapshot_hash: its snapshot, which is its parent's where it is a part.
         aborts_at_exit: attempts that were repeated because Python's end had killed a rank; see ``aborts.py``.
         due: when the attempt's time is up, or when the next attempt may start (monotonic seconds).
     """
 
-    limit = "limits.timeout"  # what the time-out of an attempt is called
-
-    def __init__(self, step: PlannedStep, job: Job, like: Execution | None = None) -> None:
+    def __init__(self, step: PlannedStep, context: RunContext, parent: Execution | None = None) -> None:
         self.step = step
-        self.job = job
-        self.folder = job.run.step(step.name)
+        self.context = context
+        self.parent = parent
+        self.folder = context.run.step(step.name)
         self.status = WAITING
         self.attempts = 0
         self.aborts_at_exit = 0
-        self.finished: Finished | None = None
-        self.failure: Failure | None = None
-        self.gang: Gang | None = None
+        self.source: FinishedStep | None = None
+        self.failure: StepFailure | None = None
+        self.gang: RankGang | None = None
         self.workplace: Workplace | None = None
         self.due: float | None = None
         self.key = ""
         self.command = ""
-        self.files: list[snapshot.SnapshotFile] = snapshot.files(step.component) if like is None else like.files
-        self.snapshot_hash: str = snapshot.content_hash(self.files) if like is None else like.snapshot_hash
-        self._inputs: dict[Path, list[list[str | int]]] = {}
+        self.files: list[snapshot.SnapshotFile] = parent.files if parent else snapshot.files(step.component)
+        self.snapshot_hash: str = parent.snapshot_hash if parent else snapshot.content_hash(self.files)
         self._started: float | None = None
         self._ended: float | None = None
 
+    # What each kind does in its own way
+
+    @abstractmethod
+    def begin(self, data: Mapping[str, Path], guard: ProcessGuard, *, fresh: bool) -> StepFailure | None:
+        """Start, or resume where an earlier run left off; why it cannot, if so.
+
+        Args:
+            data: where the data inputs are.
+            guard: is told of every process.
+            fresh: forget what an earlier run left.
+        """
+
+    @abstractmethod
+    def preview(self, published: Mapping[str, Path], finished: FinishedStep | None) -> dict[str, Any]:
+        """What a dry run shows of it.
+
+        Args:
+            published: where the outputs of steps are that would be reused.
+            finished: the execution that would be reused, or None.
+        """
+
+    def lagging_parts(self) -> list[tuple[Execution, str]]:
+        """The parts that are to be cancelled, each with the reason."""
+        return []
+
+    def new_parts(self) -> list[Execution]:
+        """The parts that may be begun now, and those before them that an earlier run has ended."""
+        return []
+
     @property
-    def over(self) -> bool:
+    def is_settled(self) -> bool:
+        """Whether all of its parts have ended and none will follow; never for a step without parts."""
+        return False
+
+    @abstractmethod
+    def conclude(self, records: StepCache, retries: int) -> None:
+        """End it, or put it off for another attempt: the last of its ranks or of its parts has ended.
+
+        Args:
+            records: of finished steps.
+            retries: further attempts that the user allows.
+        """
+
+    # What all have in common
+
+    @property
+    def is_finished(self) -> bool:
         """Whether nothing more will happen to it."""
         return self.status in {SUCCEEDED, FAILED, SKIPPED, CANCELLED}
 
     @property
-    def reused(self) -> bool:
-        """Whether its outputs come from an earlier run, or from an equal step of this one."""
-        return self.finished is not None and self.attempts == 0
-
-    @property
     def reused_from(self) -> str | None:
-        """The run whose outputs it took, or None."""
-        return self.finished.run_id if self.finished is not None and self.reused else None
+        """The run whose outputs it took, or an equal step of this one's; None if it has run itself."""
+        return self.source.run_id if self.source is not None and self.attempts == 0 else None
 
     @property
     def seconds(self) -> float:
@@ -110,211 +146,79 @@ class Execution:
         return 0.0 if self._started is None else (self._ended or time.monotonic()) - self._started
 
     @property
-    def marker(self) -> str:
-        """What every process of this step has in its environment, and no other process."""
-        return f"AZUREML_RUN_ID={self.job.run.id}.{self.step.name}"
+    def python(self) -> Path:
+        """The interpreter that runs it."""
+        return self.step.python or self.context.python
 
-    def identify(self, upstream: Mapping[str, Finished]) -> str:
+    def output_path(self, port: str) -> Path:
+        """Where an output is, once the step has succeeded."""
+        return (self.folder.outputs / port).resolve()
+
+    @property
+    def is_store_ready(self) -> bool:
+        """Whether it can log to MLflow, or is nothing that would; False while the database is being made."""
+        logs = bool(self.files) or re.search("python|mlflow", self.step.component.command) is not None
+        return not logs or self.context.stores.ready(self.python)
+
+    def identify(self, upstream: Mapping[str, FinishedStep]) -> str:
         """The key: equal for two executions that must give the same outputs.
 
         Args:
             upstream: the executions that the inputs come from, by step.
         """
         step = self.step
-        inputs: dict[str, object] = {}
-        for name, value in step.inputs.items():
-            if isinstance(value, StepOutput):
-                inputs[name] = [upstream[value.step].execution, value.port]
-            else:
-                inputs[name] = [str(value), fingerprint.tree(value)] if isinstance(value, Path) else value
-        return fingerprint.digest(
+        inputs: dict[str, object] = {
+            **step.literals,
+            **{name: [str(path), fingerprint.tree_fingerprint(path)] for name, path in step.paths.items()},
+            **{name: [upstream[output.step].execution, output.port] for name, output in step.bound.items()},
+        }
+        return fingerprint.json_digest(
             {
-                "format": KEY_FORMAT,
+                "format": _KEY_FORMAT,
                 "snapshot": self.snapshot_hash,
                 "command": step.component.command,
                 "inputs": inputs,
                 "outputs": {name: [output.type, output.mode] for name, output in step.outputs.items()},
                 "environment": str(step.component.environment),
-                "interpreter": fingerprint.interpreter(self.python),
+                "interpreter": fingerprint.interpreter_digest(self.python),
                 "environment_variables": dict(step.environment_variables),
                 "distribution": [step.distribution, step.nodes, step.processes, step.parameter_servers],
             }
         )
 
-    def reuse(self, records: Cache, finished: Finished) -> None:
+    def reuse(self, finished: FinishedStep) -> None:
         """Take the outputs and logs of a finished execution."""
-        source = records.folder(finished)
+        folder = finished.folder(self.context.home)
         self.folder.path.mkdir(parents=True, exist_ok=True)
-        for mine, theirs in ((self.folder.outputs, source.outputs), (self.folder.logs, source.logs)):
-            cache.link(mine, theirs)
-        self.finished = finished
-        self.register_outputs(source)  # an engine may have been killed before it could
+        self._take(folder, finished)
+        self.register_outputs(folder)  # an engine may have been killed before it could
         self.end(SUCCEEDED)
 
-    def start(self, data: Mapping[str, Path], ports: machine.Ports, guard: Guard) -> None:
-        """Start an attempt: fresh working folders, the outputs of earlier attempts that survive, all ranks."""
-        assert self.workplace is not None  # noqa: S101 the engine acquires it first
-        self.attempts += 1
-        if self._started is None:
-            self._started = time.monotonic()
-        # Only what is mounted survives on Azure ML; elsewhere a half-written file could be taken for a whole one.
-        self.workplace.prepare([name for name, output in self.step.outputs.items() if output.mode == "rw_mount"])
-        self._lay_out()
-        processes = self.step.nodes * self.step.launched + self.step.parameter_servers
-        cluster = self.cluster(ports.row(1 + processes) if self.step.distribution else AZURE_PORT)
-        self._inputs = {path: fingerprint.tree(path) for path in data.values()}
-        ranks = self.ranks({name: str(path) for name, path in data.items()}, self.places(), cluster)
-        self.gang = Gang(ranks, guard, self.marker, self.job.umask)
-        self.due = None if self.step.timeout is None else time.monotonic() + self.step.timeout
+    def _take(self, folder: StepFolder, finished: FinishedStep) -> None:
+        """Let another step's outputs and logs stand for this one's."""
+        cache.link_folder(self.folder.outputs, folder.outputs)
+        cache.link_folder(self.folder.logs, folder.logs)
+        self.source = finished
 
-    def _lay_out(self) -> None:
-        """Give every node its own copy of the snapshot, and a temporary folder.
-
-        Raises:
-            OSError: the snapshot is no longer what was planned: whoever can write there could have anything executed.
-        """
-        kept = [replace(file, source=self.folder.snapshot / file.path, members=None) for file in self.files]
-        if snapshot.content_hash(kept) != self.snapshot_hash:
-            raise OSError(f"the files in {self.folder.snapshot} are not those that were planned")
-        self.folder.logs.mkdir(parents=True, exist_ok=True)
-        for node in range(self.step.nodes):
-            cache.remove(self.folder.work(node).parent)
-            shutil.copytree(self.folder.snapshot, self.folder.work(node))
-            self.folder.tmp(node).mkdir()
-        for overlay in dict.fromkeys(self.overlays):
-            if not overlay.exists() and (self.installs or not is_script(self.python)):
-                make_overlay(overlay, self.python)
-                if self.installs:
-                    add_commands(overlay, self.python, self.job.environ.get("PATH", ""))
-
-    def places(self) -> dict[str, str]:
-        """Where each output is written; folders are made, files are the script's to make."""
-        assert self.workplace is not None  # noqa: S101
-        places = {}
-        for name, output in self.step.outputs.items():
-            place = self.workplace.outputs / name
-            if output.type != "uri_file":
-                place.mkdir(exist_ok=True)
-            places[name] = str(place)
-        return places
-
-    def cluster(self, port: int) -> Cluster:
-        """The emulated nodes, with their share of the machine."""
-        step = self.step
-        threads = max(1, machine.cores() // step.ranks)
-        devices = machine.gpu_shares(step.nodes, step.processes)
-        return Cluster(step.nodes, step.launched, port, threads, devices, step.parameter_servers)
-
-    def ranks(self, data: Mapping[str, str], outputs: Mapping[str, str], cluster: Cluster) -> list[RankCommand]:
-        """The command and variables of every process."""
-        step, job = self.step, self.job
-        self.command = step.command(data, outputs)
-        store = f"sqlite:///{job.stores.path(self.python)}"
-        shared = {
-            **inherited(job.environ, self.python),
-            **of_job(job.run.id, step.name, job.experiment, store, max(1, self.attempts)),
-            **of_data(step.literals, data, outputs),
-            **self.variables,
-        }
-        overrides = step.environment_variables
-        context = LaunchContext(
-            self.folder, cluster, self.command, shared, overrides, self.overlays, installs=self.installs
-        )
-        return LAUNCHERS[step.distribution](context)
-
-    @cached_property
-    def installs(self) -> bool:
-        """Whether it seems to install packages: then each node has an interpreter of its own to change."""
-        return seems_to_install(" ".join([self.step.component.command, *self.step.literals.values()]), self.files)
-
-    @property
-    def overlays(self) -> list[Path]:
-        """For each node where what it installs goes."""
-        shared = self.job.run.installed(fingerprint.digest(str(self.python))[:12])
-        return [self.folder.overlay(node) if self.installs else shared for node in range(self.step.nodes)]
-
-    @property
-    def store_ready(self) -> bool:
-        """Whether it can log to MLflow, or is nothing that would; False while the database is being made."""
-        logs = bool(self.files) or re.search("python|mlflow", self.step.component.command) is not None
-        return not logs or self.job.stores.ready(self.python)
-
-    @property
-    def python(self) -> Path:
-        """The interpreter that runs it."""
-        return self.step.python or self.job.python
-
-    @property
-    def variables(self) -> Mapping[str, str]:
-        """What this kind of execution adds to the variables of every process."""
-        return {}
-
-    def publish(self, records: Cache) -> None:
-        """Make the outputs the run's: the record first, the rename last, so that a kill in between loses nothing."""
-        assert self.workplace is not None  # noqa: S101
-        self.finished = Finished(self.job.run.id, self.step.name, f"{self.job.run.id}/{self.step.name}")
+    def remember(self, records: StepCache, outputs: Path) -> None:
+        """Let later runs find its outputs, which lie in this folder or are about to."""
+        assert self.source is not None  # noqa: S101 it has succeeded
         if self.step.component.is_deterministic:
-            records.remember(self.key, self.finished, self.workplace.outputs, self.step.outputs)
-        self.workplace.publish(self.folder)
-        self.register_outputs(self.folder)
-        self.end(SUCCEEDED)
+            records.remember(self.key, self.source, outputs, self.step.outputs)
 
-    def register_outputs(self, source: StepFolder) -> None:
+    def register_outputs(self, folder: StepFolder) -> None:
         """Keep the outputs that have a name as assets; they lie in the folder of the step that wrote them."""
         for name, output in self.step.outputs.items():
             if output.asset_name:
-                place = source.outputs / name
-                register(self.job.home, output.asset_name, output.asset_version, place, output.type)
+                place = folder.outputs / name
+                register_asset(self.context.home, output.asset_name, output.asset_version, place, output.type)
 
-    def broken_promise(self, gang: Gang) -> str:
-        """What a step that ended well did all the same: a rank or an output is missing, an input is not as it was."""
-        assert self.workplace is not None  # noqa: S101
-        if lost := lost_ranks(self.folder, gang):
-            return lost
-        missing = [name for name in self.step.outputs if not (self.workplace.outputs / name).exists()]
-        if missing:
-            return f"succeeded but did not write its output {', '.join(missing)}"
-        changed = [str(path) for path, before in self._inputs.items() if fingerprint.tree(path) != before]
-        if changed:
-            return f"wrote to its input {', '.join(changed)}, which is read-only on Azure ML"
-        return ""
-
-    def may_retry(self, retries: int, gang: Gang, *, timed_out: bool) -> bool:
-        """Whether another attempt is due: one of ``retries``, or because Python's end has killed a rank."""
-        if not timed_out and was_aborted_at_exit(first_exit(self.folder, gang), gang) and self.aborts_at_exit < AGAIN:
-            self.aborts_at_exit += 1
-            return True
-        return self.attempts - self.aborts_at_exit <= retries
-
-    def keep_logs(self) -> None:
-        """Put the logs of a failed attempt aside, since the next one writes under the same names."""
-        kept = self.folder.attempt_logs(self.attempts)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(self.folder.logs, kept)
-
-    def end(self, status: str, failure: Failure | None = None) -> None:
+    def end(self, status: str, failure: StepFailure | None = None) -> None:
         """Nothing more will happen to this step."""
         self.status, self.failure, self.gang, self.due = status, failure, None, None
         self._ended = time.monotonic()
-        for overlay in self.overlays if self.installs else ():
-            shutil.rmtree(overlay, ignore_errors=True)
         if self.workplace is not None:
             self.workplace.release()
-
-    def explain(self, gang: Gang, *, timed_out: bool) -> Failure:
-        """The first failure of a gang, with the end of the log of the rank that failed first."""
-        exit_ = first_exit(self.folder, gang)
-        if exit_ is None:
-            return Failure("stopped")
-        command = exit_.command
-        who = "the command" if command.rank is None else f"rank {command.rank} on node {command.node}"
-        message = f"{who} {exit_.reason}"
-        if was_aborted_at_exit(exit_, gang):
-            message += " while Python ended, when its own work seems to have been done (see docs/local-engine.md)"
-        if timed_out:
-            message = f"not finished after {self.limit} = {self.step.timeout:g} s"
-        quoted = point_at_sources(last_lines(command.log), self.folder, self.files)
-        return Failure(message, command.rank, command.node, command.log, quoted)
 
     def keep(self) -> StepResult:
         """Write step.json."""
@@ -327,13 +231,12 @@ class Execution:
 
     def result(self) -> StepResult:
         """What became of it so far."""
-        started = None if self._started is None else self._started - self.job.began
-        outputs = {name: self.folder.outputs / name for name in self.step.outputs} if self.finished else {}
-        source = self.job.home.run(self.finished.run_id).step(self.finished.step) if self.finished else self.folder
+        source = self.source
+        folder = source.folder(self.context.home) if source else self.folder
         return StepResult(
             name=self.step.name,
             status=self.status,
-            started=started,
+            started=None if self._started is None else self._started - self.context.began,
             seconds=self.seconds,
             reused_from=self.reused_from,
             attempts=self.attempts,
@@ -341,8 +244,8 @@ class Execution:
             nodes=self.step.nodes,
             processes=self.step.processes,
             folder=self.folder.path,
-            outputs=outputs,
-            metrics=read_progress(source.metrics()).metrics,
+            outputs={name: self.folder.outputs / name for name in self.step.outputs} if source else {},
+            metrics=read_progress(folder.metrics()).metrics,
             failure=self.failure,
             component=self.step.component.name,
             after=self.step.after,
@@ -363,12 +266,12 @@ def take_snapshots(executions: Iterable[Execution], run: RunFolder) -> None:
         raise
 
 
-def abandon(executions: Iterable[Execution], why: str) -> None:
-    """End what is not over: what was running has failed for this reason. The disk may refuse to keep it."""
+def abandon_steps(executions: Iterable[Execution], why: str) -> None:
+    """End what is not finished: what was running has failed for this reason. The disk may refuse to keep it."""
     for execution in executions:
         if execution.status in (RUNNING, RETRYING):
-            execution.end(FAILED, Failure(why))
-        elif not execution.over:
+            execution.end(FAILED, StepFailure(why))
+        elif not execution.is_finished:
             execution.end(CANCELLED)
         with suppress(OSError):
             execution.keep()

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 
-def digest(document: Any) -> str:
+def json_digest(document: Any) -> str:
     """The sha256 of a JSON document, the same for equal documents whatever their order of keys."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def tree(path: Path) -> list[list[str | int]]:
+def tree_fingerprint(path: Path) -> list[list[str | int]]:
     """Every file below a path as [relative name, bytes, nanoseconds of its last change], sorted.
 
     Reading the contents of a data set at each start would cost more than many steps; size and time are what rsync and
@@ -42,14 +42,14 @@ def _file(name: str, path: Path) -> list[str | int]:
 
 
 @cache
-def interpreter(python: Path) -> str:
+def interpreter_digest(python: Path) -> str:
     """What a step's Python is: its path, version and the distributions installed beside it.
 
     An upgraded framework may give other numbers, so a step is not reused after one.
     """
     found = (path.name for folder in site_packages(python) for path in folder.glob("*-info"))
     installed = sorted({name for name in found if _is_record(name)})
-    return digest([str(python), sys.version if python == Path(sys.executable) else "", installed])
+    return json_digest([str(python), sys.version if python == Path(sys.executable) else "", installed])
 
 
 @cache

@@ -30,7 +30,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -41,14 +40,15 @@ from typing import Any
 
 from allranks.errors import StorageError, UnknownNameError
 from allranks.files import write_text
+from allranks.local.file_locks import try_lock
 
 DEFAULT_HOME = ".allranks"
-MARK = "CACHEDIR.TAG"  # what also tells backup programs that a folder can be left out
-MARKED = """Signature: 8a477f597d28d172789f06886806bc55
+RUNS_MARK = "CACHEDIR.TAG"  # what also tells backup programs that a folder can be left out
+RUNS_MARK_TEXT = """Signature: 8a477f597d28d172789f06886806bc55
 # Runs of allranks lie here; no snapshot takes them along. See https://bford.info/cachedir/
 """
 
-KEPT_ROOM = 2**17
+_KEPT_ROOM = 2**17
 """Bytes that a run takes at its start, so that what became of it can be written on a disk that is full by then."""
 
 
@@ -143,25 +143,21 @@ class RunFolder:
 
         The file takes ``KEPT_ROOM``; to truncate it gives that room back.
         """
-        descriptor = os.open(self.path / "alive", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.posix_fallocate(descriptor, 0, KEPT_ROOM)
+        descriptor = try_lock(self.path / "alive")
+        assert descriptor is not None  # noqa: S101 the run is new
+        os.posix_fallocate(descriptor, 0, _KEPT_ROOM)
         return descriptor
 
     @property
     def alive(self) -> bool:
         """Whether an engine is running it, in whatever process."""
-        try:
-            descriptor = os.open(self.path / "alive", os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
+        path = self.path / "alive"
+        if not os.access(path, os.W_OK):
             return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
+        descriptor = try_lock(path)
+        if descriptor is not None:
             os.close(descriptor)
-        return False
+        return descriptor is None
 
     def step(self, name: str) -> StepFolder:
         """The folder of a step, nested ones by their dotted name, or of trial ``sweep.<number>``."""
@@ -214,8 +210,8 @@ class Home:
         """
         try:
             for folder in (self.path, self.runs, self.cache, self.path / "work"):
-                make_private(folder)
-            for name, text in ((".gitignore", "*\n"), (MARK, MARKED)):
+                make_private_folder(folder)
+            for name, text in ((".gitignore", "*\n"), (RUNS_MARK, RUNS_MARK_TEXT)):
                 if not (self.path / name).exists():
                     (self.path / name).write_text(text)
         except OSError as error:
@@ -270,19 +266,19 @@ def is_runs_folder(path: str | os.PathLike[str]) -> bool:
     if os.path.basename(path) == DEFAULT_HOME:  # noqa: PTH119 - asked for every folder of a snapshot, where Path is slow
         return True
     try:
-        return b"Runs of allranks" in Path(path, MARK).read_bytes()
+        return b"Runs of allranks" in Path(path, RUNS_MARK).read_bytes()
     except OSError:
         return False
 
 
-def make_private(folder: Path) -> None:
+def make_private_folder(folder: Path) -> None:
     """Make a folder that its owner alone may enter, whatever the umask says; one that is there keeps its mode."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
 
 
 @contextmanager
-def private_files() -> Iterator[int]:
+def private_umask() -> Iterator[int]:
     """Within the block what this process makes belongs to its owner alone; gives the umask for what it starts."""
     before = os.umask(0o077)
     try:

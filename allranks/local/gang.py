@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from allranks.local import processes
-from allranks.local.guard import Guard
+from allranks.local.guard import ProcessGuard
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-class Gang:
+class RankGang:
     """The running ranks of one attempt.
 
     Args:
@@ -67,15 +67,19 @@ class Gang:
         guard: is told of every session, in case this process is killed.
         marker: ``NAME=value`` in the environment of all of the gang's processes and of no others.
         umask: of all of them.
+
+    Attributes:
+        timed_out: whether its ranks were asked for their stacks, since their time was up.
     """
 
-    def __init__(self, commands: Sequence[RankCommand], guard: Guard, marker: str, umask: int) -> None:
+    def __init__(self, commands: Sequence[RankCommand], guard: ProcessGuard, marker: str, umask: int) -> None:
         self.commands = tuple(commands)
         self.started = time.monotonic()
         self.exits: list[RankExit] = []
         self.marker = marker.encode()
         self._guard = guard
         self._umask = umask
+        self.timed_out = False
         self._dismissed = False
         self._running: dict[int, tuple[subprocess.Popen[bytes], RankCommand]] = {}
         try:
@@ -113,7 +117,7 @@ class Gang:
         return {process.pid for process, _ in self._running.values()}
 
     @property
-    def over(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether no rank is running any more."""
         return not self._running
 
@@ -154,6 +158,7 @@ class Gang:
 
     def ask_for_stacks(self) -> None:
         """Let Python ranks that registered faulthandler on SIGUSR1 write their stacks; others just end."""
+        self.timed_out = True
         for process, _ in self._running.values():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGUSR1)

@@ -13,7 +13,7 @@ import signal
 from allranks.local import processes
 
 
-class Guard:
+class ProcessGuard:
     """The engine's side of the guard.
 
     Attributes:

@@ -9,19 +9,19 @@ from pathlib import Path, PurePosixPath
 from allranks import catalogue
 from allranks.errors import Problem
 from allranks.local import snapshot
-from allranks.local.ignore import NAMES
+from allranks.local.ignore import IGNORE_FILES
 from allranks.spec import Component
 
-MOST = 100_000_000
+LARGEST_SNAPSHOT = 100_000_000
 """Bytes; a larger snapshot is warned of."""
-SMALL = 1_000_000
+_SMALL = 1_000_000
 """Bytes; a smaller file is not taken for a model or a log: code has such files for its tests."""
-MODELS_AND_LOGS = frozenset(
+_MODELS_AND_LOGS = frozenset(
     [".bin", ".ckpt", ".h5", ".joblib", ".keras", ".log", ".onnx", ".pkl", ".pt", ".pth", ".safetensors"]
 )
-LOG_FOLDERS = frozenset(["lightning_logs", "mlruns", "wandb"])
-LOG_FILES = ("events.out.tfevents.", "mlflow.db")  # how their names begin
-NAMED = 5  # so many of them stand in a warning, the largest first
+_LOG_FOLDERS = frozenset(["lightning_logs", "mlruns", "wandb"])
+_LOG_FILES = ("events.out.tfevents.", "mlflow.db")  # how their names begin
+_NAMED = 5  # so many of them stand in a warning, the largest first
 
 
 def heavy_snapshots(components: Iterable[Component]) -> list[Problem]:
@@ -46,9 +46,9 @@ def _warning(component: Component) -> Problem | None:
         tops[f"{top}/" if below else top] += size
         if part := _model_or_log(PurePosixPath(file.path), size):
             parts[part] += size
-    if not parts and total <= MOST:
+    if not parts and total <= LARGEST_SNAPSHOT:
         return None
-    what = [name for name, _ in parts.most_common(NAMED)] or [tops.most_common(1)[0][0]]
+    what = [name for name, _ in parts.most_common(_NAMED)] or [tops.most_common(1)[0][0]]
     listed = ", ".join(f"{name} ({_megabytes(parts[name] or tops[name])})" for name in what)
     holds = "models or logs" if parts else "much"
     message = f"the snapshot of {component.name}, {_megabytes(total)} in {len(files)} files, holds {holds}: {listed}."
@@ -58,17 +58,17 @@ def _warning(component: Component) -> Problem | None:
 def _model_or_log(path: PurePosixPath, size: int) -> str:
     """The folder or file that is a model or a log, a folder with a slash at its end; empty for anything else."""
     for depth, folder in enumerate(path.parts[:-1], start=1):
-        if folder in LOG_FOLDERS:
+        if folder in _LOG_FOLDERS:
             return "/".join(path.parts[:depth]) + "/"
-    large = path.suffix in MODELS_AND_LOGS and size >= SMALL
-    return str(path) if large or path.name.startswith(LOG_FILES) else ""
+    large = path.suffix in _MODELS_AND_LOGS and size >= _SMALL
+    return str(path) if large or path.name.startswith(_LOG_FILES) else ""
 
 
 def _hint(component: Component, what: Sequence[str]) -> str:
     root = component.source.base if component.code is None else component.code
     root = root if root.is_dir() else root.parent
-    there = [root / name for name in NAMES if (root / name).is_file()]  # only the first that is there counts
-    file: Path = there[0] if there else root / NAMES[0]
+    there = [root / name for name in IGNORE_FILES if (root / name).is_file()]  # only the first that is there counts
+    file: Path = there[0] if there else root / IGNORE_FILES[0]
     lines = ", ".join(repr(f"/{name}") for name in what)
     return f"Each node and each submission copies it; in {file} leave out what the step does not need: {lines}."
 

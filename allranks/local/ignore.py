@@ -15,7 +15,7 @@ from pathlib import Path
 
 from allranks.errors import UsageError
 
-NAMES = (".amlignore", ".gitignore")
+IGNORE_FILES = (".amlignore", ".gitignore")
 """The ignore files, the first that exists counts."""
 
 _ALWAYS = "__pycache__"
@@ -25,7 +25,7 @@ _PART = re.compile(r"\\(?P<escaped>.)|(?P<wild>[*?])|\[(?P<negated>!?+)(?P<set>\
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class _Rule:
     """One line of an ignore file: what it matches is left out, or brought back when the line began with ``!``."""
 
     leaves_out: bool
@@ -37,7 +37,7 @@ class IgnoreFile:
     """The rules of one folder; patterns are matched against paths relative to ``base``."""
 
     base: str
-    rules: tuple[Rule, ...]
+    rules: tuple[_Rule, ...]
 
     def excludes(self, path: str) -> bool:
         """Whether the last rule that matches ``path`` (absolute) leaves it out."""
@@ -58,14 +58,14 @@ class IgnoreFile:
 
 def read_ignore_file(folder: str) -> IgnoreFile:
     """The rules that hold in ``folder``: those of its own ignore file, if it has one, and ``__pycache__``."""
-    for name in NAMES:
+    for name in IGNORE_FILES:
         path = f"{folder}/{name}"
         if os.path.exists(path):  # noqa: PTH110 - asked for every folder of a snapshot, and os.path is three times faster
             return IgnoreFile(folder, rules_of_file(path))
     return IgnoreFile(folder, rules_of(()))
 
 
-def rules_of_file(path: str) -> tuple[Rule, ...]:
+def rules_of_file(path: str) -> tuple[_Rule, ...]:
     """The rules of one ignore file, ``__pycache__`` added; raises UsageError for a line that is no pattern."""
     with Path(path).open(encoding="utf-8-sig") as file:
         lines = tuple(file)
@@ -78,17 +78,17 @@ def rules_of_file(path: str) -> tuple[Rule, ...]:
 
 
 @lru_cache(maxsize=256)
-def rules_of(lines: tuple[str, ...]) -> tuple[Rule, ...]:
+def rules_of(lines: tuple[str, ...]) -> tuple[_Rule, ...]:
     """The rules of these lines, ``__pycache__`` added; raises ValueError for a line that is no pattern."""
     return tuple(rule for line in (*lines, _ALWAYS) if (rule := _rule(line.strip())) is not None)
 
 
-def _rule(line: str) -> Rule | None:
+def _rule(line: str) -> _Rule | None:
     if not line or line == "/" or line.startswith("#"):
         return None
     leaves_out = not line.startswith("!")
     try:
-        return Rule(leaves_out, re.compile(_regex(line if leaves_out else line[1:])))
+        return _Rule(leaves_out, re.compile(_regex(line if leaves_out else line[1:])))
     except (ValueError, re.error) as error:
         raise ValueError(f"{line!r} is not a valid pattern ({error})") from error
 

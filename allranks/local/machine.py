@@ -12,16 +12,16 @@ from itertools import takewhile
 from allranks.errors import CannotRunHereError
 
 # Below the range that Linux gives out by itself (32768 and up), so that no outgoing connection sits there by chance.
-FIRST_PORT, LAST_PORT = 20000, 29998
+_FIRST_PORT, _LAST_PORT = 20000, 29998
 
 
-def cores() -> int:
+def usable_cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 @cache
-def gpus() -> tuple[str, ...]:
+def usable_gpus() -> tuple[str, ...]:
     """The NVIDIA GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them; no library is asked."""
     return visible_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"), os.listdir("/dev"))  # noqa: PTH208
 
@@ -42,7 +42,7 @@ def gpu_shares(nodes: int, processes: int) -> tuple[str, ...] | None:
     Two ranks cannot share a GPU under NCCL ("Duplicate GPU detected"): where there are fewer GPUs than ranks, the
     nodes see none and train on the CPU.
     """
-    devices = gpus()
+    devices = usable_gpus()
     if not devices:
         return None
     share = len(devices) // nodes
@@ -53,30 +53,30 @@ def gpu_shares(nodes: int, processes: int) -> tuple[str, ...] | None:
 
 def gpu_shortage(nodes: int, processes: int) -> str:
     """Why these ranks train on the CPU of a machine with GPUs; empty where they do not, or where it has none."""
-    if not gpus() or gpu_shares(nodes, processes) != ("",) * nodes:
+    if not usable_gpus() or gpu_shares(nodes, processes) != ("",) * nodes:
         return ""
     return (
-        f"{nodes} node(s) x {processes} rank(s) on {len(gpus())} GPU(s): NCCL takes one rank for each, "
+        f"{nodes} node(s) x {processes} rank(s) on {len(usable_gpus())} GPU(s): NCCL takes one rank for each, "
         "and nodes get equal shares, so all of them train on the CPU."
     )
 
 
-class Ports:
+class FreePorts:
     """Hands out free ports in rows, none twice in the same engine until all had their turn."""
 
     def __init__(self) -> None:
         # Engines that start together should not try the same ports in the same order.
-        self._next = FIRST_PORT + os.getpid() * 16 % (LAST_PORT - FIRST_PORT)
+        self._next = _FIRST_PORT + os.getpid() * 16 % (_LAST_PORT - _FIRST_PORT)
 
     def row(self, length: int = 2) -> int:
         """The first of so many ports in a row that are free now: the main port, and the control plane's above it."""
-        for _ in range(LAST_PORT - FIRST_PORT):
+        for _ in range(_LAST_PORT - _FIRST_PORT):
             first, self._next = self._next, self._next + length
-            if self._next > LAST_PORT:
-                self._next = FIRST_PORT
-            if first + length <= LAST_PORT and all(_free(port) for port in range(first, first + length)):
+            if self._next > _LAST_PORT:
+                self._next = _FIRST_PORT
+            if first + length <= _LAST_PORT and all(_free(port) for port in range(first, first + length)):
                 return first
-        raise CannotRunHereError(f"no {length} free ports in a row between {FIRST_PORT} and {LAST_PORT}.")
+        raise CannotRunHereError(f"no {length} free ports in a row between {_FIRST_PORT} and {_LAST_PORT}.")
 
 
 def _free(port: int) -> bool:

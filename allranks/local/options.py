@@ -17,7 +17,7 @@ from allranks.request import Request
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RunOptions:
     """How a plan is run.
 
     Attributes:
@@ -41,7 +41,7 @@ class Options:
         return "" if self.request.cache else self.request.since
 
 
-class Observer(Protocol):
+class RunObserver(Protocol):
     """Sees a run while it happens."""
 
     def started(self, run: RunFolder, plan: Plan) -> None:

@@ -19,38 +19,30 @@ from allranks.local.snapshot import SnapshotFile
 _TOOLS = r"pip[\d.]*|uv|conda|mamba|micromamba|poetry|pdm|mim|spacy|easy_install|setup\.py"
 _VERBS = r"install|uninstall|sync|add|update|upgrade|remove|download|develop"
 # On one line of a shell, or in a list of arguments: ["-m", "pip", "install", ...]
-INSTALLS = re.compile(rf"(?<![\w-])(?:{_TOOLS})\b.{{0,80}}?\b(?:{_VERBS})\b", re.DOTALL)
+INSTALL_PATTERN = re.compile(rf"(?<![\w-])(?:{_TOOLS})\b.{{0,80}}?\b(?:{_VERBS})\b", re.DOTALL)
 # In Python the words alone are mostly an error's advice; what starts a process has to stand in the same file.
-STARTS = (
-    "subprocess",
-    "os.system",
-    "os.popen",
-    "os.exec",
-    "os.spawn",
-    "pip.main",
-    "pip._internal",
-    "!pip",
-    "%pip",
-    "!uv",
+_STARTS = (
+    *("subprocess", "os.system", "os.popen", "os.exec", "os.spawn"),
+    *("pip.main", "pip._internal", "!pip", "%pip", "!uv"),
 )
-PYTHON = frozenset([".ipynb", ".py"])
-SCRIPTS = frozenset(["", ".bash", ".sh"]) | PYTHON  # suffixes of what a command may start
-MOST = 1_000_000  # bytes of a script that is looked through
+_PYTHON = frozenset([".ipynb", ".py"])
+_SCRIPTS = frozenset(["", ".bash", ".sh"]) | _PYTHON  # suffixes of what a command may start
+_MOST = 1_000_000  # bytes of a script that is looked through
 
-MOST_OF_A_COMMAND = 100_000  # bytes; what pip writes for a command has a few hundred
+_MOST_OF_A_COMMAND = 100_000  # bytes; what pip writes for a command has a few hundred
 
 # How pip starts a command whose interpreter has a path that is too long for the kernel; Python reads it as two strings.
-TRAMPOLINE = """#!/bin/sh
+_TRAMPOLINE = """#!/bin/sh
 '''exec' "{python}" "$0" "$@"
 ' '''
 """
 # pip where the interpreter has none, as in what uv makes.
-PIP = """#!/bin/sh
+_PIP = """#!/bin/sh
 "{python}" -m pip --version > /dev/null 2>&1 || "{python}" -m ensurepip > /dev/null || exit 1
 exec "{python}" -m pip "$@"
 """
 # conda cannot install into a virtual environment: it would change an environment that is not the step's.
-CONDA = """#!/bin/sh
+_CONDA = """#!/bin/sh
 case "$1" in
 install|update|upgrade|remove|uninstall)
     echo "$(basename "$0") $1 is not emulated: it would change an environment outside the step. Use pip, or make the" \\
@@ -60,7 +52,7 @@ esac
 exec "{tool}" "$@"
 """
 # uv would look for the system's interpreter and find the one below the overlay, or another one.
-UV = """#!/bin/sh
+_UV = """#!/bin/sh
 case " $* $UV_SYSTEM_PYTHON" in
 *" --system "*|*" 1"|*" true") export UV_PYTHON="{python}"
 esac
@@ -70,22 +62,22 @@ exec "{tool}" "$@"
 
 def seems_to_install(command: str, files: Iterable[SnapshotFile]) -> bool:
     """Whether a command, or a script in its snapshot, seems to install, upgrade or remove packages."""
-    return INSTALLS.search(command) is not None or any(map(_script_installs, files))
+    return INSTALL_PATTERN.search(command) is not None or any(map(_script_installs, files))
 
 
 def _script_installs(file: SnapshotFile) -> bool:
-    if file.members is not None or file.source.suffix not in SCRIPTS:
+    if file.members is not None or file.source.suffix not in _SCRIPTS:
         return False
     status = file.source.stat()
-    return status.st_size <= MOST and _text_installs(file.source, status.st_mtime_ns)
+    return status.st_size <= _MOST and _text_installs(file.source, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=4096)  # components share most of their files
 def _text_installs(path: Path, _changed: int) -> bool:
     text = path.read_text(encoding="utf-8", errors="replace")
-    if path.suffix in PYTHON and not any(word in text for word in STARTS):
+    if path.suffix in _PYTHON and not any(word in text for word in _STARTS):
         return False
-    return INSTALLS.search(text) is not None
+    return INSTALL_PATTERN.search(text) is not None
 
 
 def make_overlay(folder: Path, python: Path) -> None:
@@ -134,16 +126,18 @@ def add_commands(folder: Path, python: Path, path: str) -> None:
     """
     old, new = f"{python.parent.absolute()}/python", folder.absolute() / "bin" / "python"
     for script in python.parent.iterdir():
-        if script.is_file() and script.stat().st_size <= MOST_OF_A_COMMAND:
+        if script.is_file() and script.stat().st_size <= _MOST_OF_A_COMMAND:
             text = script.read_text(encoding="utf-8", errors="ignore")
             first, second, *rest = [*text.split("\n", 2), "", ""]
             if first.startswith(f"#!{old}"):
-                _write_command(folder / "bin" / script.name, TRAMPOLINE.format(python=new) + text[len(first) + 1 :])
+                _write_command(folder / "bin" / script.name, _TRAMPOLINE.format(python=new) + text[len(first) + 1 :])
             elif first == "#!/bin/sh" and old in second:  # the path was too long for the first line
-                _write_command(folder / "bin" / script.name, TRAMPOLINE.format(python=new) + rest[0].partition("\n")[2])
+                _write_command(
+                    folder / "bin" / script.name, _TRAMPOLINE.format(python=new) + rest[0].partition("\n")[2]
+                )
     if not (folder / "bin" / "pip").exists():
-        _write_command(folder / "bin" / "pip", PIP.format(python=new))
-    for tool, text in (("conda", CONDA), ("mamba", CONDA), ("uv", UV)):
+        _write_command(folder / "bin" / "pip", _PIP.format(python=new))
+    for tool, text in (("conda", _CONDA), ("mamba", _CONDA), ("uv", _UV)):
         found = shutil.which(tool, path=f"{python.parent}:{path}")
         if found is not None:
             _write_command(folder / "bin" / tool, text.format(tool=found, python=new))

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from allranks.local.result import Failure, RunResult, StepResult, SweepResult, TrialResult
+from allranks.local.result import RunResult, StepFailure, StepResult, SweepResult, TrialResult
+
+_AS_WRITTEN = ("status", "started", "seconds", "reused_from", "attempts", "nodes", "processes", "metrics", "component")
 
 
 def past_result(state: Mapping[str, Any]) -> RunResult:
@@ -23,32 +25,25 @@ def past_result(state: Mapping[str, Any]) -> RunResult:
 def _step(name: str, step: Mapping[str, Any]) -> StepResult:
     return StepResult(
         name=name,
-        status=step["status"],
-        started=step["started"],
-        seconds=step["seconds"],
-        reused_from=step["reused_from"],
-        attempts=step["attempts"],
-        nodes=step["nodes"],
-        processes=step["processes"],
         folder=Path(step["folder"]),
         outputs=_paths(step["outputs"]),
-        metrics=step["metrics"],
         failure=_failure(step["failure"]),
-        component=step["component"],
         after=tuple(step["after"]),
-        sweep=_sweep(step) if "trials" in step else None,
+        sweep=past_sweep(step) if "trials" in step else None,
         parameters=step.get("parameters", {}),
+        **{attribute: step[attribute] for attribute in _AS_WRITTEN},
     )
 
 
-def _failure(failure: Mapping[str, Any] | None) -> Failure | None:
+def _failure(failure: Mapping[str, Any] | None) -> StepFailure | None:
     if failure is None:
         return None
     log = None if failure["log"] is None else Path(failure["log"])
-    return Failure(failure["message"], failure["rank"], failure["node"], log, tuple(failure["last_lines"]))
+    return StepFailure(failure["message"], failure["rank"], failure["node"], log, tuple(failure["last_lines"]))
 
 
-def _sweep(step: Mapping[str, Any]) -> SweepResult:
+def past_sweep(step: Mapping[str, Any]) -> SweepResult:
+    """The trials of a sweep that a step.json or run.json tells of."""
     trials = tuple(TrialResult(**{**trial, "folder": Path(trial["folder"])}) for trial in step["trials"])
     return SweepResult(step["goal"], step["primary_metric"], step["max_total_trials"], trials, step["best_trial"])
 

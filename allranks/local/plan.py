@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from allranks.errors import UnknownNameError
-from allranks.local.sweep.search import Search
 from allranks.spec import Component, Output
 from allranks.spec.expressions import render_command
 
@@ -26,8 +25,9 @@ class StepOutput:
         return f"<{self.step}.{self.port}>"
 
 
-Value: TypeAlias = str | Path | StepOutput
+InputValue: TypeAlias = str | Path | StepOutput
 """An input's value: the text of a literal, a path on this machine, or another step's output."""
+_Place = TypeVar("_Place")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class PlannedStep:
     """One step, ready to run as soon as the steps in ``after`` have succeeded.
 
     Attributes:
+        kind: which kind of step it is; see ``kinds``.
         name: nested steps are ``outer.inner``.
         inputs: the inputs that have a value.
         outputs: declared outputs with the step's settings applied.
@@ -43,12 +44,13 @@ class PlannedStep:
         launched: processes that are started on each node by whoever runs the step.
         timeout: seconds for one attempt, or None.
         python: the interpreter of the environment that the step names; None for the run's own.
-        search: what a sweep step tries; the rest is then what its trials have in common. None for other steps.
     """
+
+    kind: ClassVar[str] = "command"
 
     name: str
     component: Component
-    inputs: Mapping[str, Value]
+    inputs: Mapping[str, InputValue]
     outputs: Mapping[str, Output]
     distribution: str | None
     nodes: int
@@ -58,12 +60,11 @@ class PlannedStep:
     launched: int = 1
     parameter_servers: int = 0
     python: Path | None = None
-    search: Search | None = None
 
     @property
     def after(self) -> tuple[str, ...]:
         """The steps whose outputs it reads, each once, in the order of the inputs."""
-        return tuple(dict.fromkeys(value.step for value in self.inputs.values() if isinstance(value, StepOutput)))
+        return tuple(dict.fromkeys(output.step for output in self.bound.values()))
 
     @property
     def ranks(self) -> int:
@@ -74,6 +75,27 @@ class PlannedStep:
     def literals(self) -> dict[str, str]:
         """The inputs that are literals, as text."""
         return {name: value for name, value in self.inputs.items() if isinstance(value, str)}
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """The inputs that are paths on this machine."""
+        return {name: value for name, value in self.inputs.items() if isinstance(value, Path)}
+
+    @property
+    def bound(self) -> dict[str, StepOutput]:
+        """The inputs that are outputs of other steps."""
+        return {name: value for name, value in self.inputs.items() if isinstance(value, StepOutput)}
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What every planned step has, of whatever kind: a kind that adds to it, or its parts, are made from this."""
+        return {one.name: getattr(self, one.name) for one in fields(PlannedStep)}
+
+    def place_data(self, place: Callable[[StepOutput], _Place]) -> dict[str, Path | _Place]:
+        """The data inputs in their order, with a place for each that is another step's output."""
+        known: dict[str, Path | _Place] = {**self.paths}
+        known |= {name: place(output) for name, output in self.bound.items()}
+        return {name: known[name] for name in self.inputs if name in known}
 
     def command(self, data: Mapping[str, str], outputs: Mapping[str, str]) -> str:
         """The command with everything filled in.

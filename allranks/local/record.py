@@ -23,60 +23,45 @@ class RunRecord:
         folder: the run's.
         plan: what is run.
         request: what was asked for, as JSON.
+        steps: by name.
         started: seconds since 1970.
     """
 
     folder: RunFolder
     plan: Plan
     request: Mapping[str, Any]
+    steps: Mapping[str, Execution]
     started: float = field(default_factory=time.time)
 
     def write_request(self, definition: Any) -> None:
-        """Write what ``--resume`` needs, secrets included.
-
-        Args:
-            definition: the pipeline as it was read, as JSON.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write what ``--resume`` needs, secrets included, with the pipeline as it was read, as JSON."""
         write_json(self.folder.request, {"request": self.request, "definition": definition})
 
-    def write(self, steps: Mapping[str, Execution], *, running: bool = False, signal: int | None = None) -> RunResult:
-        """Write what became of the run, or how far it is.
-
-        Args:
-            steps: the steps by name.
-            running: whether it goes on.
-            signal: that has ended it, or None.
+    def write(self, *, running: bool = False, signal: int | None = None) -> RunResult:
+        """Write what became of the run, which a signal may have ended, or how far it is.
 
         Raises:
             OSError: it cannot be written.
         """
-        write_json(self.folder.state, self.document(steps, running=running))
-        return self.result(steps, running=running, signal=signal)
+        write_json(self.folder.state, self.document(running=running))
+        return self.result(running=running, signal=signal)
 
-    def document(self, steps: Mapping[str, Execution], *, running: bool = False) -> dict[str, Any]:
-        """What run.json says now, secrets blotted out; arguments as for ``write``."""
+    def document(self, *, running: bool = False) -> dict[str, Any]:
+        """What run.json says now, secrets blotted out."""
         about = {"run_id": self.folder.id, "name": self.plan.name, "pid": os.getpid(), "started": self.started}
         ended = None if running else time.time()
-        result = self.result(steps, running=running).document()
+        result = self.result(running=running).document()
         found: dict[str, Any] = redact_document({**self.request, **about, "ended": ended, **result})
         return found
 
-    def result(self, steps: Mapping[str, Execution], *, running: bool = False, signal: int | None = None) -> RunResult:
-        """What became of the run; see ``write``."""
-        results = {name: execution.result() for name, execution in steps.items()}
+    def result(self, *, running: bool = False, signal: int | None = None) -> RunResult:
+        """What became of the run, or how far it is."""
+        results = {name: execution.result() for name, execution in self.steps.items()}
         outputs = {
-            name: (steps[output.step].folder.outputs / output.port).resolve()
+            name: self.steps[output.step].output_path(output.port)
             for name, output in self.plan.outputs.items()
             if results[output.step].outputs
         }
-        return RunResult(
-            self.folder.id, RUNNING if running else _overall(steps), self.folder.path, results, outputs, signal
-        )
-
-
-def _overall(steps: Mapping[str, Execution]) -> str:
-    statuses = {execution.status for execution in steps.values()}
-    return next((status for status in (FAILED, CANCELLED) if status in statuses), SUCCEEDED)
+        statuses = {step.status for step in results.values()}
+        worst = next((status for status in (FAILED, CANCELLED) if status in statuses), SUCCEEDED)
+        return RunResult(self.folder.id, RUNNING if running else worst, self.folder.path, results, outputs, signal)

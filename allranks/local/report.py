@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.files import write_text
-from allranks.local.curves import charts
+from allranks.local.curves import draw_charts
 from allranks.local.folders import RunFolder, StepFolder, read_json
 from allranks.local.result import SUCCEEDED, last_lines
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-FIRST_PAGE, NEXT_PAGE = 1.0, 2.0  # seconds from the start of a run, and between two pages of it
-LOG_LINES = 40  # of each rank; the whole log is linked
+_FIRST_PAGE, _NEXT_PAGE = 1.0, 2.0  # seconds from the start of a run, and between two pages of it
+_LOG_LINES = 40  # of each rank; the whole log is linked
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class _Box:
     """A step in the graph: its column is the longest way to it from a step that needs nothing."""
 
     name: str
@@ -32,7 +32,7 @@ class Box:
     y: int
 
 
-WIDTH, HEIGHT, GAP_X, GAP_Y = 190, 54, 60, 22  # of the graph's boxes and between them, in pixels
+_WIDTH, _HEIGHT, _GAP_X, _GAP_Y = 190, 54, 60, 22  # of the graph's boxes and between them, in pixels
 
 
 class RunningPage:
@@ -44,7 +44,7 @@ class RunningPage:
 
     def __init__(self, run: RunFolder) -> None:
         self._run = run
-        self._due = time.monotonic() + FIRST_PAGE
+        self._due = time.monotonic() + _FIRST_PAGE
 
     def look(self, state: Callable[[], dict[str, Any]]) -> None:
         """Write it if it is time: rarely enough to take no more than a fiftieth of the time.
@@ -57,7 +57,7 @@ class RunningPage:
             return
         write_report(self._run, state())
         ended = time.monotonic()
-        self._due = ended + max(NEXT_PAGE, 50 * (ended - began))
+        self._due = ended + max(_NEXT_PAGE, 50 * (ended - began))
 
 
 def write_report(run: RunFolder, state: dict[str, Any] | None = None) -> None:
@@ -77,10 +77,10 @@ def write_report(run: RunFolder, state: dict[str, Any] | None = None) -> None:
         steps=[_step(run, name, step) for name, step in state["steps"].items()],
         boxes=list(boxes.values()),
         arrows=_arrows(boxes, state["steps"]),
-        graph_width=max((box.x for box in boxes.values()), default=0) + WIDTH + 4,
-        graph_height=max((box.y for box in boxes.values()), default=0) + HEIGHT + 4,
-        box_width=WIDTH,
-        box_height=HEIGHT,
+        graph_width=max((box.x for box in boxes.values()), default=0) + _WIDTH + 4,
+        graph_height=max((box.y for box in boxes.values()), default=0) + _HEIGHT + 4,
+        box_width=_WIDTH,
+        box_height=_HEIGHT,
         length=max([(step["started"] or 0.0) + step["seconds"] for step in state["steps"].values()] + [0.001]),
     )
     write_text(run.report, page)
@@ -108,8 +108,8 @@ def _step(run: RunFolder, name: str, step: dict[str, Any]) -> dict[str, Any]:
         **step,
         "command": kept.get("command", ""),
         "inputs": kept.get("inputs", {}),
-        "logs": [{"name": log.name, "path": _relative(log, run), "lines": last_lines(log, LOG_LINES)} for log in logs],
-        "charts": charts(StepFolder(folder.logs.resolve().parent).metrics()),  # a reused step's logs are a link
+        "logs": [{"name": log.name, "path": _relative(log, run), "lines": last_lines(log, _LOG_LINES)} for log in logs],
+        "charts": draw_charts(StepFolder(folder.logs.resolve().parent).metrics()),  # a reused step's logs are a link
         "plot": _trial_plot(step),
         "links": {port: _relative(folder.outputs / port, run) for port in step["outputs"]},
     }
@@ -142,7 +142,7 @@ def _relative(path: Path, run: RunFolder) -> str:
     return path.relative_to(run.path).as_posix()
 
 
-def _graph(steps: dict[str, Any]) -> dict[str, Box]:
+def _graph(steps: dict[str, Any]) -> dict[str, _Box]:
     columns: dict[str, int] = {}
     for name, step in steps.items():  # each comes after those that it needs
         columns[name] = max((columns[other] + 1 for other in step["after"]), default=0)
@@ -152,19 +152,19 @@ def _graph(steps: dict[str, Any]) -> dict[str, Box]:
         step = steps[name]
         ranks = step["nodes"] * step["processes"]
         label = f"{step['nodes']} x {step['processes']} ranks" if ranks > 1 else step["component"]
-        x, y = column * (WIDTH + GAP_X) + 2, rows[column] * (HEIGHT + GAP_Y) + 2
-        boxes[name] = Box(name, "reused" if step["reused"] else step["status"], label, x, y)
+        x, y = column * (_WIDTH + _GAP_X) + 2, rows[column] * (_HEIGHT + _GAP_Y) + 2
+        boxes[name] = _Box(name, "reused" if step["reused"] else step["status"], label, x, y)
         rows[column] += 1
     return boxes
 
 
-def _arrows(boxes: dict[str, Box], steps: dict[str, Any]) -> list[str]:
+def _arrows(boxes: dict[str, _Box], steps: dict[str, Any]) -> list[str]:
     """An SVG path from each step to each that reads its outputs."""
     paths = []
     for name, step in steps.items():
         for other in step["after"]:
             start, end = boxes[other], boxes[name]
-            x1, y1, x2, y2 = start.x + WIDTH, start.y + HEIGHT // 2, end.x - 6, end.y + HEIGHT // 2
+            x1, y1, x2, y2 = start.x + _WIDTH, start.y + _HEIGHT // 2, end.x - 6, end.y + _HEIGHT // 2
             middle = (x1 + x2) // 2
             paths.append(f"M{x1} {y1} C{middle} {y1} {middle} {y2} {x2} {y2}")
     return paths

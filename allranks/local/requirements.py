@@ -15,19 +15,19 @@ from packaging.requirements import Requirement
 from allranks import catalogue
 from allranks.errors import CannotRunHereError
 from allranks.local import environments
-from allranks.local.launch.mpi import HOW_TO_GET_IT
+from allranks.local.launch import LAUNCHERS
 from allranks.local.plan import PlannedStep
 from allranks.spec import Component
 
 # Two builds of one package: whoever has the one needs not have the other.
-EQUIVALENT = {"tensorflow-cpu": "tensorflow"}
-OPTIONAL = "optional.txt"  # what only some uses of an environment need
-ONE_VERSION = ("torch", "keras", "mlflow-skinny")
+EQUIVALENT_PACKAGES = {"tensorflow-cpu": "tensorflow"}
+_OPTIONAL = "optional.txt"  # what only some uses of an environment need
+_ONE_VERSION = ("torch", "keras", "mlflow-skinny")
 """What a pipeline has in one version only: what one step writes, a model or MLflow's database, another one reads."""
 
 
 @dataclass(frozen=True, slots=True)
-class Interpreters:
+class ChosenInterpreters:
     """What will run the steps.
 
     Attributes:
@@ -41,7 +41,7 @@ class Interpreters:
 
 def choose_interpreters(
     steps: Mapping[str, PlannedStep], home: Path, chosen: Mapping[str, Path] | None = None
-) -> Interpreters:
+) -> ChosenInterpreters:
     """Choose the interpreter of each step.
 
     Args:
@@ -61,8 +61,8 @@ def choose_interpreters(
     here = [folder for folder in ours if folder not in built]
     lacking = {folder: what for folder in here if (what := _lacking_here(folder, _fed_by(ours[folder], steps), built))}
     served = {name: step for name, step in steps.items() if not any(name in ours[folder] for folder in lacking)}
-    _refuse({folder: (ours[folder], what) for folder, what in lacking.items()}, _without_mpirun(served, pythons))
-    return Interpreters(pythons, tuple(notes))
+    _refuse({folder: (ours[folder], what) for folder, what in lacking.items()}, _without_program(served, pythons))
+    return ChosenInterpreters(pythons, tuple(notes))
 
 
 def _group(steps: Mapping[str, PlannedStep], chosen: Mapping[str, Path]) -> tuple[dict[str, list[str]], list[str]]:
@@ -89,27 +89,27 @@ def _fed_by(names: list[str], steps: Mapping[str, PlannedStep]) -> set[str]:
     return {folder for folder in found if folder is not None}
 
 
-def _refuse(lacking: Mapping[str, tuple[list[str], str]], without_mpirun: list[str]) -> None:
+def _refuse(lacking: Mapping[str, tuple[list[str], str]], without_program: Mapping[str | None, list[str]]) -> None:
     """Say at once what the steps lack and how to get it; do nothing if they lack nothing."""
     messages = [f"{', '.join(names)}: the environment {folder!r} {what}." for folder, (names, what) in lacking.items()]
     hints = [f"Build what is lacking, once: allranks env build {' '.join(lacking)}"] if lacking else []
-    if without_mpirun:
-        messages.append(
-            f"{', '.join(without_mpirun)}: the distribution mpi needs mpirun, which is not on this machine."
-        )
-        hints.append(HOW_TO_GET_IT)
+    for distribution, names in without_program.items():
+        launcher = LAUNCHERS[distribution]
+        needs = f"the distribution {distribution} needs {launcher.program}, which is not on this machine."
+        messages.append(f"{', '.join(names)}: {needs}")
+        hints.append(launcher.remedy)
     if messages:
         raise CannotRunHereError("\n".join(messages), "\n".join(hints))
 
 
-def _without_mpirun(steps: Mapping[str, PlannedStep], pythons: Mapping[str, Path]) -> list[str]:
-    """The MPI steps that would find no mpirun, neither beside their interpreter nor on PATH."""
-    lacking = []
+def _without_program(steps: Mapping[str, PlannedStep], pythons: Mapping[str, Path]) -> dict[str | None, list[str]]:
+    """The steps whose launcher finds no program, neither beside their interpreter nor on PATH; by distribution."""
+    lacking: dict[str | None, list[str]] = {}
     for name, step in steps.items():
-        if step.distribution == "mpi":
-            folder = pythons.get(name, Path(sys.executable)).parent
-            if shutil.which("mpirun", path=f"{folder}:{os.environ.get('PATH', os.defpath)}") is None:
-                lacking.append(name)
+        program = LAUNCHERS[step.distribution].program
+        folder = pythons.get(name, Path(sys.executable)).parent
+        if program and shutil.which(program, path=f"{folder}:{os.environ.get('PATH', os.defpath)}") is None:
+            lacking.setdefault(step.distribution, []).append(name)
     return lacking
 
 
@@ -120,13 +120,13 @@ def _lacking_here(folder: str, fed_by: set[str], built: Mapping[str, Path]) -> s
     """
     source = environments.source_of(folder)
     lacking = unmet(source / "requirements.txt")
-    if (source / OPTIONAL).is_file():
+    if (source / _OPTIONAL).is_file():
         lists = (environments.source_of(other) / "requirements.txt" for other in fed_by - {folder})
         wrote = {one.name for file in lists for one in read_requirements(file).values()}
-        lacking += unmet(source / OPTIONAL, among=wrote)
+        lacking += unmet(source / _OPTIONAL, among=wrote)
     if lacking:
         return f"asks for {', '.join(lacking)}"
-    return "; ".join(_mixed(package, folder, built) for package in ONE_VERSION if _mixed(package, folder, built))
+    return "; ".join(_mixed(package, folder, built) for package in _ONE_VERSION if _mixed(package, folder, built))
 
 
 def _mixed(package: str, folder: str, built: Mapping[str, Path]) -> str:
@@ -168,7 +168,7 @@ def unmet(requirements: Path, packages: Path | None = None, among: Collection[st
             continue
         if requirement.marker is not None and not requirement.marker.evaluate():
             continue
-        version = _version(requirement.name, packages) or _version(EQUIVALENT.get(requirement.name), packages)
+        version = _version(requirement.name, packages) or _version(EQUIVALENT_PACKAGES.get(requirement.name), packages)
         if not version:
             lacking.append(f"{text} (not installed)")
         elif not requirement.specifier.contains(version, prereleases=True):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from allranks.local.folders import DEFAULT_HOME
+from allranks.local.metrics_file import read_end, read_metrics
 from allranks.redaction import redact
 
 SUCCEEDED, FAILED, SKIPPED, CANCELLED = "succeeded", "failed", "skipped", "cancelled"
@@ -18,7 +18,7 @@ WAITING, RUNNING, RETRYING = "waiting", "running", "retrying"
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class StepFailure:
     """The first failure of a step.
 
     Attributes:
@@ -37,13 +37,7 @@ class Failure:
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "message": self.message,
-            "rank": self.rank,
-            "node": self.node,
-            "log": str(self.log) if self.log else None,
-            "last_lines": list(self.last_lines),
-        }
+        return {**asdict(self), "log": str(self.log) if self.log else None, "last_lines": list(self.last_lines)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +131,7 @@ class StepResult:
     folder: Path
     outputs: Mapping[str, Path]
     metrics: Mapping[str, float] = field(default_factory=dict)
-    failure: Failure | None = None
+    failure: StepFailure | None = None
     component: str = ""
     after: tuple[str, ...] = ()
     sweep: SweepResult | None = None
@@ -184,7 +178,7 @@ class RunResult:
     signal: int | None = None
 
     @property
-    def failures(self) -> Mapping[str, Failure]:
+    def failures(self) -> Mapping[str, StepFailure]:
         """Why steps failed, by step; empty if none has."""
         return {name: step.failure for name, step in self.steps.items() if step.status == FAILED and step.failure}
 
@@ -193,7 +187,7 @@ class RunResult:
         """Why steps failed, with the ends of their logs and where all of them are; empty if none has."""
         return "\n".join(line for name, failure in self.failures.items() for line in self._explain(name, failure))
 
-    def _explain(self, step: str, failure: Failure) -> Iterator[str]:
+    def _explain(self, step: str, failure: StepFailure) -> Iterator[str]:
         yield redact(f"error: step {step}: {failure.message}")
         yield from (f"  | {line}" for line in failure.last_lines)
         if "SIGKILL" in failure.message:
@@ -254,41 +248,21 @@ class Progress:
 
 
 def read_progress(metrics_file: Path, *, tail: bool = False) -> Progress:
-    """Read a step's metrics.jsonl; a line that is only half written is left for the next look.
+    """Read a step's metrics.jsonl.
 
     Args:
-        metrics_file: one JSON object for each line: ``{"step", "total", "metrics": {name: number}}``.
+        metrics_file: may not be there yet.
         tail: read only the last 16 KiB, enough for a table that is drawn while the file grows.
     """
-    try:
-        with metrics_file.open("rb") as file:
-            if tail:
-                file.seek(max(0, file.seek(0, 2) - 16384))
-            lines = file.read().splitlines()
-    except OSError:
-        return Progress()
     step = total = None
     metrics: dict[str, float] = {}
-    for line in lines:
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        if not isinstance(entry, dict):
-            continue
-        step, total = entry.get("step", step), entry.get("total") or total
-        values = entry.get("metrics")
-        if isinstance(values, dict):
-            metrics |= {str(name): value for name, value in values.items() if isinstance(value, int | float)}
+    for entry in read_metrics(metrics_file, 16384 if tail else None):
+        step, total = step if entry.step is None else entry.step, entry.total or total
+        metrics |= entry.metrics
     return Progress(step, total, metrics)
 
 
 def last_lines(log: Path, count: int = 20, most: int = 16384) -> tuple[str, ...]:
     """The end of a log, secrets blotted out: at most so many lines of the last so many bytes."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, 2) - most))
-            lines = file.read().decode(errors="replace").rstrip().splitlines()[-count:]
-            return tuple(redact("\n".join(lines)).splitlines())
-    except OSError:
-        return ()
+    lines = read_end(log, most).decode(errors="replace").rstrip().splitlines()[-count:]
+    return tuple(redact("\n".join(lines)).splitlines())

@@ -12,7 +12,7 @@ from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
 from allranks.spec import Component, Data, Input, Pipeline, Step, check_value
 from allranks.spec.distribution import distribution_kind
 
-PROCESSES_INPUT = "processes_per_node"  # a component that starts its own processes on each node takes their number here
+PROCESSES_PER_NODE_INPUT = "processes_per_node"  # of a component that starts its own processes on each node
 
 
 def apply_values(pipeline: Pipeline, values: Mapping[str, str]) -> tuple[Pipeline, list[Problem]]:
@@ -45,7 +45,7 @@ def _apply_value(pipeline: Pipeline, name: str, text: str) -> Pipeline:
     if not places:
         raise UnknownNameError(
             f"{name!r} is no input of {_called(pipeline)}{_nearest(name, input_names(pipeline))}.",
-            _inputs_hint(pipeline),
+            f"The pipeline's inputs: {', '.join(pipeline.inputs) or 'none'}. A step's: STEP.INPUT=VALUE.",
         )
     step_name, inner = places[0]
 
@@ -75,10 +75,6 @@ def _absolute(text: str) -> str:
     return text if "://" in text or text.startswith("azureml:") else str(Path(text).expanduser().resolve())
 
 
-def _inputs_hint(pipeline: Pipeline) -> str:
-    return f"The pipeline's inputs: {', '.join(pipeline.inputs) or 'none'}. A step's: STEP.INPUT=VALUE."
-
-
 def _nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, list(known), n=3)
     return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
@@ -89,14 +85,9 @@ def _called(pipeline: Pipeline) -> str:
     return pipeline.name or (pipeline.source.file.name if pipeline.source.file else "the pipeline")
 
 
-def _step_inputs(pipeline: Pipeline, prefix: str = "") -> list[tuple[str, str, Input]]:
+def _step_inputs(pipeline: Pipeline) -> list[tuple[str, str, Input]]:
     """Every input of every step, nested ones with their dotted names."""
-    found = []
-    for name, step in pipeline.steps.items():
-        found += [(prefix + name, inner, declared) for inner, declared in step.component.inputs.items()]
-        if isinstance(step.component, Pipeline):
-            found += _step_inputs(step.component, f"{prefix}{name}.")
-    return found
+    return [(name, inner, one) for name, step in all_steps(pipeline) for inner, one in step.component.inputs.items()]
 
 
 def _typed(name: str, declared: Input, text: str) -> str | int | float | bool | Data:
@@ -160,8 +151,8 @@ def _scaling(name: str, nodes: int, processes: int) -> Callable[[Step], Step]:
             )
         distribution = step.distribution or step.component.distribution
         resources = replace(step.resources, nodes=nodes)
-        if PROCESSES_INPUT in step.component.inputs:
-            inputs = MappingProxyType({**step.inputs, PROCESSES_INPUT: processes})
+        if PROCESSES_PER_NODE_INPUT in step.component.inputs:
+            inputs = MappingProxyType({**step.inputs, PROCESSES_PER_NODE_INPUT: processes})
             return replace(step, resources=resources, inputs=inputs)
         kind = distribution_kind(distribution)
         if fault := kind.scale_fault(nodes, processes):

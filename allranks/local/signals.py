@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-CAUGHT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_CAUGHT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -18,7 +18,7 @@ def caught_signals(note: Callable[[int], None]) -> Iterator[int]:
         A descriptor that becomes readable with each signal, so that a selector wakes up.
     """
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    before = {number: signal.signal(number, lambda number, _frame: note(number)) for number in CAUGHT}
+    before = {number: signal.signal(number, lambda number, _frame: note(number)) for number in _CAUGHT}
     previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     try:
         yield reader

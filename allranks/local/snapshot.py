@@ -20,7 +20,7 @@ from pathlib import Path
 
 from allranks.errors import StorageError
 from allranks.local.folders import is_runs_folder
-from allranks.local.ignore import NAMES, IgnoreFile, read_ignore_file, rules_of, rules_of_file
+from allranks.local.ignore import IGNORE_FILES, IgnoreFile, read_ignore_file, rules_of, rules_of_file
 from allranks.spec.model import Component
 
 _MIB = 1 << 20
@@ -148,7 +148,7 @@ def _merged(code: Path | None, component: Component) -> Iterator[SnapshotFile]:
     includes = map(Path.resolve, component.includes)
     parts += [_include(include, root.rebased(str(include.parent))) for include in includes]
     merged = {file.path: file for part in parts for file in part}
-    at_root = next((merged[name] for name in NAMES if name in merged), None)
+    at_root = next((merged[name] for name in IGNORE_FILES if name in merged), None)
     final = IgnoreFile("", rules_of(()) if at_root is None else rules_of_file(str(at_root.source)))
     return (file for file in merged.values() if not final.excludes_relative(file.path))
 

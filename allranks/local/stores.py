@@ -10,42 +10,43 @@ steps whose MLflow has others log to ``mlflow-<revision>.db`` beside it.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from allranks.local import processes
+from allranks.local.file_locks import held_lock, try_lock
 from allranks.local.fingerprint import site_packages
 from allranks.local.folders import Home
 
 # Run by a step's interpreter: the path of the database, and where files go unless an experiment says otherwise.
-MAKE = """
+_MAKE = """
 import sys
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 SqlAlchemyStore("sqlite:///" + sys.argv[1], sys.argv[2])
 """
 
 # MLflow would put the files of an experiment into the working folder of whoever logs first, which belongs to one run.
-TRIGGER = """
+_TRIGGER = """
 CREATE TRIGGER allranks_{event} AFTER {when} ON experiments WHEN NEW.artifact_location LIKE '%/nodes/%/work/%' BEGIN
     UPDATE experiments SET artifact_location = '{place}/' || NEW.experiment_id WHERE experiment_id = NEW.experiment_id;
 END
 """
-REDIRECT = """
+_REDIRECT = """
 UPDATE experiments SET artifact_location = '{place}/' || experiment_id
 WHERE experiment_id = 0 OR artifact_location LIKE '%/nodes/%/work/%'
     OR artifact_location LIKE '%/mlflow/' || experiment_id
 """
-EVENTS = {"insert": "INSERT", "update": "UPDATE OF artifact_location"}
+_EVENTS = {"insert": "INSERT", "update": "UPDATE OF artifact_location"}
 
 
-class Stores:
+class MlflowStores:
     """Says which database the steps of an interpreter log to, and makes it when the first of them is about to start."""
 
     def __init__(self, home: Home) -> None:
@@ -83,7 +84,7 @@ class Stores:
         """Make a template, or go on waiting for it; False when that has failed."""
         if template not in self._makers:
             template.parent.mkdir(parents=True, exist_ok=True)
-            lock = _try_lock(template)
+            lock = try_lock(_lock_file(template))
             if lock is not None:
                 self._makers[template] = _start(python, template), lock
             return True  # otherwise another engine is making it
@@ -106,7 +107,7 @@ def mlflow_version(python: Path) -> str:
     return ""
 
 
-def all_databases(home: Home) -> list[Path]:
+def mlflow_databases(home: Home) -> list[Path]:
     """Every database that steps have logged to."""
     return sorted(home.path.glob("mlflow*.db"))
 
@@ -133,7 +134,7 @@ def _start(python: Path, template: Path) -> subprocess.Popen[bytes]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "PYTHON"))}
     with template.with_suffix(".txt").open("wb") as log:
         return subprocess.Popen(
-            [python, "-c", MAKE, made, template.parent / "mlruns"],
+            [python, "-c", _MAKE, made, template.parent / "mlruns"],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -147,7 +148,7 @@ def _start(python: Path, template: Path) -> subprocess.Popen[bytes]:
 def _settle(home: Home, template: Path) -> Path:
     """The database of this home with the tables of a template, copied if there is none."""
     revision = _revision(template)
-    with _locked(home.mlflow):
+    with held_lock(_lock_file(home.mlflow)):  # ``shared/tracking.py`` takes it as well; for milliseconds
         for path in (home.mlflow, home.mlflow.with_stem(f"mlflow-{revision}")):
             if not path.is_file() or path.stat().st_size == 0:
                 new = _aside(path)
@@ -163,20 +164,25 @@ def _settle(home: Home, template: Path) -> Path:
 
 def _revision(database: Path) -> str:
     """Which tables a database has, in MLflow's own terms; empty when it has none, or is no database."""
+    return str(next(iter(query_database(database, "SELECT version_num FROM alembic_version", seconds=60) or ()), ""))
+
+
+def query_database(database: Path, query: str, values: Sequence[str] = (), *, seconds: float) -> list[Any] | None:
+    """The one column of a query; None when the database cannot be read within so many seconds."""
     try:
-        connection = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=60)
+        connection = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=seconds)
         try:
-            return str(next(connection.execute("SELECT version_num FROM alembic_version"), ("",))[0])
+            return [value for (value,) in connection.execute(query, values)]
         finally:
             connection.close()
-    except sqlite3.Error:
-        return ""
+    except sqlite3.Error as error:
+        return [] if "no such table" in str(error) else None  # somebody is about to make them, or it is not MLflow's
 
 
 def _redirect_files(home: Home, database: Path) -> None:
     """Let the files of every experiment lie in a place of their own, also when the runs folder has been moved."""
     place = home.mlflow_files.absolute().as_uri().replace("'", "''")
-    wanted = {f"allranks_{name}": TRIGGER.format(event=name, when=when, place=place) for name, when in EVENTS.items()}
+    wanted = {f"allranks_{name}": _TRIGGER.format(event=name, when=when, place=place) for name, when in _EVENTS.items()}
     connection = sqlite3.connect(database, timeout=60)
     try:
         known = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"))
@@ -185,25 +191,11 @@ def _redirect_files(home: Home, database: Path) -> None:
         for name, text in wanted.items():
             connection.execute(f"DROP TRIGGER IF EXISTS {name}")
             connection.execute(text)
-        connection.execute(REDIRECT.format(place=place))
+        connection.execute(_REDIRECT.format(place=place))
         connection.commit()
     finally:
         connection.close()
 
 
-def _try_lock(path: Path) -> int | None:
-    lock = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    return lock
-
-
-@contextmanager
-def _locked(database: Path) -> Iterator[None]:
-    """Hold the lock that ``shared/tracking.py`` takes as well; for milliseconds."""
-    with database.with_name(f"{database.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def _lock_file(database: Path) -> Path:
+    return database.with_name(f"{database.name}.lock")

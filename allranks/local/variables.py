@@ -13,56 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # What some launcher set for the engine itself must not reach a step: it would be taken for the step's own launch.
-LAUNCHER_VARIABLES = frozenset(
-    [
-        "RANK",
-        "WORLD_SIZE",
-        "LOCAL_RANK",
-        "LOCAL_WORLD_SIZE",
-        "NODE_RANK",
-        "GROUP_RANK",
-        "GROUP_WORLD_SIZE",
-        "ROLE_RANK",
-        "ROLE_WORLD_SIZE",
-        "ROLE_NAME",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "MASTER_ADDRESS",
-        "TF_CONFIG",
-        "MPI_LOCALRANKID",
-        "MPI_LOCALNRANKS",
-        "SM_HOSTS",
-        "SM_CURRENT_HOST",
-        "TRAINING_JOB_NAME",
-        "MLFLOW_RUN_ID",
-        "MLFLOW_TRACKING_URI",
-        "MLFLOW_TRACKING_TOKEN",
-        "MLFLOW_EXPERIMENT_ID",
-        "MLFLOW_EXPERIMENT_NAME",
-        "OMP_NUM_THREADS",
-        "PYTHONPATH",
-        "PYTHONHOME",
-        "TMPDIR",
-    ]
+_LAUNCHER_VARIABLES = (
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE"),
+    *("ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "MASTER_ADDRESS"),
+    *("TF_CONFIG", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "SM_HOSTS", "SM_CURRENT_HOST", "TRAINING_JOB_NAME"),
+    *("MLFLOW_RUN_ID", "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN", "MLFLOW_EXPERIMENT_ID"),
+    *("MLFLOW_EXPERIMENT_NAME", "OMP_NUM_THREADS", "PYTHONPATH", "PYTHONHOME", "TMPDIR"),
 )
-LAUNCHER_PREFIXES = (
-    *(
-        "AZUREML_",
-        "AZURE_ML_",
-        "AZ_BATCH",
-        "ALLRANKS_",
-        "TORCHELASTIC_",
-        "HOROVOD_RANK",
-        "HOROVOD_SIZE",
-        "HOROVOD_LOCAL_",
-    ),
-    *("HOROVOD_CROSS_", "OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "I_MPI_", "MV2_COMM_", "SLURM_"),
-    *("FLUX_TASK_", "FLUX_JOB_"),
+_LAUNCHER_PREFIXES = (
+    *("AZUREML_", "AZURE_ML_", "AZ_BATCH", "ALLRANKS_", "TORCHELASTIC_", "HOROVOD_RANK", "HOROVOD_SIZE"),
+    *("HOROVOD_LOCAL_", "HOROVOD_CROSS_", "OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "I_MPI_", "MV2_COMM_"),
+    *("SLURM_", "FLUX_TASK_", "FLUX_JOB_"),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class EmulatedCluster:
     """The emulated nodes of one step.
 
     Node ``i`` has the loopback address ``127.0.0.(i + 1)``: its own, as on a cluster, and reached from nowhere else.
@@ -100,17 +66,17 @@ def _address_list(nodes: int, separator: str) -> str:
     return separator.join(_addresses(nodes))
 
 
-def inherited(environ: Mapping[str, str], python: Path) -> dict[str, str]:
+def inherited_variables(environ: Mapping[str, str], python: Path) -> dict[str, str]:
     """The caller's variables that a step keeps; its ``python`` is the chosen interpreter."""
     kept = {
         name: value
         for name, value in environ.items()
-        if name not in LAUNCHER_VARIABLES and not name.startswith(LAUNCHER_PREFIXES)
+        if name not in _LAUNCHER_VARIABLES and not name.startswith(_LAUNCHER_PREFIXES)
     }
     return kept | {"PATH": f"{python.parent}:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"}
 
 
-def of_job(run_id: str, step: str, experiment: str, tracking_uri: str, attempt: int) -> dict[str, str]:
+def job_variables(run_id: str, step: str, experiment: str, tracking_uri: str, attempt: int) -> dict[str, str]:
     """What says which job this is. ``attempt`` counts from 1."""
     return {
         "AZUREML_RUN_ID": f"{run_id}.{step}",
@@ -127,7 +93,9 @@ def of_job(run_id: str, step: str, experiment: str, tracking_uri: str, attempt: 
     }
 
 
-def of_data(literals: Mapping[str, str], inputs: Mapping[str, str], outputs: Mapping[str, str]) -> dict[str, str]:
+def data_variables(
+    literals: Mapping[str, str], inputs: Mapping[str, str], outputs: Mapping[str, str]
+) -> dict[str, str]:
     """What says where the data is; the names of outputs never replace a variable that the shell needs."""
     variables = {f"AZUREML_PARAMETER_{name}": value for name, value in literals.items()}
     for name, path in inputs.items():
@@ -139,7 +107,7 @@ def of_data(literals: Mapping[str, str], inputs: Mapping[str, str], outputs: Map
     return variables
 
 
-def of_node(cluster: Cluster, node: int, tmp: Path) -> dict[str, str]:
+def node_variables(cluster: EmulatedCluster, node: int, tmp: Path) -> dict[str, str]:
     """What says which node this is, and what share of the machine it has."""
     variables = {
         "AZUREML_NODE_COUNT": str(cluster.nodes),

@@ -46,11 +46,11 @@ def exported_pipelines() -> Mapping[Path, str]:
     Raises:
         CannotRunHereError: the Azure ML SDK is not installed.
     """
-    from allranks.azure.export import export
+    from allranks.azure.export import export_pipeline
 
     files: dict[Path, str] = {}
     for path in catalogue.pipelines().values():
-        files |= export(f"{path.with_suffix('.py')}:{path.stem}", path)
+        files |= export_pipeline(f"{path.with_suffix('.py')}:{path.stem}", path)
     return files
 
 

@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from allranks import library
-from allranks.azure.register_assets import Asset, assets
-from allranks.azure.register_copies import Place, body_of
+from allranks.azure.client import AssetPlace
+from allranks.azure.register_assets import LibraryAsset, find_assets
+from allranks.azure.register_copies import asset_body
 
 FOLDER = Path(__file__).parent / "recorded"
 COMMAND = "python -m tests.azure.record_bodies"
-PLACE = Place("registry", "the-registry")
+PLACE = AssetPlace("registry", "the-registry")
 
 
-def text_of(asset: Asset) -> str:
+def text_of(asset: LibraryAsset) -> str:
     """The record of an asset."""
-    body = body_of(asset, PLACE)
+    body = asset_body(asset, PLACE)
     properties = body["properties"]
     for holder in (properties, properties.get("componentSpec", {})):
         holder["properties"] = _unmarked(holder.get("properties", {}))
@@ -32,7 +33,7 @@ def text_of(asset: Asset) -> str:
     return text
 
 
-def file_of(asset: Asset) -> Path:
+def file_of(asset: LibraryAsset) -> Path:
     """Where the record of an asset lies."""
     return FOLDER / f"{asset.name}.json"
 
@@ -47,7 +48,7 @@ def _unmarked(properties: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Write the records of all assets, and remove those of assets that are no more."""
-    texts = {file_of(asset): text_of(asset) for asset in assets()}
+    texts = {file_of(asset): text_of(asset) for asset in find_assets()}
     FOLDER.mkdir(exist_ok=True)
     for path in set(FOLDER.glob("*.json")) - texts.keys():
         path.unlink()

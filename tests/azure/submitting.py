@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from allranks import catalogue, library
-from allranks.azure import register_retry, watch
+from allranks.azure import retry, watch
 from allranks.azure.client import connect, find_workspace
 from tests.azure.stand_in.fixture import StandIn
 from tests.azure.stand_in.state import WORKSPACE_ID
@@ -61,7 +61,7 @@ def environments(stand_in: StandIn) -> None:
 def ready(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     """A workspace with the library's environments; nobody waits between two looks at a job, nor long for a service."""
     monkeypatch.setattr(watch, "LONGEST_POLL", 0.0)
-    monkeypatch.setattr(register_retry, "PATIENCE", 20.0)
+    monkeypatch.setattr(retry, "RETRY_SECONDS", 20.0)
     environments(stand_in)
     return stand_in
 

@@ -13,8 +13,8 @@ import yaml
 from azure.ai.ml import load_compute
 
 from allranks import library
-from allranks.azure import register_retry
-from allranks.azure.clusters import Cluster
+from allranks.azure import retry
+from allranks.azure.clusters import ComputeCluster
 from allranks.cli.main import main
 from allranks.errors import UsageError
 from allranks.sizes import find
@@ -47,7 +47,7 @@ def test_there_is_one_of_each_kind() -> None:
 
 @pytest.mark.parametrize("name", ["gpu", "null-2", "Yes", "a1-2"])
 def test_the_yaml_of_a_cluster_loads_as_what_it_is(name: str, tmp_path: Path) -> None:
-    cluster = Cluster(name if len(name) > 2 else name * 2, H100, 8, 1, low_priority=True, idle_seconds=60)
+    cluster = ComputeCluster(name if len(name) > 2 else name * 2, H100, 8, 1, low_priority=True, idle_seconds=60)
     file = tmp_path / "cluster.yaml"
     file.write_text(cluster.yaml())
     loaded = load_compute(file)
@@ -128,7 +128,7 @@ def test_what_the_service_refuses_is_one_message(
     status: int,
     code: int,
 ) -> None:
-    monkeypatch.setattr(register_retry, "PATIENCE", 0.5)
+    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.5)
     stand_in.fault("PUT .*/computes/", status, retry_after=0.01 if code == 1 else None)
     assert cluster("create", "gpu", "--size", A100, "--nodes", "1") == code
     said = capsys.readouterr().err
@@ -178,4 +178,4 @@ def test_the_sizes_are_listed_by_what_they_have(capsys: pytest.CaptureFixture[st
 
 def test_a_cluster_checks_itself() -> None:
     with pytest.raises(UsageError, match="no dash last"):
-        Cluster("gpu-", A100)
+        ComputeCluster("gpu-", A100)

@@ -11,10 +11,10 @@ from azure.ai.ml import load_component, load_job
 
 from allranks.azure.assemble import pipeline_of
 from allranks.azure.python_target import read_python_pipeline
-from allranks.azure.reader import builder_of
+from allranks.azure.reader import job_builder
 from allranks.catalogue import resolve
 from allranks.cli.target import load
-from allranks.local.planning import make_plan
+from allranks.local.planning import plan_pipeline
 from allranks.spec import Pipeline, read
 from allranks.spec.expressions import render_command, single
 
@@ -115,7 +115,7 @@ def _followed(value: str, known: Mapping[str, str]) -> str | None:
 
 def commands_here(pipeline: Pipeline) -> dict[str, str]:
     """The command line of every step of a local run."""
-    return {name: step.command({}, {}) for name, step in make_plan(pipeline).steps.items()}
+    return {name: step.command({}, {}) for name, step in plan_pipeline(pipeline).steps.items()}
 
 
 @pytest.mark.parametrize("file", ["job.yaml", "of_component.yaml"])
@@ -134,4 +134,4 @@ def test_a_component_and_a_pipeline_component_by_themselves(folder: Path) -> Non
 @pytest.mark.parametrize("function", ["own", "sent"])
 def test_python(folder: Path, function: str) -> None:
     pipeline = read_python_pipeline(f"{folder / 'own.py'}:{function}")
-    assert commands_here(pipeline) == commands_sent(builder_of(folder / "own.py", function)({}))
+    assert commands_here(pipeline) == commands_sent(job_builder(folder / "own.py", function)({}))

@@ -16,7 +16,7 @@ from azure.ai.ml.sweep import Choice
 import allranks
 from allranks import catalogue, components, scale
 from allranks.azure.document import pipeline_document
-from allranks.azure.export import export
+from allranks.azure.export import export_pipeline
 from allranks.azure.python_target import read_python_pipeline
 from allranks.errors import UsageError
 from allranks.spec import Source, check_machines, pipeline_from, read_component, read_pipeline
@@ -293,7 +293,7 @@ def test_the_tier_of_a_step_is_read_back_from_python_and_from_what_is_exported(t
         "    check = components.check_cluster()\n"
         "    scale(check, tier='spot', instance_type='Standard_NC24ads_A100_v4')\n"
     )
-    (text,) = export(f"{source}:cheap", tmp_path / "cheap.yaml").values()
+    (text,) = export_pipeline(f"{source}:cheap", tmp_path / "cheap.yaml").values()
     (tmp_path / "cheap.yaml").write_text(text)
     steps = read_pipeline(tmp_path / "cheap.yaml", catalogue.resolve).steps
     assert steps["check"].tier == "spot"

@@ -10,14 +10,14 @@ import pytest
 from azure.ai.ml import load_job
 
 from allranks.azure import reader
-from allranks.azure.export import export
+from allranks.azure.export import export_pipeline
 from allranks.cli.main import main
 
 SAMPLES = Path(__file__).parent / "samples" / "pipelines.py"
 
 
 def test_all_kinds_of_steps_load_in_the_sdk(tmp_path: Path) -> None:
-    files = export(f"{SAMPLES}:everything", tmp_path / "out" / "everything.yaml")
+    files = export_pipeline(f"{SAMPLES}:everything", tmp_path / "out" / "everything.yaml")
     assert [file.name for file in files] == ["everything.yaml", "everything.inner.yaml"]
     for file, text in files.items():
         file.parent.mkdir(exist_ok=True)
@@ -32,14 +32,14 @@ def test_all_kinds_of_steps_load_in_the_sdk(tmp_path: Path) -> None:
 
 def test_an_optional_input_without_a_value_is_not_sent(tmp_path: Path) -> None:
     file = tmp_path / "everything.yaml"
-    for path, text in export(f"{SAMPLES}:everything", file).items():
+    for path, text in export_pipeline(f"{SAMPLES}:everything", file).items():
         path.write_text(text)
     assert "extra: ''" in file.read_text()
     assert "extra" not in load_job(file)._to_rest_object().as_dict()["properties"]["inputs"]
 
 
 def test_exporting_twice_gives_the_same_text(tmp_path: Path) -> None:
-    first, second = (export(f"{SAMPLES}:everything", tmp_path / "everything.yaml") for _ in range(2))
+    first, second = (export_pipeline(f"{SAMPLES}:everything", tmp_path / "everything.yaml") for _ in range(2))
     assert first == second
 
 
@@ -47,7 +47,7 @@ def test_the_command_writes_the_file_and_names_the_next_one(tmp_path: Path, caps
     output = tmp_path / "new" / "small.yaml"
     assert main(["export", f"{SAMPLES}:small", "-o", str(output)]) == 0
     assert f"az ml job create --file {output}" in capsys.readouterr().out
-    assert load_job(output).jobs.keys() == reader.read(SAMPLES, "small", {})["jobs"].keys()
+    assert load_job(output).jobs.keys() == reader.read_function(SAMPLES, "small", {})["jobs"].keys()
     capsys.readouterr()
     assert main(["export", f"{SAMPLES}:small", "-o", str(output), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["files"] == [str(output)]
@@ -62,7 +62,7 @@ def test_what_is_no_python_pipeline_is_refused(tmp_path: Path, capsys: pytest.Ca
 
 def test_sweeps_are_sent_as_the_python_pipeline_would_send_them(tmp_path: Path) -> None:
     file = tmp_path / "tuned.yaml"
-    for path, text in export(f"{SAMPLES}:tuned", file).items():
+    for path, text in export_pipeline(f"{SAMPLES}:tuned", file).items():
         path.write_text(text)
     job = load_job(file)
     assert job._validate().error_messages == {}

@@ -11,10 +11,10 @@ import pytest
 from azure.ai.ml import load_job
 
 from allranks import catalogue
-from allranks.azure.client import quiet
-from allranks.azure.export import export
-from allranks.azure.losses import WRITTEN, schema_fields
-from allranks.azure.reader import builder_of
+from allranks.azure.client import quiet_sdk
+from allranks.azure.export import export_pipeline
+from allranks.azure.losses import WRITTEN_FIELDS, schema_fields
+from allranks.azure.reader import job_builder
 from allranks.errors import UsageError
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -63,11 +63,11 @@ def _compared(value: Any, base: Any, left_out: set[str]) -> Any:
 
 def through_yaml(file: Path, function: str, folder: Path) -> tuple[Any, Any]:
     """The job as Python builds it, and as the SDK loads what was exported."""
-    with quiet():
-        job = builder_of(file, function)({})
+    with quiet_sdk():
+        job = job_builder(file, function)({})
         output = folder / "out" / "job.yaml"
         output.parent.mkdir(exist_ok=True)
-        for path, text in export(f"{file}:{function}", output).items():
+        for path, text in export_pipeline(f"{file}:{function}", output).items():
             path.write_text(text)
         return job, load_job(output)
 
@@ -83,8 +83,8 @@ def test_every_field_arrives(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", sorted(catalogue.PIPELINES))
 def test_every_pipeline_of_the_library(name: str) -> None:
     file = PIPELINES / f"{name}.yaml"
-    with quiet():
-        sent = bodies(builder_of(file.with_suffix(".py"), name)({}))
+    with quiet_sdk():
+        sent = bodies(job_builder(file.with_suffix(".py"), name)({}))
         loaded = bodies(load_job(file))
     comments = " ".join(file.read_text().replace("\n  #", " ").split())
     for output in sent[""]["properties"]["outputs"].values():
@@ -93,19 +93,26 @@ def test_every_pipeline_of_the_library(name: str) -> None:
 
 
 def test_the_sample_sets_every_field_that_is_written() -> None:
-    with quiet():
-        job = builder_of(SAMPLES / "all_fields.py", "full")({})
+    with quiet_sdk():
+        job = job_builder(SAMPLES / "all_fields.py", "full")({})
     nodes = [*job.jobs.values(), *job.jobs["nested"].component.jobs.values()]
     said = str([{**body} for body in (bodies(job).values())]) + str([node._to_rest_object() for node in nodes])
-    resources = next(schema for schema in WRITTEN if schema.__name__ == "JobResourceConfigurationSchema")
-    for name in WRITTEN[resources] | {"comment", "services", "identity", "tags", "default_datastore", "force_rerun"}:
+    resources = next(schema for schema in WRITTEN_FIELDS if schema.__name__ == "JobResourceConfigurationSchema")
+    for name in WRITTEN_FIELDS[resources] | {
+        "comment",
+        "services",
+        "identity",
+        "tags",
+        "default_datastore",
+        "force_rerun",
+    }:
         camel = name.partition("_")[0] + "".join(part.capitalize() for part in name.split("_")[1:])
         assert f"'{name}'" in said or f"'{camel}'" in said, name
 
 
-@pytest.mark.parametrize("schema", WRITTEN, ids=lambda schema: schema.__name__)
+@pytest.mark.parametrize("schema", WRITTEN_FIELDS, ids=lambda schema: schema.__name__)
 def test_a_field_that_a_newer_sdk_adds_fails_here(schema: type) -> None:
-    assert schema_fields(schema) - WRITTEN[schema] == REFUSED.get(schema.__name__, set())
+    assert schema_fields(schema) - WRITTEN_FIELDS[schema] == REFUSED.get(schema.__name__, set())
 
 
 OTHERS = """
@@ -127,7 +134,7 @@ def test_what_yaml_cannot_say_is_refused_by_name(tmp_path: Path) -> None:
     file = tmp_path / "others.py"
     file.write_text(f"import sys; sys.path.insert(0, {str(SAMPLES)!r})\n{OTHERS}")
     with pytest.raises(UsageError) as caught:
-        export(f"{file}:lossy", tmp_path / "lossy.yaml")
+        export_pipeline(f"{file}:lossy", tmp_path / "lossy.yaml")
     for lost in ("step add: instance_count", "step copied, component: auto_delete_setting"):
         assert lost in caught.value.message
     assert not (tmp_path / "lossy.yaml").exists()

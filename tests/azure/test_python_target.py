@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from allranks.azure import reader
-from allranks.azure.python_target import read_document, read_python_pipeline
+from allranks.azure.python_target import read_python_document, read_python_pipeline
 from allranks.catalogue import resolve
 from allranks.errors import CannotRunHereError, UnknownNameError, UsageError
 from allranks.spec.model import Component, Data, Distribution, Literal, Output, Pipeline, Source, Sweep
@@ -29,7 +29,7 @@ def target(function: str) -> str:
 
 def read_here(function: str, values: Mapping[str, Literal] | None = None) -> Pipeline:
     """What the child does, without the second and a half that a process with the SDK takes to start."""
-    document = reader.read(SAMPLES, function, values or {})
+    document = reader.read_function(SAMPLES, function, values or {})
     return pipeline_from(document, Source(file=None, base=SAMPLES.parent), resolve)
 
 
@@ -189,11 +189,11 @@ def test_what_is_wrong_is_said(
 
 
 def in_child(file: str) -> None:
-    read_document(f"{file}:main")
+    read_python_document(f"{file}:main")
 
 
 def here(file: str) -> None:
-    reader.read(Path(file), "main", {})
+    reader.read_function(Path(file), "main", {})
 
 
 def test_a_module_that_cannot_be_imported_is_named_with_its_line(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_without_the_sdk_the_way_to_install_it_is_named(tmp_path: Path) -> None:
     """A folder called azure without ai.ml in it hides the SDK, as if it were not installed."""
     (tmp_path / "azure").mkdir()
     (tmp_path / "azure" / "__init__.py").touch()
-    child = "import json, sys; from allranks.azure.python_target import read_document; read_document(sys.argv[1])"
+    child = "import sys; from allranks.azure import python_target; python_target.read_python_document(sys.argv[1])"
     environ = os.environ | {"PYTHONPATH": f"{tmp_path}:{HERE.parents[1]}"}
     done = subprocess.run(
         [sys.executable, "-c", child, target("small")], env=environ, capture_output=True, text=True, check=False
@@ -235,7 +235,7 @@ def test_a_folder_called_azure_where_one_stands_does_no_harm(tmp_path: Path, mon
 
 
 def test_what_the_module_prints_goes_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
-    found: dict[str, Any] = read_document(target("small"))
+    found: dict[str, Any] = read_python_document(target("small"))
     printed = capfd.readouterr()
     assert found["name"] == "small"
     assert printed.out == ""

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from allranks import catalogue, library
-from allranks.azure.register_assets import assets
-from allranks.azure.register_compare import difference
-from allranks.azure.register_copies import MARK, Place, body_of, copy_of
+from allranks.azure.client import AssetPlace
+from allranks.azure.register_assets import find_assets
+from allranks.azure.register_compare import asset_difference
+from allranks.azure.register_copies import MARK_PROPERTY, asset_body, asset_copy
 from allranks.errors import SpecError, UnknownNameError
 from tests.azure.registering import copy_checkout
 
@@ -39,7 +40,7 @@ def edit(file: Path, before: str, after: str) -> None:
 
 
 def marks(name: str) -> dict[str, str]:
-    (found,) = (asset for asset in assets([name]) if asset.name == name)
+    (found,) = (asset for asset in find_assets([name]) if asset.name == name)
     return dict(found.marks)
 
 
@@ -48,7 +49,7 @@ def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
 
 
 def test_names_bring_what_they_need_in_order_and_once() -> None:
-    found = assets([PIPELINE, "evaluate", "allranks-compare", "pytorch"])
+    found = find_assets([PIPELINE, "evaluate", "allranks-compare", "pytorch"])
     assert [(asset.kind, asset.name) for asset in found] == [
         ("environment", "allranks-pytorch"),
         ("environment", "allranks-evaluate"),
@@ -59,7 +60,7 @@ def test_names_bring_what_they_need_in_order_and_once() -> None:
         ("pipeline", PIPELINE),
     ]
     with pytest.raises(UnknownNameError, match="nothing called 'train_dpp'"):
-        assets(["train_dpp"])
+        find_assets(["train_dpp"])
 
 
 def test_a_mark_changes_with_its_part_alone(checkout: Path) -> None:
@@ -108,7 +109,7 @@ def test_all_that_is_wrong_comes_at_once(checkout: Path) -> None:
     edit(checkout / "components/train_ddp/component.yaml", "environment: .*", "environment: azureml:theirs:1")
     edit(checkout / "components/train_ddp/component.yaml", "default: 64\n    min: 1", "default: 0\n    min: 1")
     with pytest.raises(SpecError) as raised:
-        assets([PIPELINE])
+        find_assets([PIPELINE])
     text = str(raised.value)
     assert "evaluate/component.yaml: version: is '0.0.1'" in text
     assert "'azureml:theirs:1' is no environment of this library" in text
@@ -130,17 +131,17 @@ def test_all_that_is_wrong_comes_at_once(checkout: Path) -> None:
 def test_what_belongs_to_one_workspace_or_has_no_name_is_refused(checkout: Path, line: str, said: str) -> None:
     edit(checkout / f"pipelines/{PIPELINE}.py", "\n    return {", f"\n    {line}\n    return {{")
     with pytest.raises(SpecError, match=re.escape(said)):
-        assets([PIPELINE])
+        find_assets([PIPELINE])
 
 
 def test_copies_share_nothing_and_carry_the_marks() -> None:
-    place = Place("registry", "shared")
-    (_, asset) = assets(["compare_models"])
-    one, other = copy_of(asset, place), copy_of(asset, place)
+    place = AssetPlace("registry", "shared")
+    (_, asset) = find_assets(["compare_models"])
+    one, other = asset_copy(asset, place), asset_copy(asset, place)
     assert one is not other
     assert one.environment == f"azureml://registries/shared/environments/allranks-compare/versions/{library.VERSION}"
-    properties = body_of(asset, place)["properties"]["properties"]
-    assert {MARK.format(part): mark for part, mark in asset.marks.items()}.items() <= properties.items()
+    properties = asset_body(asset, place)["properties"]["properties"]
+    assert {MARK_PROPERTY.format(part): mark for part, mark in asset.marks.items()}.items() <= properties.items()
 
 
 def as_a_service_gives_it_back(value: Any) -> Any:
@@ -163,22 +164,22 @@ def as_a_service_gives_it_back(value: Any) -> Any:
 
 @pytest.mark.parametrize("name", ["allranks-compare", "train_ddp", "tune_image_classification"])
 def test_what_a_service_rewrites_is_no_difference(name: str) -> None:
-    place = Place("registry", "shared")
-    asset = next(asset for asset in assets([name]) if asset.name == name)
-    body = body_of(asset, place)
+    place = AssetPlace("registry", "shared")
+    asset = next(asset for asset in find_assets([name]) if asset.name == name)
+    body = asset_body(asset, place)
     for part in asset.marks:
-        del body["properties"]["properties"][MARK.format(part)]
+        del body["properties"]["properties"][MARK_PROPERTY.format(part)]
     unknown = "" if asset.kind == "pipeline" else "its files cannot be compared, for it was published without allranks"
-    assert difference(None, asset, place, as_a_service_gives_it_back(body)) == unknown
+    assert asset_difference(None, asset, place, as_a_service_gives_it_back(body)) == unknown
     body["properties"]["description"] = "Other"
     words = "its display name, description or tags changed"
-    assert difference(None, asset, place, body) == "; ".join(filter(None, (words, unknown)))
+    assert asset_difference(None, asset, place, body) == "; ".join(filter(None, (words, unknown)))
 
 
 def test_an_input_called_name_is_compared() -> None:
-    place = Place("registry", "shared")
-    asset = next(asset for asset in assets(["image_classification"]) if asset.kind == "pipeline")
-    body = body_of(asset, place)
+    place = AssetPlace("registry", "shared")
+    asset = next(asset for asset in find_assets(["image_classification"]) if asset.kind == "pipeline")
+    body = asset_body(asset, place)
     body["properties"]["properties"] = {}
     body["properties"]["componentSpec"]["inputs"]["name"] = {"type": "string"}
-    assert difference(None, asset, place, body) == "its inputs or outputs changed"
+    assert asset_difference(None, asset, place, body) == "its inputs or outputs changed"

@@ -11,8 +11,9 @@ import pytest
 from azure.ai.ml import load_component
 
 from allranks import catalogue
-from allranks.azure.register_assets import Asset, assets
-from allranks.azure.register_copies import Place, copy_of
+from allranks.azure.client import AssetPlace
+from allranks.azure.register_assets import LibraryAsset, find_assets
+from allranks.azure.register_copies import asset_copy
 from allranks.local import snapshot
 from allranks.spec import read_component
 from tests.azure import record_bodies
@@ -26,12 +27,12 @@ NAMES = [
 
 
 @pytest.fixture(scope="module")
-def by_name() -> dict[str, Asset]:
-    return {asset.name: asset for asset in assets()}
+def by_name() -> dict[str, LibraryAsset]:
+    return {asset.name: asset for asset in find_assets()}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_sent_is_what_was_recorded(by_name: dict[str, Asset], name: str) -> None:
+def test_what_is_sent_is_what_was_recorded(by_name: dict[str, LibraryAsset], name: str) -> None:
     file = record_bodies.file_of(by_name[name])
     before = file.read_text() if file.is_file() else ""
     now = record_bodies.text_of(by_name[name])
@@ -39,16 +40,16 @@ def test_what_is_sent_is_what_was_recorded(by_name: dict[str, Asset], name: str)
     assert not diff, f"{name} would be sent differently:\n{diff}\nIf that is meant: {record_bodies.COMMAND}"
 
 
-def test_there_is_no_record_of_what_is_no_more(by_name: dict[str, Asset]) -> None:
+def test_there_is_no_record_of_what_is_no_more(by_name: dict[str, LibraryAsset]) -> None:
     assert {file.stem for file in record_bodies.FOLDER.glob("*.json")} <= by_name.keys()
 
 
 @pytest.mark.parametrize(
-    "place", [Place("workspace", "lab"), Place("registry", "shared")], ids=lambda place: place.kind
+    "place", [AssetPlace("workspace", "lab"), AssetPlace("registry", "shared")], ids=lambda place: place.kind
 )
-def test_the_sdk_accepts_every_copy(by_name: dict[str, Asset], place: Place) -> None:
+def test_the_sdk_accepts_every_copy(by_name: dict[str, LibraryAsset], place: AssetPlace) -> None:
     for asset in by_name.values():
-        entity = copy_of(asset, place)
+        entity = asset_copy(asset, place)
         assert (entity.name, entity.version) == (asset.name, asset.version)
         if asset.kind == "environment":
             entity.validate()

@@ -16,8 +16,8 @@ from azure.ai.ml.exceptions import AssetException
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ServiceRequestError, ServiceResponseError
 from azure.storage.blob import ExponentialRetry
 
-from allranks.azure import register_retry
-from allranks.azure.register_retry import LONGEST_PAUSE, pause_after
+from allranks.azure import retry
+from allranks.azure.retry import LONGEST_BACKOFF, backoff_seconds
 from allranks.library import VERSION
 from allranks.local import snapshot
 from allranks.spec import read_component
@@ -32,7 +32,7 @@ IN_REGISTRY = ("register", "compare_models", "--registry", "shared")
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for a service that is down."""
-    monkeypatch.setattr(register_retry, "PATIENCE", 0.0)
+    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.0)
 
 
 def test_a_registry_without_rights(cli: Cli, stand_in: StandIn) -> None:
@@ -210,7 +210,7 @@ def wrapped(error: BaseException) -> BaseException:
     [
         (answered(429), 0, 2.0),
         (answered(429), 3, 16.0),
-        (answered(503), 30, LONGEST_PAUSE),
+        (answered(503), 30, LONGEST_BACKOFF),
         (answered(429, Retry_After="7"), 0, 7.0),
         (answered(429, Retry_After="nonsense"), 0, 2.0),
         (answered(429, Retry_After="nan"), 0, 2.0),
@@ -227,12 +227,12 @@ def wrapped(error: BaseException) -> BaseException:
     ],
 )
 def test_how_long_is_waited(error: Exception, number: int, expected: float | None) -> None:
-    assert pause_after(error, number) == expected
+    assert backoff_seconds(error, number) == expected
 
 
 def test_a_date_in_retry_after_is_understood() -> None:
     later = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
-    pause = pause_after(answered(429, Retry_After=later), 0)
+    pause = backoff_seconds(answered(429, Retry_After=later), 0)
     assert pause is not None
     assert 80 < pause <= 90
 
@@ -240,4 +240,4 @@ def test_a_date_in_retry_after_is_understood() -> None:
 def test_a_file_that_an_upload_left_behind_is_worth_one_more_attempt() -> None:
     error: Any = ResourceExistsError("there")
     error.status_code, error.error_code = 409, "BlobAlreadyExists"
-    assert (pause_after(error, 0), pause_after(error, 1)) == (2.0, None)
+    assert (backoff_seconds(error, 0), backoff_seconds(error, 1)) == (2.0, None)

@@ -16,10 +16,10 @@ from azure.ai.ml._utils._pathspec import GitWildMatchPattern
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from allranks.azure.uploads import without_runs
+from allranks.azure.uploads import runs_left_out
 from allranks.errors import StorageError, UsageError
 from allranks.local import ignore, snapshot
-from allranks.local.folders import MARKED
+from allranks.local.folders import RUNS_MARK_TEXT
 from allranks.spec.model import Component, Source
 
 LIBRARY = Path(__file__).parents[2] / "components"
@@ -28,7 +28,7 @@ LIBRARY = Path(__file__).parents[2] / "components"
 def of_sdk(component_yaml: Path) -> tuple[dict[str, bytes], str]:
     """Path to content, and the sha256, as the SDK would upload them."""
     component = load_component(component_yaml)
-    with without_runs(), component._build_code() as code:
+    with runs_left_out(), component._build_code() as code:
         if code is None:
             return {}, ""
         ignore_file, path = code._ignore_file, code.path
@@ -193,10 +193,10 @@ def names_that_differ_in_case(root: Path) -> Path:
 
 RUNS = {
     "c/.allranks/runs/r/model.pt": "large",
-    "c/data/runs/CACHEDIR.TAG": MARKED,
+    "c/data/runs/CACHEDIR.TAG": RUNS_MARK_TEXT,
     "c/data/runs/runs/r/model.pt": "large",
     "c/cache/CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55",
-    "lib/sub/runs/CACHEDIR.TAG": MARKED,
+    "lib/sub/runs/CACHEDIR.TAG": RUNS_MARK_TEXT,
     "lib/sub/runs/runs/r/model.pt": "large",
     "lib/.allranks/mlflow.db": "large",
     "other/.allranks/mlflow.db": "large",
@@ -214,7 +214,7 @@ def runs_in_code_and_includes(root: Path) -> Path:
 
 
 def code_that_lies_among_runs(root: Path) -> Path:
-    write(root, {"c/.allranks/runs/r/snapshot/main.py": "resubmitted", "c/.allranks/CACHEDIR.TAG": MARKED})
+    write(root, {"c/.allranks/runs/r/snapshot/main.py": "resubmitted", "c/.allranks/CACHEDIR.TAG": RUNS_MARK_TEXT})
     return component_yaml(root, code="./.allranks/runs/r/snapshot")
 
 

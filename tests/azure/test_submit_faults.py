@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from allranks.azure import client, register_retry
+from allranks.azure import client, retry
 from allranks.azure.client import Workspace, find_workspace
 from allranks.errors import UsageError
 from tests.azure.stand_in.fixture import StandIn
@@ -137,7 +137,7 @@ def test_throttling_is_waited_out(ready: StandIn, cli: Cli, small: str) -> None:
 def test_a_service_that_stays_busy(
     ready: StandIn, cli: Cli, small: str, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
-    monkeypatch.setattr(register_retry, "PATIENCE", 0.5)
+    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.5)
     ready.fault(JOBS, status, retry_after=0.05)
     said = refused(cli, ready, small, code=1)
     assert f"({status})" in said
@@ -148,7 +148,7 @@ def test_a_service_that_stays_busy(
 def test_a_job_that_may_have_arrived_is_named(
     ready: StandIn, cli: Cli, small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(register_retry, "PATIENCE", 0.5)
+    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.5)
     ready.fault("answer of " + JOBS, 0)
     done = cli("submit", small)
     (job,) = ready.state["jobs"]
@@ -207,7 +207,7 @@ def test_a_server_that_hangs_up_in_the_middle_of_an_upload(
     ready: StandIn, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hurry(monkeypatch)
-    monkeypatch.setattr(register_retry, "PATIENCE", 0.5)
+    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.5)
     ready.fault("PUT /storage.*train_ddp.py", 0)
     said = refused(cli, ready, "image_classification", code=1)
     assert "the connection to Azure broke" in said

@@ -10,7 +10,7 @@ from azure.ai.ml.entities import Environment
 
 import allranks
 from allranks import catalogue, components, library
-from allranks.azure.client import connect_registry, quiet
+from allranks.azure.client import connect_registry, quiet_sdk
 from allranks.errors import SpecError, UsageError
 from tests.azure.stand_in.fixture import StandIn
 from tests.azure.submitting import Cli, job_sent, workspace_client
@@ -74,7 +74,7 @@ def test_submit_a_target_with_scale(ready: StandIn) -> None:
 
 def register(client: Any, names: tuple[str, ...], environment: str = "azureml:{}:{}") -> None:
     """Register components of the library, with their environments named as the place wants it."""
-    with quiet():
+    with quiet_sdk():
         for name in names:
             component = load_component(catalogue.components()[name])
             own = component.environment.removeprefix("azureml:").partition(":")[0]
@@ -96,7 +96,7 @@ def test_components_by_their_ids_in_the_workspace(ready: StandIn, cli: Cli) -> N
 def test_components_by_their_ids_in_a_registry(stand_in: StandIn, cli: Cli) -> None:
     from azure.ai.ml import load_environment
 
-    with quiet():
+    with quiet_sdk():
         client = connect_registry("shared")
         for name in ("pytorch", "evaluate"):
             client.environments.create_or_update(load_environment(catalogue.environments()[name]))
@@ -122,7 +122,7 @@ def test_a_changed_component_goes_along_as_it_is(ready: StandIn) -> None:
 
 
 def test_a_component_that_only_azure_knows(ready: StandIn, cli: Cli, tmp_path: Path) -> None:
-    with quiet():
+    with quiet_sdk():
         theirs = load_component(catalogue.components()["train_ddp"])
         theirs.name, theirs.version = "theirs", "4"
         workspace_client().components.create_or_update(theirs)

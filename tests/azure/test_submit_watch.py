@@ -98,7 +98,7 @@ def test_looking_away_leaves_the_job(ready: StandIn, cli: Cli, small: str, monke
         raise KeyboardInterrupt
 
     ready.script("hangs")
-    monkeypatch.setattr(watch, "status_of", interrupted)
+    monkeypatch.setattr(watch, "job_status", interrupted)
     done = cli("submit", small, "--watch")
     assert done.code == 130
     assert "allranks runs watch job_" in done.err

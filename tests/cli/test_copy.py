@@ -97,7 +97,7 @@ def test_a_copy_that_fails_leaves_nothing_half_written(cli: Callable[..., Any], 
 
 
 def test_copies_of_a_read_only_library_can_be_changed(tmp_path: Path) -> None:
-    copy.write([Path("shared/__init__.py")], tmp_path)
+    copy.copy_files([Path("shared/__init__.py")], tmp_path)
     assert (tmp_path / "shared/__init__.py").stat().st_mode & stat.S_IWUSR
 
 

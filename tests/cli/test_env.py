@@ -14,7 +14,7 @@ from allranks.cli.main import main
 from allranks.errors import CannotRunHereError
 from allranks.local import environments, requirements
 from allranks.local.plan import PlannedStep
-from allranks.local.planning import make_plan
+from allranks.local.planning import plan_pipeline
 from allranks.spec import read_pipeline
 
 
@@ -62,7 +62,7 @@ def test_check_says_what_is_lacking_and_the_next_command(
 
 
 def planned(*steps: str, pipeline: str = "compare_frameworks") -> dict[str, PlannedStep]:
-    plan = make_plan(read_pipeline(catalogue.pipelines()[pipeline]))
+    plan = plan_pipeline(read_pipeline(catalogue.pipelines()[pipeline]))
     return {name: plan.steps[name] for name in steps or plan.steps}
 
 
@@ -145,7 +145,7 @@ def test_mpirun_is_asked_for_beside_what_has_to_be_built(tmp_path: Path, monkeyp
 
 def stands_built(home: Path, name: str, **versions: str) -> None:
     """An environment as a build leaves it, but for what no test of the choice reads."""
-    folder = environments.place(home, name)
+    folder = environments.environment_folder(home, name)
     packages(folder / "lib" / "python3.11" / "site-packages", **versions or {"pip": "26.3"})
     (folder / "built.txt").write_text(environments._digest(name, gpu=True))
 
@@ -170,7 +170,9 @@ def test_an_environment_that_was_built_without_a_gpu_is_not_for_a_machine_with_o
 ) -> None:
     for name in ("pytorch", "compare"):
         stands_built(tmp_path, name)
-        (environments.place(tmp_path, name) / "built.txt").write_text(environments._digest(name, gpu=False))
+        (environments.environment_folder(tmp_path, name) / "built.txt").write_text(
+            environments._digest(name, gpu=False)
+        )
     monkeypatch.setattr(environments, "has_gpu", lambda: False)
     assert environments.interpreter(tmp_path, "pytorch") is not None
     monkeypatch.setattr(environments, "has_gpu", lambda: True)

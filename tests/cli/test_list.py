@@ -28,8 +28,8 @@ def test_list_as_json(cli: Callable[..., Any]) -> None:
 
 
 def test_rows_align_columns_and_drop_empty_ones() -> None:
-    assert text.rows([["a", "", "long"], ["bbb", "", "x"]]) == "  a    long\n  bbb  x"
+    assert text.aligned_rows([["a", "", "long"], ["bbb", "", "x"]]) == "  a    long\n  bbb  x"
 
 
 def test_seconds_reads_like_a_clock() -> None:
-    assert [text.seconds(s) for s in (0.44, 65, 7380)] == ["0.4 s", "1 min 05 s", "2 h 03 min"]
+    assert [text.duration_words(s) for s in (0.44, 65, 7380)] == ["0.4 s", "1 min 05 s", "2 h 03 min"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from allranks.cli.main import VERBS
+from allranks.cli.main import VERBS, Verb, load_verb
 from allranks.library import VERSION
 from allranks.local.folders import RunFolder
 
@@ -37,6 +37,11 @@ def test_every_verb_has_its_own_help(cli: Callable[..., Any], verb: str) -> None
     called = cli(verb, "--help")
     assert called.code == 0
     assert called.out.startswith(f"usage: allranks {verb}")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_is_a_module_with_the_same_names(verb: str) -> None:
+    assert isinstance(load_verb(verb), Verb)
 
 
 @pytest.mark.parametrize(("typo", "meant"), [("lst", "list"), ("shwo", "show"), ("cpoy", "copy"), ("LIST", "list")])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from allranks.local.assets import register
+from allranks.local.assets import register_asset
 from allranks.local.cache import Workplace
 from allranks.local.folders import Home, RunFolder, write_json
 
@@ -206,7 +206,7 @@ def test_remove_refuses_a_run_that_a_running_one_reuses(runs: Callable[..., Any]
 
 def test_remove_refuses_a_run_that_a_registered_asset_lies_in(runs: Callable[..., Any], home: Path) -> None:
     for run in ("r1", "r2"):
-        register(Home(home), "digits", None, make_run(home, run).step("train").outputs / "data", "uri_folder")
+        register_asset(Home(home), "digits", None, make_run(home, run).step("train").outputs / "data", "uri_folder")
     called = runs("remove", "r1")
     assert called.code == 2
     assert "holds what is registered as azureml:digits:1." in called.err

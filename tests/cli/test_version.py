@@ -111,7 +111,7 @@ def test_what_the_next_version_is(checkout: Path, monkeypatch: pytest.MonkeyPatc
             text = path.read_text()
             path.write_text(re.sub(rf"{re.escape(now)}(?![\w.])", old, text))
     monkeypatch.setattr(library, "VERSION", old)
-    assert versioning.raised(to).new == new
+    assert versioning.version_change(to).new == new
 
 
 @pytest.mark.parametrize("to", ["0.0.1", library.VERSION, "1", "1.2", "v1.2.3", "next", "1.2.3.4", "1.2.3-x"])
@@ -125,20 +125,20 @@ def test_a_file_that_lags_behind_is_named(checkout: Path) -> None:
     file = checkout / "components/train_ddp/component.yaml"
     file.write_text(re.sub("^version: .*", 'version: "0.0.9"', file.read_text(), flags=re.MULTILINE))
     with pytest.raises(UsageError, match=r"train_ddp/component\.yaml does not state the version"):
-        versioning.raised("patch")
+        versioning.version_change("patch")
 
 
 def test_an_installed_library_is_not_raised(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (checkout / "pyproject.toml").unlink()
     with pytest.raises(UsageError, match="is installed, and not a checkout"):
-        versioning.raised("patch")
+        versioning.version_change("patch")
 
 
 def test_what_cannot_be_written_leaves_all_as_it_was(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    change = versioning.raised("patch")
+    change = versioning.version_change("patch")
     before = written(checkout)
     gone = checkout / "gone" / "file.py"
     change.texts[gone] = "text"
     with pytest.raises(StorageError, match="gone"):
-        versioning.write(change)
+        versioning.write_change(change)
     assert written(checkout) == before

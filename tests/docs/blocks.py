@@ -23,9 +23,8 @@ HOW = {
     r"allranks run my_pipeline\.yml .*": "run",
     r"allranks run check_cluster .*": "run",
     r"allranks run image_classification epochs=5 --scale train=1x4": "train",
-    r"allranks run compare_models": "refused",
     r"allranks run (language_model|finetune_text|compare_frameworks)": "plan",
-    r"allranks run (train|evaluate|prepare)_?\w* .*": "plan",
+    r"allranks run (train|evaluate|prepare|compare)_?\w* .*": "plan",
     # With Azure's SDK, against the stand-in of tests/azure.
     r"allranks (cluster create|register|submit|lint --designer) .*": "azure",
     r"allranks runs (--azure|(show|watch|logs|cancel) .*)": "azure",

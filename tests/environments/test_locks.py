@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from allranks import catalogue, locks
-from allranks.local.requirements import EQUIVALENT, read_requirements
+from allranks.local.requirements import EQUIVALENT_PACKAGES, read_requirements
 from allranks.spec import read_pipeline
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +61,7 @@ def satisfied_by(packages: dict[str, str]) -> set[str]:
     """The environments all of whose requirements are among these packages."""
 
     def has(one: Requirement) -> bool:
-        version = packages.get(canonicalize_name(one.name)) or packages.get(EQUIVALENT.get(one.name, ""))
+        version = packages.get(canonicalize_name(one.name)) or packages.get(EQUIVALENT_PACKAGES.get(one.name, ""))
         return version is not None and one.specifier.contains(version, prereleases=True)
 
     return {name for name in FOLDERS if all(has(one) for one in asked(name, "requirements.txt"))}

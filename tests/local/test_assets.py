@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from allranks.errors import UsageError
-from allranks.local.assets import MAP_FILE, Stands, read_mapping, register
+from allranks.local.assets import MAP_FILE, Stands, read_mapping, register_asset
 from allranks.local.folders import Home
 from tests.local.support import allranks, pipeline, run_json, step
 
@@ -97,6 +97,6 @@ def test_what_a_step_registers_can_be_used_by_the_next_run(tmp_path):
 
 def test_versions_count_up_and_the_newest_is_the_latest(tmp_path):
     home = Home(tmp_path)
-    assert [register(home, "a", None, data(tmp_path / str(n)), "uri_folder") for n in range(3)] == ["1", "2", "3"]
+    assert [register_asset(home, "a", None, data(tmp_path / str(n)), "uri_folder") for n in range(3)] == ["1", "2", "3"]
     assert Stands({}, home).find("azureml:a@latest") == tmp_path / "2"
     assert Stands({}, home).find("azureml:a:2") == tmp_path / "1"

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from allranks.local import assets
-from allranks.local.assets import Stands, register
-from allranks.local.cache import Workplace, clear_up
+from allranks.local.assets import Stands, register_asset
+from allranks.local.cache import Workplace, discard_leftovers
 from allranks.local.folders import Home, RunFolder, write_json
 from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step, wait_for
 
@@ -164,7 +164,9 @@ def test_an_output_is_registered_by_the_next_start_if_the_engine_was_killed_befo
 def test_engines_that_register_at_the_same_time_lose_no_version(tmp_path):
     home = Home(tmp_path)
     with ThreadPoolExecutor(8) as pool:
-        chosen = list(pool.map(lambda n: register(home, "model", None, tmp_path / str(n), "uri_folder"), range(24)))
+        chosen = list(
+            pool.map(lambda n: register_asset(home, "model", None, tmp_path / str(n), "uri_folder"), range(24))
+        )
     assert sorted(chosen, key=int) == [str(number) for number in range(1, 25)]
 
 
@@ -172,7 +174,7 @@ def test_the_latest_version_is_the_one_registered_last_though_the_clock_was_set_
     for version, now in (("a", 2e9), ("b", 1e9)):
         (tmp_path / version).touch()
         monkeypatch.setattr(assets.time, "time", lambda now=now: now)
-        register(Home(tmp_path), "model", version, tmp_path / version, "uri_file")
+        register_asset(Home(tmp_path), "model", version, tmp_path / version, "uri_file")
     assert Stands(home=Home(tmp_path)).find("azureml:model@latest") == tmp_path / "b"
 
 
@@ -236,7 +238,7 @@ def test_an_engine_that_waits_for_a_step_does_not_disturb_the_one_that_finishes_
             place.publish(run.step("one"))
         over.set()
         waiting.result()
-    clear_up(home)
+    discard_leftovers(home)
     assert not list((tmp_path / "work").iterdir())
 
 
@@ -257,8 +259,8 @@ os._exit(0)
 """
 STOPPED = """
 import os, signal
-from allranks.local.guard import Guard
-guard = Guard("MARK=none")
+from allranks.local.guard import ProcessGuard
+guard = ProcessGuard("MARK=none")
 os.kill(guard.pid, signal.SIGSTOP)
 guard.close()
 """

@@ -37,7 +37,7 @@ def test_the_gpus_that_cuda_would_see(chosen: str | None, found: tuple[str, ...]
 def test_emulated_nodes_share_the_gpus(
     gpus: tuple[str, ...], nodes: int, processes: int, shares: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "gpus", lambda: gpus)
+    monkeypatch.setattr(machine, "usable_gpus", lambda: gpus)
     assert machine.gpu_shares(nodes, processes) == shares
     assert bool(machine.gpu_shortage(nodes, processes)) == (shares == ("", ""))
 

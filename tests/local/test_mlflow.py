@@ -10,8 +10,8 @@ from urllib.parse import urlparse
 import pytest
 
 from allranks.local.folders import Home
-from allranks.local.stores import Stores, all_databases, mlflow_version
-from allranks.local.sweep.history import History
+from allranks.local.stores import MlflowStores, mlflow_databases, mlflow_version
+from allranks.local.sweep.history import MetricHistory
 from tests.local.support import allranks, pipeline, run_json
 
 SCRIPT = """
@@ -65,17 +65,17 @@ def database(path: Path, revision: str) -> Path:
 
 
 @pytest.fixture
-def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stores:
+def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MlflowStores:
     """Of a home, with a cache that has the tables of the MLflow that is installed."""
     python = Path(sys.executable)
     database(tmp_path / "cache/allranks" / f"mlflow-{mlflow_version(python)}.db", "new")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     home = Home(tmp_path / "home")
     home.prepare()
-    return Stores(home)
+    return MlflowStores(home)
 
 
-def ready(stores: Stores) -> Path:
+def ready(stores: MlflowStores) -> Path:
     assert stores.ready(Path(sys.executable))
     return stores.path(Path(sys.executable))
 
@@ -85,8 +85,8 @@ def test_a_database_of_another_version_is_left_to_that_version(stores, tmp_path)
     before = older.read_bytes()
     assert ready(stores) == tmp_path / "home/mlflow-new.db"
     assert older.read_bytes() == before
-    assert all_databases(Home(tmp_path / "home")) == [tmp_path / "home/mlflow-new.db", older]
-    assert ready(Stores(Home(tmp_path / "home"))) == tmp_path / "home/mlflow-new.db", "found again"
+    assert mlflow_databases(Home(tmp_path / "home")) == [tmp_path / "home/mlflow-new.db", older]
+    assert ready(MlflowStores(Home(tmp_path / "home"))) == tmp_path / "home/mlflow-new.db", "found again"
 
 
 def test_files_never_go_into_the_folder_of_a_run(stores, tmp_path):
@@ -104,7 +104,7 @@ def test_files_never_go_into_the_folder_of_a_run(stores, tmp_path):
     query = "SELECT artifact_location FROM experiments ORDER BY experiment_id"
     assert rows(path, query) == [(f"{place}/{number}",) for number in range(3)] + [("s3://bucket/3",)]
     moved = (tmp_path / "home").rename(tmp_path / "it's moved")
-    assert rows(ready(Stores(Home(moved))), query)[1] == ((moved / "mlflow/1").as_uri(),)
+    assert rows(ready(MlflowStores(Home(moved))), query)[1] == ((moved / "mlflow/1").as_uri(),)
 
 
 def test_an_infinity_and_what_is_no_number_are_no_values(tmp_path):
@@ -117,11 +117,11 @@ def test_an_infinity_and_what_is_no_number_are_no_values(tmp_path):
         CREATE TABLE metrics (run_uuid, key, value DOUBLE, is_nan BOOLEAN, timestamp, step);
         INSERT INTO metrics VALUES ('u', 'm', 1.7976931348623157e308, 0, 1, 1), ('u', 'm', 0, 1, 2, 2);
     """)
-    history = History(trial, home, "m")
+    history = MetricHistory(trial, home, "m")
     assert history.values() == []
     assert history.current
-    assert history.accounted()
-    assert not History(trial, home, "other").accounted()
+    assert history.is_known_empty()
+    assert not MetricHistory(trial, home, "other").is_known_empty()
     connection.execute("INSERT INTO metrics VALUES ('u', 'm', 3, 0, 3, 3)")
     assert history.values() == [], "somebody is writing"
     connection.commit()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.local.overlay import INSTALLS, add_commands, make_overlay
+from allranks.local.overlay import INSTALL_PATTERN, add_commands, make_overlay
 from tests.local.support import pipeline, run_json, step
 
 PACKAGES = Path(sysconfig.get_path("purelib"))
@@ -137,4 +137,4 @@ def test_commands_of_the_interpreter_start_with_the_overlay(tmp_path):
     ],
 )
 def test_what_seems_to_install(text, installs):
-    assert bool(INSTALLS.search(text)) is installs
+    assert bool(INSTALL_PATTERN.search(text)) is installs

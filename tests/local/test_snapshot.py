@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from allranks.local.folders import Home
-from allranks.local.heavy import MOST, heavy_snapshots
+from allranks.local.heavy import LARGEST_SNAPSHOT, heavy_snapshots
 from allranks.spec import Component, Source
 from tests.local.support import allranks, pipeline, run_json, step
 
@@ -33,7 +33,7 @@ def component(folder: Path, **sizes: int) -> Component:
 
 
 def test_a_snapshot_of_more_than_100_mb_is_warned_of(tmp_path):
-    usual = component(tmp_path, train_dot_py=2000, model_dot_pt=1000, data__x_dot_csv=MOST - 3000)
+    usual = component(tmp_path, train_dot_py=2000, model_dot_pt=1000, data__x_dot_csv=LARGEST_SNAPSHOT - 3000)
     assert heavy_snapshots([usual]) == []
     (problem,) = heavy_snapshots([component(tmp_path, data__y_dot_csv=1), usual])
     assert problem.severity == "warning"

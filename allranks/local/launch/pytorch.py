@@ -7,10 +7,10 @@ Azure ML does not set LOCAL_WORLD_SIZE, so neither do we. With one process on ea
 from __future__ import annotations
 
 from allranks.local.gang import RankCommand
-from allranks.local.launch.context import LaunchContext
+from allranks.local.launch.launcher import LaunchContext, RankLauncher
 
 
-def ranks(context: LaunchContext) -> list[RankCommand]:
+def _commands(context: LaunchContext) -> list[RankCommand]:
     """All ranks of all nodes, node by node."""
     cluster = context.cluster
     commands = []
@@ -29,3 +29,6 @@ def ranks(context: LaunchContext) -> list[RankCommand]:
             }
             commands.append(context.rank(rank, node, {name: str(value) for name, value in variables.items()}))
     return commands
+
+
+PYTORCH_LAUNCHER = RankLauncher(_commands)

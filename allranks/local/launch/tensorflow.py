@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 
 from allranks.local.gang import RankCommand
-from allranks.local.launch.context import LaunchContext
+from allranks.local.launch.launcher import LaunchContext, RankLauncher
 
 
-def ranks(context: LaunchContext) -> list[RankCommand]:
+def _commands(context: LaunchContext) -> list[RankCommand]:
     """All workers, then all parameter servers.
 
-    Every server listens on all addresses of the machine, so each has a port of its own here; on Azure ML it is 2222,
-    and 2223 for a worker that shares its node with a server.
+    Every server listens on all addresses of the machine, so each has a port of its own here; on Azure ML it is
+    2222, and 2223 for a worker that shares its node with a server.
     """
     cluster = context.cluster
     servers = cluster.parameter_servers
@@ -39,3 +39,6 @@ def _task(
     text = json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}, "environment": "cloud"})
     variables = {"TF_CONFIG": text, "AZUREML_PROCESS_NAME": f"rank_{rank}"}
     return context.rank(rank, node, variables, essential=kind == "worker")
+
+
+TENSORFLOW_LAUNCHER = RankLauncher(_commands)

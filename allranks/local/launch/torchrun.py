@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from allranks.local.gang import RankExit
+from allranks.local.metrics_file import read_end
 
-REPORT_BYTES = 16384
+_REPORT_BYTES = 16384
 
 _CAUSE = re.compile(
     r"^Root Cause \(first observed failure\):\n"
@@ -24,7 +24,7 @@ _CAUSE = re.compile(
 )
 
 
-def first_exit(exits: Sequence[RankExit]) -> RankExit | None:
+def reported_exit(exits: Sequence[RankExit]) -> RankExit | None:
     """How the rank that failed first ended, as those of the exits that are torchruns tell; None if none of them tells.
 
     Args:
@@ -32,18 +32,9 @@ def first_exit(exits: Sequence[RankExit]) -> RankExit | None:
     """
     found = []
     for exit_ in exits:
-        cause = _CAUSE.search(_end_of(exit_.command.log))
+        cause = _CAUSE.search(read_end(exit_.command.log, _REPORT_BYTES).decode(errors="replace"))
         if cause is not None:
             command = replace(exit_.command, rank=int(cause["rank"]))
             found.append((cause["time"], RankExit(command, int(cause["code"]), exit_.when)))
     # The times have seconds; among equal ones the torchrun that ended first comes first.
     return min(found, key=lambda one: one[0])[1] if found else None
-
-
-def _end_of(log: Path) -> str:
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, 2) - REPORT_BYTES))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""

@@ -18,10 +18,10 @@ from typing import Any
 from allranks.errors import CannotRunHereError
 from allranks.local import processes
 
-SCRIPT = Path(__file__).with_name("advisor.py")
+_SCRIPT = Path(__file__).with_name("advisor.py")
 
 
-class Advice:
+class SamplingAdvice:
     """One question at a time to a child process, which is started by the first."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Advice:
     def _send(self, question: dict[str, Any]) -> None:
         if self._child is None:
             self._child = subprocess.Popen(
-                [sys.executable, "-P", str(SCRIPT)],  # -P: the folder of the script is no place to import from
+                [sys.executable, "-P", str(_SCRIPT)],  # -P: the folder of the script is no place to import from
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 start_new_session=True,

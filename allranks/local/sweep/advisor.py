@@ -11,15 +11,15 @@ import warnings
 from typing import Any
 
 
-def main() -> None:
+def answer_questions() -> None:
     """Answer until standard input ends."""
     for line in sys.stdin:
         question = json.loads(line)
-        answer = sobol(question) if question["want"] == "sobol" else bayesian(question)
+        answer = sobol_points(question) if question["want"] == "sobol" else bayesian_values(question)
         print(json.dumps(answer), flush=True)
 
 
-def sobol(question: dict[str, Any]) -> list[list[float]]:
+def sobol_points(question: dict[str, Any]) -> list[list[float]]:
     """The first ``count`` points of a scrambled Sobol sequence; more points begin with the same ones."""
     from scipy.stats import qmc
 
@@ -29,7 +29,7 @@ def sobol(question: dict[str, Any]) -> list[list[float]]:
     return points
 
 
-def bayesian(question: dict[str, Any]) -> dict[str, Any]:
+def bayesian_values(question: dict[str, Any]) -> dict[str, Any]:
     """The next trial's values from all trials before it, by a tree-structured Parzen estimator.
 
     The first quarter, at least two and at most ten, are random; those still running count as bad, so that the next
@@ -49,9 +49,9 @@ def bayesian(question: dict[str, Any]) -> dict[str, Any]:
     )
     study = optuna.create_study(direction=question["goal"], sampler=sampler)
     kinds = {name: _distribution(search) for name, search in question["space"].items()}
-    for parameters, metric, over in past:
+    for parameters, metric, finished in past:
         values = {name: _inward(question["space"][name], value) for name, value in parameters.items()}
-        state = TrialState.RUNNING if not over else TrialState.FAIL if metric is None else TrialState.COMPLETE
+        state = TrialState.RUNNING if not finished else TrialState.FAIL if metric is None else TrialState.COMPLETE
         known = metric if state == TrialState.COMPLETE else None
         study.add_trial(create_trial(params=values, distributions=kinds, value=known, state=state))
     found = study.ask(kinds).params
@@ -85,4 +85,4 @@ def _outward(search: dict[str, Any], value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main()
+    answer_questions()

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
 from allranks.local.folders import Home, StepFolder
-from allranks.local.stores import all_databases
+from allranks.local.metrics_file import read_metrics
+from allranks.local.stores import mlflow_databases, query_database
 
-TRIAL_TAG = "allranks.trial"
-WAIT = 10.0  # seconds that the last look at a trial waits for a database that others write to
+_TRIAL_TAG = "allranks.trial"
+LAST_LOOK_SECONDS = 10.0  # seconds that the last look at a trial waits for a database that others write to
 _OF_TRIAL = """
     SELECT metrics.value FROM metrics JOIN tags ON tags.run_uuid = metrics.run_uuid
     WHERE tags.key = ? AND tags.value = ? AND metrics.key = ?
@@ -29,7 +29,7 @@ _NOT_A_NUMBER = f"{_OF_TRIAL} AND NOT ({_FINITE})"
 
 def mlflow_context(folder: StepFolder) -> str:
     """The value of MLFLOW_RUN_CONTEXT: tags that MLflow gives to every run which a process of the trial starts."""
-    return json.dumps({TRIAL_TAG: _tag(folder)})
+    return json.dumps({_TRIAL_TAG: _tag(folder)})
 
 
 def _tag(folder: StepFolder) -> str:
@@ -38,7 +38,7 @@ def _tag(folder: StepFolder) -> str:
     return f"{run}.{sweep}.{number}"
 
 
-class History:
+class MetricHistory:
     """The values of one metric of one trial; what has not changed is not read again.
 
     Args:
@@ -65,7 +65,7 @@ class History:
         Args:
             patience: seconds to wait for a database that somebody is writing to.
         """
-        databases = all_databases(self._home)
+        databases = mlflow_databases(self._home)
         logs = [path.with_name(f"{path.name}-wal") for path in databases]  # SQLite may keep the newest rows beside it
         stamp = tuple(part for path in (self._file, *databases, *logs) for part in _stamp(path))
         if stamp != self._stamp:
@@ -75,25 +75,27 @@ class History:
                 self._stamp, self._values = stamp, found
         return self._values
 
-    def accounted(self) -> bool:
+    def is_known_empty(self) -> bool:
         """Whether it is known that a trial without a value has none, rather than that it may have been lost.
 
         So it is when rank 0 has written other metrics to the file, or when MLflow has a value that is not a number.
         """
         return self._file.is_file() or any(
-            _query(database, _NOT_A_NUMBER, (TRIAL_TAG, _tag(self.folder), self._metric), WAIT)
-            for database in all_databases(self._home)
+            self._query(database, _NOT_A_NUMBER, LAST_LOOK_SECONDS) for database in mlflow_databases(self._home)
         )
 
     def _from_databases(self, databases: Sequence[Path], patience: float) -> list[float] | None:
         """None when one of them cannot be read now: it is being made, or somebody writes to it."""
         values: list[float] = []
         for database in databases:
-            found = _query(database, _LOGGED, (TRIAL_TAG, _tag(self.folder), self._metric), patience)
+            found = self._query(database, _LOGGED, patience)
             if found is None:
                 return None
             values += found
         return values
+
+    def _query(self, database: Path, query: str, patience: float) -> list[float] | None:
+        return query_database(database, query, (_TRIAL_TAG, _tag(self.folder), self._metric), seconds=patience)
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -105,29 +107,5 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _from_file(file: Path, metric: str) -> list[float]:
-    """From lines of ``{"step", "total", "metrics": {name: number}}``; one that is half written is left for later."""
-    try:
-        lines = file.read_bytes().splitlines()
-    except OSError:
-        return []
-    values = []
-    for line in lines:
-        try:
-            value = json.loads(line)["metrics"][metric]
-        except (ValueError, KeyError, TypeError):
-            continue
-        if isinstance(value, (int, float)) and math.isfinite(value):
-            values.append(float(value))
-    return values
-
-
-def _query(database: Path, query: str, values: tuple[str, ...], patience: float) -> list[float] | None:
-    """The one column of a query; None when the database cannot be read within the patience, in seconds."""
-    try:
-        connection = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=patience)
-        try:
-            return [float(value) for (value,) in connection.execute(query, values)]
-        finally:
-            connection.close()
-    except sqlite3.Error as error:
-        return [] if "no such table" in str(error) else None  # somebody is about to make them, or it is not MLflow's
+    found = (entry.metrics.get(metric) for entry in read_metrics(file))
+    return [float(value) for value in found if value is not None and math.isfinite(value)]

@@ -1,30 +1,22 @@
-"""A sweep's search with every count known, and the step that a trial runs."""
+"""A sweep's search with every count known, the sweep as it is planned, and the step that a trial runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
-from allranks.errors import CannotRunHereError
-from allranks.local import machine
-from allranks.spec import Sweep, literal_text, references, substitute
+from allranks.local.plan import PlannedStep
+from allranks.spec import literal_text, references, substitute
 from allranks.spec.model import Literal
 
-if TYPE_CHECKING:
-    from allranks.local.plan import PlannedStep
-
-Parameters: TypeAlias = Mapping[str, Literal]
+TrialParameters: TypeAlias = Mapping[str, Literal]
 """The values that one trial has for the names of the search space."""
-
-MOST_TRIALS = 1000  # Azure ML's own limit, and what it takes where the YAML is silent
-NEEDS = {"sobol": "scipy", "bayesian": "optuna"}
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class SweepSearch:
     """What a sweep tries, and when it ends.
 
     Attributes:
@@ -70,58 +62,36 @@ class Search:
         return max(values) if self.goal == "maximize" else min(values)
 
 
-def plan_search(sweep: Sweep, ranks: int, limit: Callable[[str], int | None]) -> Search:
-    """Settle a sweep's counts.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSweep(PlannedStep):
+    """A sweep step; all but the search is what its trials have in common."""
 
-    Args:
-        sweep: as it was read and checked.
-        ranks: processes of one trial; no more trials run at a time than the machine has cores for.
-        limit: the value of one of the sweep's limits, or None where the YAML is silent.
+    kind: ClassVar[str] = "sweep"
 
-    Raises:
-        CannotRunHereError: a package that the sampling needs is not installed.
-    """
-    needed = NEEDS.get(sweep.algorithm)
-    if needed is not None and find_spec(needed) is None:
-        raise CannotRunHereError(
-            f"{sweep.algorithm} sampling needs {needed}, which is not installed.", 'pip install "allranks[sweep]"'
+    search: SweepSearch
+
+    @classmethod
+    def from_common(cls, common: PlannedStep, search: SweepSearch) -> PlannedSweep:
+        """The sweep of a search whose trials have this in common."""
+        return cls(**common.attributes, search=search)
+
+    def trial(self, number: int, parameters: TrialParameters) -> PlannedStep:
+        """The step that one trial runs: the sweep's, with the trial's values in place of the search space.
+
+        Its name is the sweep's, a dot and the number: no step's name begins with a digit, so it cannot be another's.
+        """
+        texts = {name: literal_text(value) for name, value in parameters.items()}
+        bound = {
+            name: substitute(value, lambda reference: texts[reference.name])
+            for name, value in self.literals.items()
+            if any(found.scope == "search_space" for found in references(value))
+        }
+        # The sweep's outputs are registered once, under the names that the pipeline gives them.
+        outputs = {name: replace(output, asset_name=None, asset_version=None) for name, output in self.outputs.items()}
+        return replace(
+            PlannedStep(**self.attributes),
+            name=f"{self.name}.{number}",
+            inputs=MappingProxyType({**self.inputs, **bound, **texts}),
+            outputs=MappingProxyType(outputs),
+            timeout=self.timeout if self.search.trial_timeout is None else self.search.trial_timeout,
         )
-    trials = limit("max_total_trials") or MOST_TRIALS
-    return Search(
-        algorithm=sweep.algorithm,
-        seed=sweep.seed or 0,
-        log_base=sweep.log_base,
-        space=sweep.space,
-        goal=sweep.objective[0],
-        metric=sweep.objective[1],
-        trials=trials,
-        at_once=min(limit("max_concurrent_trials") or trials, max(1, machine.cores() // ranks)),
-        timeout=limit("timeout"),
-        trial_timeout=limit("trial_timeout"),
-        policy=sweep.early_termination,
-    )
-
-
-def trial_step(step: PlannedStep, number: int, parameters: Parameters) -> PlannedStep:
-    """The step that one trial runs: the sweep's, with the trial's values in place of the search space.
-
-    Its name is the sweep's, a dot and the number: no step's name begins with a digit, so it cannot be another's.
-    """
-    assert step.search is not None  # noqa: S101 only sweeps have trials
-    texts = {name: literal_text(value) for name, value in parameters.items()}
-    inputs = {
-        name: substitute(value, lambda reference: texts[reference.name])
-        if isinstance(value, str) and any(found.scope == "search_space" for found in references(value))
-        else value
-        for name, value in step.inputs.items()
-    }
-    # The sweep's outputs are registered once, under the names that the pipeline gives them.
-    outputs = {name: replace(output, asset_name=None, asset_version=None) for name, output in step.outputs.items()}
-    return replace(
-        step,
-        name=f"{step.name}.{number}",
-        inputs=MappingProxyType({**inputs, **texts}),
-        outputs=MappingProxyType(outputs),
-        timeout=step.timeout if step.search.trial_timeout is None else step.search.trial_timeout,
-        search=None,
-    )

@@ -13,7 +13,7 @@ from statistics import fmean, median
 from typing import Any
 
 
-def applies(policy: Mapping[str, Any], interval: int) -> bool:
+def policy_applies(policy: Mapping[str, Any], interval: int) -> bool:
     """Whether the policy is applied at an interval (from 1); an ``evaluation_interval`` of 0 means 1."""
     return bool(interval >= policy["delay_evaluation"] and interval % max(1, policy["evaluation_interval"]) == 0)
 
@@ -30,7 +30,7 @@ def falls_behind(
         others: the same of all other trials, running, finished or ended early.
     """
     interval = len(history)
-    if not applies(policy, interval):
+    if not policy_applies(policy, interval):
         return ""
     # From here on larger is better.
     sign = 1.0 if goal == "maximize" else -1.0

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from allranks.local.cache import Workplace
 from allranks.local.execution import Execution
 from allranks.local.folders import StepFolder
-from allranks.local.gang import Gang
-from allranks.local.result import SUCCEEDED, Failure, StepResult, TrialResult
-from allranks.local.sweep.history import WAIT, History, mlflow_context
-from allranks.local.sweep.search import Parameters, trial_step
-
-if TYPE_CHECKING:
-    from allranks.local.sweep.sweep import Sweep
+from allranks.local.gang import RankGang
+from allranks.local.gang_execution import GangExecution
+from allranks.local.result import CANCELLED, SUCCEEDED, StepFailure, StepResult, TrialResult
+from allranks.local.sweep.history import LAST_LOOK_SECONDS, MetricHistory, mlflow_context
+from allranks.local.sweep.search import PlannedSweep, TrialParameters
 
 
-class Trial(Execution):
+class TrialExecution(GangExecution):
     """The state of one trial; how it ends is its sweep's concern and not the run's.
 
     Attributes:
@@ -28,30 +26,39 @@ class Trial(Execution):
     """
 
     limit = "limits.trial_timeout"
+    timeout_status = CANCELLED  # as on Azure ML: a limit of the sweep, and not a fault
 
-    def __init__(self, sweep: Sweep, number: int, parameters: Parameters) -> None:
-        super().__init__(trial_step(sweep.step, number, parameters), sweep.job, like=sweep)
-        self.sweep = sweep
+    def __init__(self, parent: Execution, sweep: PlannedSweep, number: int, parameters: TrialParameters) -> None:
+        super().__init__(sweep.trial(number, parameters), parent.context, parent)
         self.number = number
         self.parameters = parameters
         self.judged = 0
         self.recalled: str | None = None
-        self._history: History | None = None
+        self._search = sweep.search
+        self._silence: StepFailure | None = None
+        self._history: MetricHistory | None = None
         self._final: list[float] | None = None
+
+    @property
+    def reused_from(self) -> str | None:
+        """The run in which it has ended, if not in this one."""
+        return self.recalled or super().reused_from
 
     @property
     def variables(self) -> Mapping[str, str]:
         """Where the trial's MLflow runs say which trial they belong to."""
         return {"MLFLOW_RUN_CONTEXT": mlflow_context(self.folder)}
 
-    def recall(self, run_id: str, status: str, message: str) -> None:
-        """This trial has ended before, without outputs."""
-        self.recalled = run_id
-        self.end(status, Failure(message))
+    def recall(self, noted: Mapping[str, Any]) -> None:
+        """This trial has ended before, without outputs, as the sweep's journal tells."""
+        self.key, self.recalled = noted["key"], noted["run"]
+        failure = StepFailure(noted["message"])
+        self._silence = failure if noted.get("silent") else None
+        self.end(noted["status"], failure)
 
     def clear_up(self) -> None:
         """Remove what a trial that did not succeed has written; its sweep is over and nothing goes on from there."""
-        workplace = Workplace(self.job.home, self.key)
+        workplace = Workplace(self.context.home, self.key)
         if self.status != SUCCEEDED and self.key and workplace.path.exists() and workplace.acquire():
             workplace.discard()
 
@@ -59,56 +66,57 @@ class Trial(Execution):
         """What it has logged of the primary metric, one value for each interval."""
         if self._final is not None:
             return self._final
-        values = self._logged().values(WAIT if self.over else 0.0)
-        if self.over and self._logged().current:
+        values = self._logged().values(LAST_LOOK_SECONDS if self.is_finished else 0.0)
+        if self.is_finished and self._logged().current:
             self._final = values  # a sweep may have a thousand trials, and all are looked at whenever one changes
         return values
 
-    def _logged(self) -> History:
-        if self._history is None or self._history.folder != self._source:
-            self._history = History(self._source, self.job.home, self.sweep.search.metric)
+    def _logged(self) -> MetricHistory:
+        if self._history is None or self._history.folder != self._executed:
+            self._history = MetricHistory(self._executed, self.context.home, self._search.metric)
         return self._history
 
-    def broken_promise(self, gang: Gang) -> str:
+    def broken_promise(self, gang: RankGang) -> StepFailure | None:
         """As for any step; and a trial without a trace of the primary metric may have lost it on the way."""
         found = super().broken_promise(gang)
         logged = self._logged()
-        silent = not found and not logged.values(WAIT) and not (logged.current and logged.accounted())
-        return self._silence if silent else found
+        if found or logged.values(LAST_LOOK_SECONDS) or (logged.current and logged.is_known_empty()):
+            return found
+        lost = f"ended well but logged no {self._search.metric!r}, neither in outputs/metrics.jsonl nor in MLflow"
+        self._silence = StepFailure(lost)
+        return self._silence
 
     @property
-    def _silence(self) -> str:
-        metric = self.sweep.search.metric
-        return f"ended well but logged no {metric!r}, neither in outputs/metrics.jsonl nor in MLflow"
-
-    @property
-    def silent(self) -> bool:
+    def is_silent(self) -> bool:
         """Whether it ended well and nobody knows its metric."""
-        return self.failure is not None and self.failure.message == self._silence
+        return self._silence is not None and self.failure is self._silence
+
+    def may_retry(self, retries: int, gang: RankGang) -> bool:
+        """As for any step; but its time is a limit of the sweep, and is not given again."""
+        return not gang.timed_out and super().may_retry(retries, gang)
 
     @property
-    def _source(self) -> StepFolder:
+    def _executed(self) -> StepFolder:
         """Its folder in the run that executed it."""
-        if self.finished is not None:
-            return self.job.home.run(self.finished.run_id).step(self.finished.step)
-        return self.job.home.run(self.recalled).step(self.step.name) if self.recalled else self.folder
+        if self.source is not None:
+            return self.source.folder(self.context.home)
+        return self.context.home.run(self.recalled).step(self.step.name) if self.recalled else self.folder
 
     @property
     def metric(self) -> float | None:
         """The best value that it has logged, as Azure ML ranks trials; None without any."""
         values = self.history()
-        return self.sweep.search.best(values) if values else None
+        return self._search.best(values) if values else None
 
     def result(self) -> StepResult:
         """What became of it so far, the primary metric first."""
         found = super().result()
-        best, name = self.metric, self.sweep.search.metric
+        best, name = self.metric, self._search.metric
         others = {key: value for key, value in found.metrics.items() if key != name}
         return replace(
             found,
             metrics=found.metrics if best is None else {name: best, **others},
             parameters=self.parameters,
-            reused_from=self.recalled or found.reused_from,
         )
 
     def summary(self) -> TrialResult:
@@ -119,8 +127,8 @@ class Trial(Execution):
             status=self.status,
             metric=self.metric,
             seconds=self.seconds,
-            reused_from=self.recalled or self.reused_from,
-            folder=self._source.path,
+            reused_from=self.reused_from,
+            folder=self._executed.path,
             message=self.failure.message if self.failure and self.status != SUCCEEDED else self._unranked,
         )
 
@@ -128,4 +136,4 @@ class Trial(Execution):
     def _unranked(self) -> str:
         """Why a trial that has succeeded is not ranked; empty otherwise."""
         missing = self.status == SUCCEEDED and self.metric is None
-        return f"logged no finite {self.sweep.search.metric!r}" if missing else ""
+        return f"logged no finite {self._search.metric!r}" if missing else ""

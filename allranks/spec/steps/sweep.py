@@ -21,7 +21,7 @@ _ALGORITHMS = ("random", "grid", "bayesian")
 _GOALS = ("minimize", "maximize")
 _RULES = ("random", "sobol")
 _SEARCHABLE = {"grid": ("choice",), "bayesian": ("choice", "uniform", "quniform")}
-_MOST_TRIALS = 1000
+MOST_TRIALS = 1000
 _TRIAL_COUNTS = ("max_total_trials", "max_concurrent_trials")
 
 
@@ -81,8 +81,8 @@ def _limit(limits: Section, key: str) -> int | str | None:
         return value
     if value < 1:
         limits.wrong(key, f"{value} is below the minimum of 1.")
-    elif value > _MOST_TRIALS and key in _TRIAL_COUNTS:
-        limits.wrong(key, f"{value} is above the maximum of {_MOST_TRIALS}.")
+    elif value > MOST_TRIALS and key in _TRIAL_COUNTS:
+        limits.wrong(key, f"{value} is above the maximum of {MOST_TRIALS}.")
     return value
 
 

@@ -12,8 +12,8 @@ from typing import TypeGuard, cast
 
 import torch
 
-from shared.distributed import World
 from shared.checkpoint.shards import Part, Reader
+from shared.distributed import World
 from shared.training.core.position import CheckpointPlan, Position
 from shared.training.deepspeed.engine import optimizer_states
 from shared.training.deepspeed.engine_types import DeepSpeedEngine

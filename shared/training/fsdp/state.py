@@ -8,9 +8,9 @@ from typing import cast
 import torch
 from torch.distributed.tensor import DTensor
 
+from shared.checkpoint.shards import Part, Reader
 from shared.distributed import World
 from shared.models import Decoder
-from shared.checkpoint.shards import Part, Reader
 from shared.training.core.position import CheckpointPlan
 from shared.training.fsdp.pieces import TensorPiece, local_part, piece_of, pieces_of, sharded_parameters
 from shared.training.torch.parts import PartsSaver

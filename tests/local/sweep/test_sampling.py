@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 
 from allranks.errors import CannotRunHereError
 from allranks.local.sweep import advisor
-from allranks.local.sweep.advice import Advice
-from allranks.local.sweep.sampling import InOrder, Past, distinct, grid, make_sampler, uniform_points
-from allranks.local.sweep.search import Search
+from allranks.local.sweep.advice import SamplingAdvice
+from allranks.local.sweep.sampling import (
+    OrderedSampler,
+    PastTrial,
+    distinct_parameters,
+    grid_parameters,
+    make_sampler,
+    uniform_points,
+)
+from allranks.local.sweep.search import SweepSearch
 from allranks.spec.search_space import value_at
 from tests.local.support import wait_for
 
@@ -25,7 +32,7 @@ PLACES = st.floats(0, 1)
 
 def search(space, algorithm="random", **more):
     defaults = {"seed": 0, "log_base": math.e, "goal": "maximize", "metric": "m", "trials": 8, "at_once": 2}
-    return Search(algorithm=algorithm, space=space, **{**defaults, **more})
+    return SweepSearch(algorithm=algorithm, space=space, **{**defaults, **more})
 
 
 def between(low, high):
@@ -83,36 +90,38 @@ SPACE = {
 @given(st.integers(0, 2**32), st.integers(1, 20))
 @settings(max_examples=20)
 def test_the_same_seed_gives_the_same_trials_and_more_trials_begin_with_them(seed, count):
-    drawn = [distinct(one := search(SPACE, seed=seed), uniform_points(one)) for _ in range(2)]
+    drawn = [distinct_parameters(one := search(SPACE, seed=seed), uniform_points(one)) for _ in range(2)]
     first = [next(drawn[0]) for _ in range(count)]
     assert [next(drawn[1]) for _ in range(count + 5)][:count] == first
 
 
 def test_nothing_is_tried_twice_and_a_small_space_ends():
     small = search({"a": {"type": "choice", "values": [1, 2, 3]}, "b": {"type": "randint", "upper": 2}})
-    found = list(distinct(small, uniform_points(small)))
+    found = list(distinct_parameters(small, uniform_points(small)))
     assert sorted((one["a"], one["b"]) for one in found) == [(a, b) for a in (1, 2, 3) for b in (0, 1)]
 
 
 def test_a_grid_is_every_combination_in_order():
-    found = list(grid(search({"a": {"type": "choice", "values": [1, 2]}, "b": {"type": "choice", "values": "xy"}})))
+    found = list(
+        grid_parameters(search({"a": {"type": "choice", "values": [1, 2]}, "b": {"type": "choice", "values": "xy"}}))
+    )
     assert found == [{"a": a, "b": b} for a in (1, 2) for b in "xy"]
 
 
 def test_a_sampler_goes_on_after_the_trials_of_an_earlier_engine():
-    sampler = InOrder(iter([{"n": n} for n in range(4)]))
-    past = [Past({"n": n}, None, over=True) for n in range(3)]
+    sampler = OrderedSampler(iter([{"n": n} for n in range(4)]))
+    past = [PastTrial({"n": n}, None, is_finished=True) for n in range(3)]
     assert sampler.next(past) == {"n": 3}
     assert not sampler.exhausted
-    assert sampler.next([*past, Past({"n": 3}, None, over=True)]) is None
+    assert sampler.next([*past, PastTrial({"n": 3}, None, is_finished=True)]) is None
     assert sampler.exhausted
 
 
 def test_sobol_points_are_those_of_the_seed_and_spread_evenly():
     ask = {"want": "sobol", "seed": 3, "dimensions": 2, "count": 16}
-    points = advisor.sobol(ask)
-    assert points == advisor.sobol(ask) == advisor.sobol({**ask, "count": 40})[:16]
-    assert points != advisor.sobol({**ask, "seed": 4})
+    points = advisor.sobol_points(ask)
+    assert points == advisor.sobol_points(ask) == advisor.sobol_points({**ask, "count": 40})[:16]
+    assert points != advisor.sobol_points({**ask, "seed": 4})
     for dimension in range(2):
         assert sorted(int(point[dimension] * 16) for point in points) == list(range(16)), "one in each sixteenth"
 
@@ -128,8 +137,8 @@ BAYESIAN = {
 def test_bayesian_search_finds_what_random_search_need_not():
     past, question = [], {"want": "bayesian", "seed": 0, "space": BAYESIAN, "goal": "minimize", "trials": 40}
     for number in range(40):
-        found = advisor.bayesian({**question, "past": past})
-        assert found == advisor.bayesian({**question, "past": past}), "it follows from what is past"
+        found = advisor.bayesian_values({**question, "past": past})
+        assert found == advisor.bayesian_values({**question, "past": past}), "it follows from what is past"
         assert json.loads(json.dumps(found)) == found
         assert -1 <= found["rate"] <= 1
         assert found["size"] in {16, 32, 48, 64}
@@ -147,13 +156,13 @@ def test_the_libraries_answer_from_a_process_of_their_own(algorithm):
     try:
         found = wait_for(lambda: sampler.next([]), 60)
         assert -1 <= found["rate"] <= 1
-        assert wait_for(lambda: sampler.next([Past(found, 0.5, over=True)]), 60) != found
+        assert wait_for(lambda: sampler.next([PastTrial(found, 0.5, is_finished=True)]), 60) != found
     finally:
         sampler.close()
 
 
 def test_an_advisor_that_dies_is_an_error_and_not_a_wait():
-    advice = Advice()
+    advice = SamplingAdvice()
     question = {"want": "sobol"}  # half a question: it ends with a traceback
     try:
         with pytest.raises(CannotRunHereError, match="has ended"):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.local.sweep.termination import applies, falls_behind
+from allranks.local.sweep.termination import falls_behind, policy_applies
 
 
 def policy(kind, *, interval=1, delay=0, **more):
@@ -15,8 +15,8 @@ def policy(kind, *, interval=1, delay=0, **more):
 
 def test_a_policy_applies_at_every_multiple_of_its_interval_from_the_delay_on():
     every = policy("median_stopping", interval=2, delay=5)
-    assert [n for n in range(1, 12) if applies(every, n)] == [6, 8, 10]
-    assert applies(policy("bandit", interval=0), 1), "0 is what the SDK sends for 'not set'"
+    assert [n for n in range(1, 12) if policy_applies(every, n)] == [6, 8, 10]
+    assert policy_applies(policy("bandit", interval=0), 1), "0 is what the SDK sends for 'not set'"
 
 
 @pytest.mark.parametrize(("value", "behind"), [(0.67, False), (0.66, True)])

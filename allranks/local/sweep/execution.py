@@ -1,8 +1,9 @@
 """A sweep step on its way: it begins trials, ends those that fall behind, and takes the outputs of the best.
 
-The engine runs the trials as it runs steps. A journal in the sweep's workplace keeps which trials there are and how
-they ended, so that an engine that follows one that was killed goes on with the same: finished trials are found in the
-cache, failed and cancelled ones are not repeated, and those that were running start again with their values.
+The trials are its parts, which the engine runs as it runs steps. A journal in the sweep's workplace keeps which trials
+there are and how they ended, so that an engine that follows one that was killed resumes with the same: finished trials
+are found in the cache, failed and cancelled ones are not repeated, and those that were running start again with their
+values.
 """
 
 from __future__ import annotations
@@ -14,23 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from allranks.errors import CannotRunHereError
-from allranks.local import cache, fingerprint
-from allranks.local.cache import Cache, Finished
-from allranks.local.execution import Execution, Job
+from allranks.local import fingerprint
+from allranks.local.cache import FinishedStep, StepCache
+from allranks.local.execution import Execution, RunContext
 from allranks.local.folders import read_json, write_json
-from allranks.local.plan import PlannedStep
-from allranks.local.result import CANCELLED, FAILED, RUNNING, SUCCEEDED, Failure, StepResult, SweepResult, TrialResult
-from allranks.local.sweep.sampling import Past, make_sampler
+from allranks.local.guard import ProcessGuard
+from allranks.local.past import past_sweep
+from allranks.local.result import CANCELLED, FAILED, RUNNING, SUCCEEDED, StepFailure, StepResult, SweepResult
+from allranks.local.sweep.sampling import PastTrial, make_sampler
+from allranks.local.sweep.search import PlannedSweep, TrialParameters
 from allranks.local.sweep.termination import falls_behind
-from allranks.local.sweep.trial import Trial
+from allranks.local.sweep.trial import TrialExecution
 
 
-def execution_of(step: PlannedStep, job: Job) -> Execution:
-    """The execution of a step, sweep or not."""
-    return Execution(step, job) if step.search is None else Sweep(step, job)
-
-
-class Sweep(Execution):
+class SweepExecution(Execution):
     """The state of a sweep step.
 
     Attributes:
@@ -38,52 +36,49 @@ class Sweep(Execution):
         trials: those begun so far, in order.
     """
 
-    def __init__(self, step: PlannedStep, job: Job) -> None:
-        super().__init__(step, job)
-        assert step.search is not None  # noqa: S101 execution_of has looked
+    def __init__(self, step: PlannedSweep, context: RunContext) -> None:
+        super().__init__(step, context)
         self.search = step.search
-        self.trials: list[Trial] = []
+        self.trials: list[TrialExecution] = []
+        self._sweep = step
         self._sampler = make_sampler(self.search)
         self._journal: list[dict[str, Any]] = []
         self._fault = ""
         self._deadline: float | None = None
         self._reused: Mapping[str, Any] = {}
 
-    def identify(self, upstream: Mapping[str, Finished]) -> str:
+    def identify(self, upstream: Mapping[str, FinishedStep]) -> str:
         """The key: that of what the trials have in common, and the search."""
-        return fingerprint.digest([super().identify(upstream), self.search.identity()])
+        return fingerprint.json_digest([super().identify(upstream), self.search.identity()])
 
-    def reuse(self, records: Cache, finished: Finished) -> None:
+    def reuse(self, finished: FinishedStep) -> None:
         """Take the outputs of a finished sweep, and its table of trials."""
-        self._reused = read_json(records.folder(finished).state) or {}
-        super().reuse(records, finished)
+        self._reused = read_json(finished.folder(self.context.home).state) or {}
+        super().reuse(finished)
 
     # Trials
 
-    def begin(self, *, fresh: bool) -> None:
-        """Start, or go on where an earlier engine left off.
-
-        Args:
-            fresh: forget what an earlier engine noted.
-        """
+    def begin(self, data: Mapping[str, Path], guard: ProcessGuard, *, fresh: bool) -> StepFailure | None:  # noqa: ARG002
+        """Start, or resume with the trials that an earlier engine noted."""
         self.attempts = 1
         self._started = time.monotonic()
         self._deadline = None if self.search.timeout is None else self._started + self.search.timeout
         if not fresh:
             self._journal = read_json(self._journal_file) or []
         self.status = RUNNING
+        return None
 
     @property
-    def out_of_time(self) -> bool:
+    def _is_out_of_time(self) -> bool:
         """Whether the time for the whole sweep is up."""
         return self._deadline is not None and time.monotonic() >= self._deadline
 
-    def new_trials(self) -> list[Trial]:
-        """The trials that may be begun now, and those of the journal that come before them and are over."""
+    def new_parts(self) -> list[Execution]:
+        """The trials that may be begun now, and those of the journal that come before them and are finished."""
         self._note()
-        found: list[Trial] = []
-        while not self.out_of_time and not self._fault and len(self.trials) < self.search.trials:
-            if sum(not trial.over for trial in self.trials) >= self.search.at_once:
+        found: list[Execution] = []
+        while not self._is_out_of_time and not self._fault and len(self.trials) < self.search.trials:
+            if sum(not trial.is_finished for trial in self.trials) >= self.search.at_once:
                 break
             trial = self._recalled() or self._chosen()
             if trial is None:
@@ -94,43 +89,48 @@ class Sweep(Execution):
             self._note()
         return found
 
-    def _recalled(self) -> Trial | None:
+    def _trial(self, parameters: TrialParameters) -> TrialExecution:
+        """The next trial, which tries these values."""
+        return TrialExecution(self, self._sweep, len(self.trials), parameters)
+
+    def _recalled(self) -> TrialExecution | None:
         """The next trial of the journal."""
         if len(self.trials) >= len(self._journal):
             return None
         entry = self._journal[len(self.trials)]
-        trial = Trial(self, len(self.trials), entry["parameters"])
+        trial = self._trial(entry["parameters"])
         if entry["status"] in {FAILED, CANCELLED}:
-            trial.key = entry["key"]
-            trial.recall(entry["run"], entry["status"], entry["message"])
+            trial.recall(entry)
         return trial
 
-    def _chosen(self) -> Trial | None:
+    def _chosen(self) -> TrialExecution | None:
         """The next trial of the sampler."""
-        past = [Past(trial.parameters, trial.metric if trial.over else None, trial.over) for trial in self.trials]
+        past = [
+            PastTrial(one.parameters, one.metric if one.is_finished else None, one.is_finished) for one in self.trials
+        ]
         try:
             parameters = self._sampler.next(past)
         except CannotRunHereError as error:
             self._fault = str(error)
             return None
-        return None if parameters is None else Trial(self, len(self.trials), parameters)
+        return None if parameters is None else self._trial(parameters)
 
-    def fallen_behind(self) -> list[tuple[Trial, str]]:
+    def lagging_parts(self) -> list[tuple[Execution, str]]:
         """The running trials to be ended early, each with the reason."""
-        if self.out_of_time:
+        if self._is_out_of_time:
             reason = f"the sweep's limits.timeout = {self.search.timeout:g} s was up"
-            return [(trial, reason) for trial in self.trials if not trial.over]
+            return [(trial, reason) for trial in self.trials if not trial.is_finished]
         if self.search.policy is None:
             return []
         return [(trial, why) for trial in self.trials if trial.gang is not None and (why := self._judge(trial))]
 
-    def _judge(self, trial: Trial) -> str:
+    def _judge(self, trial: TrialExecution) -> str:
         """Apply the policy at each interval that the trial has come to since the last look."""
         history = trial.history()
         others = [other.history() for other in self.trials if other is not trial]
         while trial.judged < len(history):
             trial.judged += 1
-            assert self.search.policy is not None  # noqa: S101 fallen_behind has looked
+            assert self.search.policy is not None  # noqa: S101 lagging_parts has looked
             why = falls_behind(self.search.policy, self.search.goal, history[: trial.judged], others)
             if why:
                 return why
@@ -139,17 +139,17 @@ class Sweep(Execution):
     # The end
 
     @property
-    def settled(self) -> bool:
-        """Whether every trial is over and none will follow."""
-        if any(not trial.over for trial in self.trials):
+    def is_settled(self) -> bool:
+        """Whether every trial is finished and none will follow."""
+        if any(not trial.is_finished for trial in self.trials):
             return False
         complete = len(self.trials) >= self.search.trials or (
             self._sampler.exhausted and len(self.trials) >= len(self._journal)
         )
-        return complete or self.out_of_time or bool(self._fault)
+        return complete or self._is_out_of_time or bool(self._fault)
 
     @property
-    def best(self) -> Trial | None:
+    def best(self) -> TrialExecution | None:
         """The succeeded trial with the best metric; the first of equal ones."""
         ranked = [
             (metric, trial)
@@ -161,33 +161,30 @@ class Sweep(Execution):
         value = self.search.best([metric for metric, _ in ranked])
         return next(trial for metric, trial in ranked if metric == value)
 
-    def conclude(self, records: Cache) -> Failure | None:
-        """Make the best trial's outputs the step's; a failure when there is no such trial."""
+    def conclude(self, records: StepCache, retries: int) -> None:  # noqa: ARG002 each trial has had its own
+        """Make the best trial's outputs the step's; the step has failed when there is no such trial."""
         best = None if self._fault else self.best
-        if best is None or any(trial.silent for trial in self.trials):
-            return self._no_best()
-        assert best.finished is not None  # noqa: S101 it has succeeded
+        if best is None or any(trial.is_silent for trial in self.trials):
+            self.end(FAILED, self._no_best())
+            return
+        assert best.source is not None  # noqa: S101 it has succeeded
         assert self.workplace is not None  # noqa: S101 the engine acquired it
         # The same outputs, so the same execution for the steps that read them.
-        self.finished = Finished(self.job.run.id, self.step.name, best.finished.execution)
-        cache.link(self.folder.outputs, best.folder.outputs)
-        cache.link(self.folder.logs, best.folder.logs)
-        if self.step.component.is_deterministic:
-            records.remember(self.key, self.finished, self.folder.outputs, self.step.outputs)
+        self._take(best.folder, FinishedStep(self.context.run.id, self.step.name, best.source.execution))
+        self.remember(records, self.folder.outputs)
         self.register_outputs(self.folder)
         for trial in self.trials:
             trial.clear_up()
         self.workplace.discard()
         self.end(SUCCEEDED)
-        return None
 
-    def _no_best(self) -> Failure:
+    def _no_best(self) -> StepFailure:
         metric = self.search.metric
         if self._fault:
-            return Failure(self._fault)
-        lost = [f"{trial.step.name} ({_values(trial)})" for trial in self.trials if trial.silent]
+            return StepFailure(self._fault)
+        lost = [f"{trial.step.name} ({_values(trial)})" for trial in self.trials if trial.is_silent]
         if lost:
-            return Failure(
+            return StepFailure(
                 f"no best trial can be told: {', '.join(lost)} ended well but logged no {metric!r}, neither in "
                 "outputs/metrics.jsonl nor in MLflow. Log it in every trial, NaN where there is none; the next run "
                 "repeats only these"
@@ -196,16 +193,16 @@ class Sweep(Execution):
         if silent:
             logged = sorted({name for trial in silent for name in trial.result().metrics})
             message = f"no trial logged the primary metric {metric!r}, neither in outputs/metrics.jsonl nor in MLflow"
-            return Failure(f"{message}; logged were: {', '.join(logged) or 'none'}")
+            return StepFailure(f"{message}; logged were: {', '.join(logged) or 'none'}")
         if not self.trials:
-            return Failure("no trial was begun before the sweep's limits.timeout was up")
+            return StepFailure("no trial was begun before the sweep's limits.timeout was up")
         first = next((trial for trial in self.trials if trial.status == FAILED), self.trials[0])
-        failure = first.failure or Failure("cancelled")
+        failure = first.failure or StepFailure("cancelled")
         which = f"{first.step.name} ({_values(first)})"
         message = f"none of {len(self.trials)} trials succeeded; the first, {which}: {failure.message}"
         return replace(failure, message=message)
 
-    def end(self, status: str, failure: Failure | None = None) -> None:
+    def end(self, status: str, failure: StepFailure | None = None) -> None:
         """Nothing more will happen; a sweep that failed as a whole starts with new trials next time."""
         self._sampler.close()
         if status == FAILED and self.workplace is not None:
@@ -217,7 +214,7 @@ class Sweep(Execution):
     @property
     def _journal_file(self) -> Path:
         assert self.workplace is not None  # noqa: S101 the engine acquires it first
-        return self.workplace.path / "trials.json"
+        return self.workplace.journal
 
     def _note(self) -> None:
         """Keep which trials there are and how they ended; whoever reads it is not told of what was just stopped."""
@@ -230,27 +227,29 @@ class Sweep(Execution):
         """What became of it so far, with its trials; the metrics are the best trial's."""
         found = super().result()
         if self._reused:
-            table = tuple(
-                TrialResult(**{**one, "folder": Path(one["folder"])}) for one in self._reused.get("trials", ())
-            )
-            best, metrics = self._reused.get("best_trial"), self._reused.get("metrics", {})
-        else:
-            trial = self.best
-            table = tuple(one.summary() for one in self.trials)
-            best, metrics = (None, {}) if trial is None else (trial.number, trial.result().metrics)
+            return replace(found, sweep=past_sweep(self._reused), metrics=self._reused.get("metrics", {}))
+        trial = self.best
+        best, metrics = (None, {}) if trial is None else (trial.number, trial.result().metrics)
+        table = tuple(one.summary() for one in self.trials)
         sweep = SweepResult(self.search.goal, self.search.metric, self.search.trials, table, best)
         return replace(found, sweep=sweep, metrics=metrics)
 
+    def preview(self, published: Mapping[str, Path], finished: FinishedStep | None) -> dict[str, Any]:
+        """What its trials have in common, with a name for each value that differs, and the search."""
+        trial = self._trial({name: f"<{name}>" for name in self.search.space})
+        return {**trial.preview(published, finished), "sweep": self.search.identity()}
 
-def _values(trial: Trial) -> str:
+
+def _values(trial: TrialExecution) -> str:
     return ", ".join(f"{name}={value}" for name, value in trial.parameters.items())
 
 
-def _entry(trial: Trial) -> dict[str, Any]:
+def _entry(trial: TrialExecution) -> dict[str, Any]:
     return {
         "key": trial.key,
         "parameters": dict(trial.parameters),
-        "status": trial.status if trial.over else "",
-        "run": trial.recalled or trial.job.run.id,
+        "status": trial.status if trial.is_finished else "",
+        "run": trial.recalled or trial.context.run.id,
         "message": trial.failure.message if trial.failure else "",
+        "silent": trial.is_silent,
     }

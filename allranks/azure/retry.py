@@ -15,51 +15,51 @@ from email.utils import parsedate_to_datetime
 from itertools import count
 from typing import TypeVar
 
-from allranks.azure.explain import TRANSIENT, causes
+from allranks.azure.explain import TRANSIENT_STATUSES, error_chain
 
-PATIENCE = 300.0
+RETRY_SECONDS = 300.0
 """Seconds after which a service that is still busy is given up."""
 
-LONGEST_PAUSE = 60.0
+LONGEST_BACKOFF = 60.0
 """Seconds between two attempts at most, unless the service asks for more."""
 
 _T = TypeVar("_T")
 
 
-def patiently(attempt: Callable[[], _T], told: Callable[[str], None]) -> _T:
-    """Call ``attempt`` until it succeeds, fails for good, or ``PATIENCE`` is at its end.
+def call_with_retry(attempt: Callable[[], _T], tell: Callable[[str], None]) -> _T:
+    """Call ``attempt`` until it succeeds, fails for good, or ``RETRY_SECONDS`` are over.
 
     Args:
         attempt: sends something that can be sent again.
-        told: hears in one line why it will be tried again, and when.
+        tell: hears in one line why it will be tried again, and when.
 
     Raises:
         Exception: whatever the last attempt raised.
     """
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + RETRY_SECONDS
     for number in count():
         try:
             return attempt()
         except Exception as error:
-            pause = pause_after(error, number)
+            pause = backoff_seconds(error, number)
             if pause is None or time.monotonic() + pause > end:
                 raise
-            told(f"{_reason(error)}; trying again in {pause:.0f} s")
+            tell(f"{_reason(error)}; trying again in {pause:.0f} s")
             time.sleep(pause)
     raise AssertionError("count() has no end")
 
 
-def pause_after(error: BaseException, number: int) -> float | None:
+def backoff_seconds(error: BaseException, number: int) -> float | None:
     """Seconds to wait after the attempt with this number, from 0; None for an error that time does not mend."""
     from azure.core.exceptions import HttpResponseError, ServiceRequestError, ServiceResponseError
 
-    backoff = min(LONGEST_PAUSE, 2.0 ** (number + 1))
-    for cause in causes(error):
+    backoff = min(LONGEST_BACKOFF, 2.0 ** (number + 1))
+    for cause in error_chain(error):
         if isinstance(cause, HttpResponseError):
             # The storage says so of a file that an upload which was cut off left behind; the next attempt sees that
             # the upload was never confirmed, and overwrites it.
             left_over = getattr(cause, "error_code", None) == "BlobAlreadyExists" and number == 0
-            if cause.status_code in TRANSIENT or left_over:
+            if cause.status_code in TRANSIENT_STATUSES or left_over:
                 asked = _asked_for(cause)
                 return asked if asked > 0 else backoff
             return None
@@ -80,7 +80,7 @@ def _asked_for(error: BaseException) -> float:
 
 
 def _reason(error: BaseException) -> str:
-    status = next((status for cause in causes(error) if (status := getattr(cause, "status_code", None))), None)
+    status = next((status for cause in error_chain(error) if (status := getattr(cause, "status_code", None))), None)
     if status == 429:
         return "the service asks for patience (429)"
     if status == 409:

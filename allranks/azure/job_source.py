@@ -1,0 +1,145 @@
+"""What is to be sent, read twice: as the SDK's own job, which loses nothing of what the user wrote, and by our spec."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from allranks.azure.client import quiet_sdk, require_sdk
+from allranks.azure.job_changes import sdk_value
+from allranks.azure.python_target import is_python_target, split
+from allranks.azure.sdk import component_of_node, job_of_component
+from allranks.errors import UsageError
+from allranks.spec import Component, Data, Pipeline, pipeline_from, read
+from allranks.spec.document import read_document
+from allranks.spec.model import LITERAL_TYPES, Source
+from allranks.spec.reader import FileResolver
+from allranks.spec.step_sizes import SERVERLESS
+
+_Build: TypeAlias = Callable[[Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JobSource:
+    """A target as it was read.
+
+    Attributes:
+        build: makes the SDK's job, from values for a pipeline function.
+        compute: where it runs unless somebody says otherwise: only a job can name a default of its own.
+        step: the one step, if the target is a component.
+    """
+
+    pipeline: Pipeline
+    build: _Build
+    compute: str | None = None
+    step: str = ""
+
+
+def read_source(target: Any, resolve: FileResolver) -> JobSource:
+    """Read a name of the library, a YAML file, ``FILE.py:FUNCTION`` or a pipeline job of the SDK.
+
+    Raises:
+        AllranksError: the target is wrong, or what it names is not valid.
+    """
+    if not isinstance(target, str):
+        return JobSource(pipeline_of(target, resolve), lambda _values: target)
+    if is_python_target(target):
+        from allranks.azure.document import job_document
+        from allranks.azure.reader import job_builder
+
+        file, function = split(target)
+        build = job_builder(file, function)
+        source = Source(file=None, base=file.resolve().parent)
+        return JobSource(pipeline_from(job_document(build({})), source, resolve), build)
+    from azure.ai.ml import load_job
+
+    from allranks.cli.target import find_yaml, one_step_pipeline
+
+    file = find_yaml(target)
+    document = read(file, resolve=resolve)
+    _require_pipeline_or_component(file)
+    if isinstance(document, Component):
+        name = document.name
+        return JobSource(one_step_pipeline(document), lambda _values: _job_of_component(file, name), SERVERLESS, name)
+    if _is_component(file):
+        return JobSource(document, lambda values: _job_of_pipeline(file, document, values), SERVERLESS)
+    return JobSource(document, lambda _values: load_job(file))
+
+
+def pipeline_of(job: Any, resolve: FileResolver) -> Pipeline:
+    """What a pipeline job of the SDK says.
+
+    Raises:
+        UsageError: it is no pipeline job.
+        SpecError: it is not valid.
+    """
+    with sdk_imported():
+        from azure.ai.ml.entities import PipelineJob
+
+        from allranks.azure.document import job_document
+
+        if not isinstance(job, PipelineJob):
+            message = f"a {type(job).__name__} is no pipeline job."
+            raise UsageError(message, "Give what your @pipeline function returns, or the text of a target.")
+        if any(str(component_of_node(node)).startswith("/subscriptions/") for node in job.jobs.values()):
+            raise UsageError("this pipeline job has been sent before.", "Call its function again, for another job.")
+        return pipeline_from(job_document(job), Source(file=None, base=Path.cwd()), resolve)
+
+
+@contextlib.contextmanager
+def sdk_imported() -> Iterator[None]:
+    """The SDK, silent; what the user's module prints goes to standard error."""
+    require_sdk("Azure")
+    with quiet_sdk(), contextlib.redirect_stdout(sys.stderr):
+        yield
+
+
+def _require_pipeline_or_component(file: Path) -> None:
+    """Refuse a command job or a sweep job by itself: the SDK makes no pipeline of it."""
+    document, _ = read_document(file)
+    if document.get("type") == "sweep" or "commandjob" in str(document.get("$schema")).lower():
+        message = f"{file} is a job by itself, and `allranks submit` sends pipelines and components."
+        raise UsageError(message, f"Send it with: az ml job create --file {file}.")
+
+
+def _is_component(file: Path) -> bool:
+    """Whether a pipeline's YAML is that of a component: the SDK wants to be told."""
+    document, _ = read_document(file)
+    declares = any(
+        isinstance(one, dict) and (one.get("type") in LITERAL_TYPES or one.keys() & {"default", "optional"})
+        for one in (document.get("inputs") or {}).values()
+    )
+    return declares or "pipelineComponent" in str(document.get("$schema"))
+
+
+def _job_of_pipeline(file: Path, pipeline: Pipeline, values: Mapping[str, Any]) -> Any:
+    """A job of a pipeline component; an input can be set afterwards only if it has a value now."""
+    from azure.ai.ml import load_component
+
+    component = load_component(file)
+    given = {
+        name: sdk_value(Data(value) if pipeline.inputs[name].is_data else value, pipeline.inputs[name].type)
+        for name, value in values.items()
+    }
+    job = job_of_component(component(**given))
+    job.display_name = component.display_name
+    return job
+
+
+def _job_of_component(file: Path, name: str) -> Any:
+    """A pipeline job of one step, called like the component."""
+    from azure.ai.ml import load_component
+    from azure.ai.ml.dsl import pipeline
+
+    component = load_component(file)
+
+    def build() -> dict[str, Any]:
+        step = component()
+        step.name = name
+        return dict(step.outputs)
+
+    return pipeline(name=name, display_name=component.display_name)(build)()

@@ -1,0 +1,106 @@
+"""``allranks runs logs``: the log of a step, of every rank or of one, as it is or as it grows."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks.cli import text
+from allranks.cli.run_state import FINISHED_STATUSES, logs_by_rank, state_of, step_with_logs, steps_and_trials
+from allranks.errors import UnknownNameError, UsageError
+from allranks.local.folders import Home, RunFolder, StepFolder
+from allranks.local.result import RUNNING
+from allranks.redaction import redact
+
+_POLL_SECONDS = 0.2
+"""Between two looks at a log that is followed."""
+
+
+def print_logs(args: argparse.Namespace, home: Home) -> int:
+    """Print the logs of a step, every rank's lines marked with its number when there are several."""
+    folder = home.find(args.run)
+    steps = steps_and_trials(folder)
+    if args.step is None:
+        return _list_logs(args, home, folder, steps)
+    if args.step not in steps:
+        close = text.name_suggestion(args.step, steps)
+        raise UnknownNameError(f"run {folder.id} has no step {args.step!r}{close}.", f"Its steps: {', '.join(steps)}.")
+    step = step_with_logs(home, folder, args.step, steps[args.step])
+    if args.json:
+        if args.follow:
+            raise UsageError("--follow goes on printing and --json prints one document.", "Leave one of them out.")
+        found = {str(rank): str(path) for rank, path in _chosen(step, args.rank).items()}
+        print(json.dumps({"run_id": folder.id, "step": args.step, "logs": found}, indent=1))
+        return 0
+
+    def is_complete() -> bool:
+        state = state_of(folder)
+        steps = steps_and_trials(folder)
+        return not args.follow or state["status"] != RUNNING or steps[args.step]["status"] in FINISHED_STATUSES
+
+    for line in _growing_lines(lambda: _chosen(step, args.rank, wait=args.follow), is_complete):
+        print(line, flush=args.follow)
+    return 0
+
+
+def _list_logs(args: argparse.Namespace, home: Home, folder: RunFolder, steps: Mapping[str, Any]) -> int:
+    """Print which steps have how many logs, and where."""
+    if args.follow or args.rank is not None:
+        raise UsageError("--follow and --rank are about one step.", f"Its steps: {', '.join(steps)}.")
+    found = {name: logs_by_rank(step_with_logs(home, folder, name, step)) for name, step in steps.items()}
+    if args.json:
+        paths = {name: {str(rank): str(path) for rank, path in ranks.items()} for name, ranks in found.items()}
+        print(json.dumps({"run_id": folder.id, "steps": paths}, indent=1))
+        return 0
+    places = {name: str(next(iter(ranks.values())).parent) if ranks else "" for name, ranks in found.items()}
+    numbers = {name: text.with_count(len(ranks), "log") if ranks else "no logs" for name, ranks in found.items()}
+    cells = [(name, steps[name]["status"], numbers[name], places[name]) for name in found]
+    print(f"{text.aligned_rows(cells, keep_whole=True)}\none step's log: allranks runs logs {folder.id} STEP")
+    return 0
+
+
+def _growing_lines(files: Callable[[], Mapping[int, Path]], is_complete: Callable[[], bool]) -> Iterator[str]:
+    """The lines of growing log files as they are written, secrets blotted out, until all is there.
+
+    Args:
+        files: log by rank; asked again on every look, since a rank's log appears when the rank starts.
+        is_complete: whether nothing more will be written.
+    """
+    read: dict[int, int] = {}
+    while True:
+        last = is_complete()  # asked before reading: what was written until then is still read below
+        found = files()
+        for rank, path in found.items():
+            start = read.get(rank, 0)
+            start = start if start <= path.stat().st_size else 0  # a new attempt starts its log anew
+            new = _read_from(path, start)
+            whole = new if last else new[: new.rfind(b"\n") + 1]
+            read[rank] = start + len(whole)
+            mark = f"[rank {rank}] " if len(found) > 1 else ""
+            yield from (mark + line for line in redact(whole.decode(errors="replace")).splitlines())
+        if last:
+            return
+        time.sleep(_POLL_SECONDS)
+
+
+def _chosen(step: StepFolder, rank: int | None, *, wait: bool = False) -> dict[int, Path]:
+    """The logs of all ranks, or of one; a step without a distribution has only rank 0."""
+    found = logs_by_rank(step)
+    if wait and (rank is None or rank not in found):
+        return {} if rank is not None else found
+    if not found:
+        raise UnknownNameError(f"there is no log in {step.logs}: the step has not started.", "--follow waits for it.")
+    if rank is not None and rank not in found:
+        known = ", ".join(map(str, sorted(found)))
+        raise UnknownNameError(f"the step has no rank {rank}.", f"Its ranks: {known}.")
+    return {rank: found[rank]} if rank is not None else found
+
+
+def _read_from(path: Path, start: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read()

@@ -1,0 +1,57 @@
+"""A run of this folder as its files tell it: its state, its steps, the trials of its sweeps, and their logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks.local.folders import Home, RunFolder, StepFolder, read_json
+from allranks.local.result import CANCELLED, FAILED, RUNNING, SKIPPED, SUCCEEDED
+
+FINISHED_STATUSES = (SUCCEEDED, FAILED, SKIPPED, CANCELLED)
+
+
+def state_of(folder: RunFolder) -> dict[str, Any]:
+    """The run's document; a run whose engine is gone before its end is ``cancelled``, not ``running``."""
+    state: dict[str, Any] = read_json(folder.state) or {"run_id": folder.id, "status": "unknown", "steps": {}}
+    if state["status"] == RUNNING:  # run.json is written when a run begins and when it ends, step.json in between
+        steps = {name: {**s, **(read_json(folder.step(name).state) or {})} for name, s in state["steps"].items()}
+        state["steps"] = steps
+        if not folder.alive:
+            state["status"] = CANCELLED
+            state["steps"] = {
+                n: s if s["status"] in FINISHED_STATUSES else {**s, "status": CANCELLED} for n, s in steps.items()
+            }
+    return state
+
+
+def steps_and_trials(folder: RunFolder) -> dict[str, Any]:
+    """What has logs: the steps, and the trials of sweeps as SWEEP.NUMBER."""
+    found = dict(state_of(folder)["steps"])
+    for name, step in list(found.items()):
+        for trial in (read_json(folder.step(name).state) or step).get("trials", ()):
+            found[f"{name}.{trial['number']}"] = trial
+    return found
+
+
+def reused_runs(state: Mapping[str, Any]) -> set[str]:
+    """The runs whose outputs a run reuses."""
+    steps = state["steps"].values()
+    trials = [trial for step in steps for trial in step.get("trials", ())]
+    return {one.get("reused_from") for one in (*steps, *trials)} - {None}
+
+
+def step_with_logs(home: Home, folder: RunFolder, name: str, step: Mapping[str, Any]) -> StepFolder:
+    """The step's folder, or for a reused step that of the run in which it really ran."""
+    own = folder.step(name)
+    earlier = step.get("reused_from")
+    return own if own.logs.is_dir() or not earlier else home.run(earlier).step(name)
+
+
+def logs_by_rank(step: StepFolder) -> dict[int, Path]:
+    """The logs that there are, by rank."""
+    found = {0: step.log(None)} if step.log(None).is_file() else {}
+    for path in step.logs.glob("std_log_process_*.txt"):
+        found[int(path.stem.rpartition("_")[2])] = path
+    return dict(sorted(found.items()))

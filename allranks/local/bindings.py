@@ -1,0 +1,145 @@
+"""What a setting of a step comes to: bindings followed to their values, paths and counts as this machine has them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeAlias
+
+from allranks.errors import Problem
+from allranks.local.assets import Stands, mapping_hint
+from allranks.local.plan import InputValue, StepOutput
+from allranks.spec import Data, Input, Pipeline, Reference, Step, literal_text, references, single, substitute
+from allranks.spec.model import Literal
+
+_Resolved: TypeAlias = Literal | Path | StepOutput | None
+"""What a binding comes to; None for an optional input without a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFindings:
+    """What is wrong, what a user should know all the same, and what stands for the cloud."""
+
+    stands: Stands
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineScope:
+    """What ``parent`` means to the steps of one pipeline; what is wrong with these goes to ``findings``.
+
+    Attributes:
+        prefix: the dotted name of the pipeline's own step and a dot; empty for the outermost.
+        inputs: the pipeline's inputs, resolved.
+    """
+
+    pipeline: Pipeline
+    findings: PlanFindings
+    prefix: str = ""
+    inputs: Mapping[str, _Resolved] = field(default_factory=dict)
+
+    def nested(self, step: Step, pipeline: Pipeline) -> PipelineScope:
+        """The scope of the pipeline that is a step of this one."""
+        return PipelineScope(pipeline, self.findings, f"{self.prefix}{step.name}.", self.resolve_inputs(step))
+
+    def resolve_inputs(self, step: Step, searched: Collection[str] = ()) -> Mapping[str, _Resolved]:
+        """A step's inputs, but for those that get their values while it runs."""
+        return MappingProxyType(
+            {
+                name: self._resolve(step.inputs.get(name), declared, f"jobs.{step.name}.inputs.{name}")
+                for name, declared in step.component.inputs.items()
+                if name not in searched
+            }
+        )
+
+    def own_input(self, declared: Input) -> _Resolved:
+        """The value of an input of the outermost pipeline: what the user or the YAML gave, or the default."""
+        value = declared.default
+        return self._path(value.path, f"inputs.{declared.name}") if isinstance(value, Data) else value
+
+    def _resolve(self, given: Literal | Data | None, declared: Input, where: str) -> _Resolved:
+        value = declared.default if given is None else given
+        if isinstance(value, Data):
+            reference = single(value.path)
+            return self._path(value.path, where) if reference is None else self._follow(reference)
+        if isinstance(value, str):
+            reference = single(value)
+            if reference is not None:
+                return self._follow(reference)
+            if references(value):
+                return self.as_text(value)
+            if declared.is_data:
+                return self._path(value, where)
+        return value
+
+    def _path(self, text: str, where: str) -> Path | None:
+        """A data path as a path on this machine; addresses in the cloud are no such thing."""
+        if ("://" in text and not text.startswith("file://")) or text.startswith("azureml:"):
+            found, message, hint = self.findings.stands.find(text), f"{text!r} lies in the cloud.", mapping_hint(text)
+        else:
+            path = self.pipeline.source.base / Path(text.removeprefix("file://")).expanduser()
+            found = path.resolve() if path.exists() else None
+            message, hint = f"{str(path)!r} does not exist.", "Give a file or folder that does."
+        if found is None:
+            source = self.pipeline.source
+            self.findings.problems.append(Problem(message, where, source.file, source.lines.get(where), hint))
+        return found
+
+    def _follow(self, reference: Reference) -> _Resolved:
+        """What a binding comes to; the check has seen that it exists."""
+        if reference.scope == "search_space":
+            return str(reference)  # each trial has a value of its own
+        if reference.scope == "parent.inputs":
+            name = reference.name
+            return self.inputs[name if name in self.inputs else name.removesuffix(".path")]
+        return self._step_output(reference.step, reference.name)
+
+    def _step_output(self, step_name: str, port: str) -> StepOutput | None:
+        """The output of the step that writes an output of a step, however deeply it is nested."""
+        component = self.pipeline.steps[step_name].component
+        if isinstance(component, Pipeline):
+            return PipelineScope(component, self.findings, f"{self.prefix}{step_name}.").producer(port)
+        return StepOutput(self.prefix + step_name, port)
+
+    def producer(self, output: str) -> StepOutput | None:
+        """The step output that the pipeline's output is bound to."""
+        for step in self.pipeline.steps.values():
+            for port, setting in step.outputs.items():
+                text = setting if isinstance(setting, str) else setting.path
+                reference = single(text) if text else None
+                if reference is not None and reference.scope == "parent.outputs" and reference.name == output:
+                    return self._step_output(step.name, port)
+        return None
+
+    def as_text(self, value: object) -> str:
+        """A setting as text, its bindings followed."""
+
+        def text_of(reference: Reference) -> str:
+            found = self._follow(reference)
+            return "" if found is None else str(planned_value(found))
+
+        return substitute(str(value), text_of)
+
+    def count(self, value: object, key: str, step: Step) -> int:
+        """A number of nodes, processes or seconds, at least 1; 1 where the YAML is silent."""
+        if value is None:
+            return 1
+        text = self.as_text(value)
+        if text.isdigit() and int(text) >= 1:
+            return int(text)
+        self.refuse(step, f"{key} is {text!r}; it is a whole number from 1.")
+        return 1
+
+    def refuse(self, step: Step, message: str) -> None:
+        """Note what is wrong with a step."""
+        source, where = self.pipeline.source, f"jobs.{step.name}"
+        place = f"jobs.{self.prefix}{step.name}"
+        self.findings.problems.append(Problem(message, place, source.file, source.lines.get(where)))
+
+
+def planned_value(value: Literal | Path | StepOutput) -> InputValue:
+    """A value as a plan holds it: literals as text."""
+    return value if isinstance(value, Path | StepOutput) else literal_text(value)

@@ -1,0 +1,256 @@
+"""A step that runs as ranks: its attempts, each a gang in fresh working folders, and how each of them ended."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from allranks.errors import StorageError
+from allranks.local import cache, fingerprint, machine, snapshot
+from allranks.local.aborts import ABORT_REPEATS, was_aborted_at_exit
+from allranks.local.cache import FinishedStep, StepCache
+from allranks.local.execution import Execution, RunContext
+from allranks.local.gang import RankGang
+from allranks.local.guard import ProcessGuard
+from allranks.local.launch import LAUNCHERS, LaunchContext
+from allranks.local.overlay import add_commands, is_script, make_overlay, seems_to_install
+from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
+from allranks.local.result import FAILED, RETRYING, RUNNING, SUCCEEDED, StepFailure, last_lines
+from allranks.local.traces import point_at_sources
+from allranks.local.variables import EmulatedCluster, data_variables, inherited_variables, job_variables
+
+_LONGEST_PAUSE = 30.0  # seconds; the pause before a retry doubles from one second up to this
+_SECRETS = ("TOKEN", "KEY", "SECRET", "SAS", "PASSWORD")
+
+
+class GangExecution(Execution):
+    """The state of a step that runs as ranks."""
+
+    limit = "limits.timeout"  # what the time-out of an attempt is called
+    timeout_status = FAILED  # what has become of a step whose time was up
+
+    def __init__(self, step: PlannedStep, context: RunContext, parent: Execution | None = None) -> None:
+        super().__init__(step, context, parent)
+        self._launcher = LAUNCHERS[step.distribution]
+        self._cluster = self._emulate(AZURE_PORT)
+        self._inputs: dict[Path, list[list[str | int]]] = {}
+
+    # An attempt's start
+
+    def begin(self, data: Mapping[str, Path], guard: ProcessGuard, *, fresh: bool) -> StepFailure | None:  # noqa: ARG002
+        """Start an attempt: fresh working folders, the outputs of earlier attempts that survive, all ranks."""
+        missing = [f"{name} ({path})" for name, path in data.items() if not path.exists()]
+        if missing:
+            return StepFailure(f"its input is not there: {', '.join(missing)}")
+        try:
+            self._start(data, guard)
+        except (OSError, StorageError) as error:
+            return StepFailure(f"could not be started: {error}")
+        self.status = RUNNING
+        return None
+
+    def _start(self, data: Mapping[str, Path], guard: ProcessGuard) -> None:
+        assert self.workplace is not None  # noqa: S101 the engine acquires it first
+        self.attempts += 1
+        if self._started is None:
+            self._started = time.monotonic()
+        # Only what is mounted survives on Azure ML; elsewhere a half-written file could be taken for a whole one.
+        self.workplace.prepare([name for name, output in self.step.outputs.items() if output.mode == "rw_mount"])
+        self._lay_out()
+        if self.step.distribution:
+            processes = self.step.nodes * self.step.launched + self.step.parameter_servers
+            self._cluster = self._emulate(self.context.ports.row(1 + processes))
+        self._inputs = {path: fingerprint.tree_fingerprint(path) for path in data.values()}
+        context = self._launch_context({name: str(path) for name, path in data.items()}, self._make_places())
+        self._launcher.write_files(context)
+        marker = f"AZUREML_RUN_ID={self.context.run.id}.{self.step.name}"
+        self.gang = RankGang(self._launcher.commands(context), guard, marker, self.context.umask)
+        self.due = None if self.step.timeout is None else time.monotonic() + self.step.timeout
+
+    def _lay_out(self) -> None:
+        """Give every node its own copy of the snapshot, and a temporary folder.
+
+        Raises:
+            OSError: the snapshot is no longer what was planned: whoever can write there could have anything executed.
+        """
+        kept = [replace(file, source=self.folder.snapshot / file.path, members=None) for file in self.files]
+        if snapshot.content_hash(kept) != self.snapshot_hash:
+            raise OSError(f"the files in {self.folder.snapshot} are not those that were planned")
+        self.folder.logs.mkdir(parents=True, exist_ok=True)
+        for node in range(self.step.nodes):
+            cache.remove_path(self.folder.work(node).parent)
+            shutil.copytree(self.folder.snapshot, self.folder.work(node))
+            self.folder.tmp(node).mkdir()
+        for overlay in dict.fromkeys(self._overlays):
+            if not overlay.exists() and (self._installs or not is_script(self.python)):
+                make_overlay(overlay, self.python)
+                if self._installs:
+                    add_commands(overlay, self.python, self.context.environ.get("PATH", ""))
+
+    def _make_places(self) -> dict[str, str]:
+        """Where each output is written; folders are made, files are the script's to make."""
+        assert self.workplace is not None  # noqa: S101
+        places = {}
+        for name, output in self.step.outputs.items():
+            place = self.workplace.outputs / name
+            if output.type != "uri_file":
+                place.mkdir(exist_ok=True)
+            places[name] = str(place)
+        return places
+
+    def _emulate(self, port: int) -> EmulatedCluster:
+        """The emulated nodes, with their share of the machine."""
+        step = self.step
+        threads = max(1, machine.usable_cores() // step.ranks)
+        devices = machine.gpu_shares(step.nodes, step.processes)
+        return EmulatedCluster(step.nodes, step.launched, port, threads, devices, step.parameter_servers)
+
+    def _launch_context(self, data: Mapping[str, str], outputs: Mapping[str, str]) -> LaunchContext:
+        """The command, and the variables that all processes have in common."""
+        step, run = self.step, self.context
+        self.command = step.command(data, outputs)
+        store = f"sqlite:///{run.stores.path(self.python)}"
+        shared = {
+            **inherited_variables(run.environ, self.python),
+            **job_variables(run.run.id, step.name, run.experiment, store, max(1, self.attempts)),
+            **data_variables(step.literals, data, outputs),
+            **self.variables,
+        }
+        overrides = step.environment_variables
+        return LaunchContext(
+            self.folder, self._cluster, self.command, shared, overrides, self._overlays, installs=self._installs
+        )
+
+    @cached_property
+    def _installs(self) -> bool:
+        """Whether it seems to install packages: then each node has an interpreter of its own to change."""
+        return seems_to_install(" ".join([self.step.component.command, *self.step.literals.values()]), self.files)
+
+    @property
+    def _overlays(self) -> list[Path]:
+        """For each node where what it installs goes."""
+        shared = self.context.run.installed(fingerprint.json_digest(str(self.python))[:12])
+        return [self.folder.overlay(node) if self._installs else shared for node in range(self.step.nodes)]
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """What this kind of execution adds to the variables of every process."""
+        return {}
+
+    # An attempt's end
+
+    def conclude(self, records: StepCache, retries: int) -> None:
+        """See ``Execution``."""
+        gang = self.gang
+        assert gang is not None  # noqa: S101 it has just ended
+        succeeded = gang.first_failure is None and not gang.timed_out
+        failure = self.broken_promise(gang) if succeeded else self._explain(gang)
+        if failure is None:
+            self._publish(records)
+        elif self.may_retry(retries, gang):
+            self._keep_logs()
+            self.status, self.gang, self.failure = RETRYING, None, failure
+            self.due = time.monotonic() + min(2.0 ** (self.attempts - 1), _LONGEST_PAUSE)
+        else:
+            self.end(self.timeout_status if gang.timed_out else FAILED, failure)
+
+    def _publish(self, records: StepCache) -> None:
+        """Make the outputs the run's: the record first, the rename last, so that a kill in between loses nothing."""
+        assert self.workplace is not None  # noqa: S101
+        run_id = self.context.run.id
+        self.source = FinishedStep(run_id, self.step.name, f"{run_id}/{self.step.name}")
+        self.remember(records, self.workplace.outputs)
+        self.workplace.publish(self.folder)
+        self.register_outputs(self.folder)
+        self.end(SUCCEEDED)
+
+    def broken_promise(self, gang: RankGang) -> StepFailure | None:
+        """What a step that ended well did all the same: a rank or an output is missing, an input is not as it was."""
+        assert self.workplace is not None  # noqa: S101
+        if lost := self._launcher.lost_ranks(self.folder, self._cluster, gang):
+            return StepFailure(lost)
+        missing = [name for name in self.step.outputs if not (self.workplace.outputs / name).exists()]
+        if missing:
+            return StepFailure(f"succeeded but did not write its output {', '.join(missing)}")
+        changed = [str(path) for path, before in self._inputs.items() if fingerprint.tree_fingerprint(path) != before]
+        if changed:
+            return StepFailure(f"wrote to its input {', '.join(changed)}, which is read-only on Azure ML")
+        return None
+
+    def may_retry(self, retries: int, gang: RankGang) -> bool:
+        """Whether another attempt is due: one of ``retries``, or because Python's end has killed a rank."""
+        first = self._launcher.first_exit(self.folder, self._cluster, gang)
+        if not gang.timed_out and was_aborted_at_exit(first, gang) and self.aborts_at_exit < ABORT_REPEATS:
+            self.aborts_at_exit += 1
+            return True
+        return self.attempts - self.aborts_at_exit <= retries
+
+    def _keep_logs(self) -> None:
+        """Put the logs of a failed attempt aside, since the next one writes under the same names."""
+        kept = self.folder.attempt_logs(self.attempts)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(self.folder.logs, kept)
+
+    def end(self, status: str, failure: StepFailure | None = None) -> None:
+        """Nothing more will happen to this step."""
+        super().end(status, failure)
+        for overlay in self._overlays if self._installs else ():
+            shutil.rmtree(overlay, ignore_errors=True)
+
+    def _explain(self, gang: RankGang) -> StepFailure:
+        """The first failure of a gang, with the end of the log of the rank that failed first."""
+        exit_ = self._launcher.first_exit(self.folder, self._cluster, gang)
+        if exit_ is None:
+            return StepFailure("stopped")
+        command = exit_.command
+        who = "the command" if command.rank is None else f"rank {command.rank} on node {command.node}"
+        message = f"{who} {exit_.reason}"
+        if was_aborted_at_exit(exit_, gang):
+            message += " while Python ended, when its own work seems to have been done (see docs/local-engine.md)"
+        if gang.timed_out:
+            message = f"not finished after {self.limit} = {self.step.timeout:g} s"
+        quoted = point_at_sources(last_lines(command.log), self.folder, self.files)
+        return StepFailure(message, command.rank, command.node, command.log, quoted)
+
+    # A dry run
+
+    def preview(self, published: Mapping[str, Path], finished: FinishedStep | None) -> dict[str, Any]:
+        """See ``Execution``; a path that is only known when it runs is ``<step.port>``."""
+        step = self.step
+
+        def place(output: StepOutput) -> str:
+            return str(published[output.step] / output.port) if output.step in published else str(output)
+
+        shown = {name: str(where) for name, where in step.place_data(place).items()}
+        outputs = {name: f"<{step.name}.{name}>" for name in step.outputs}
+        first = self._launcher.commands(self._launch_context(shown, outputs))[0]
+        own = inherited_variables(self.context.environ, self.python)
+        return {
+            "status": "planned",
+            "component": step.component.name,
+            "command": self.command,
+            "inputs": {**step.literals, **shown},
+            "outputs": outputs,
+            "distribution": step.distribution,
+            "nodes": step.nodes,
+            "processes": step.processes,
+            "timeout": step.timeout,
+            "after": list(step.after),
+            "snapshot": self.snapshot_hash,
+            "files": [file.path for file in self.files],
+            "reused": finished is not None,
+            "reused_from": finished.run_id if finished else None,
+            "variables": {
+                name: _blot_out(name, value) for name, value in sorted(first.environ.items()) if own.get(name) != value
+            },
+        }
+
+
+def _blot_out(name: str, value: str) -> str:
+    """A variable's value, unless its name says that it is a secret."""
+    return "***" if any(word in name.upper() for word in _SECRETS) else value

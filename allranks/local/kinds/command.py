@@ -1,0 +1,99 @@
+"""A command step: its component's command, run by one process or by the ranks of a distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from types import MappingProxyType
+
+from allranks.local.bindings import PipelineScope, planned_value
+from allranks.local.gang_execution import GangExecution
+from allranks.local.kinds.kind import StepKind
+from allranks.local.launch import LAUNCHERS
+from allranks.local.plan import PlannedStep
+from allranks.local.settings import PROCESSES_PER_NODE_INPUT
+from allranks.spec import Component, Distribution, Output, Step
+from allranks.spec.limits import MOST_RANKS
+
+
+def plan_command(step: Step, component: Component, scope: PipelineScope, searched: Collection[str] = ()) -> PlannedStep:
+    """Plan a step by its component's command.
+
+    Args:
+        step: as it was read and checked.
+        component: the step's.
+        scope: what its bindings mean.
+        searched: inputs that get their values while it runs.
+    """
+    inputs = scope.resolve_inputs(step, searched)
+    distribution = step.distribution or component.distribution
+    kind = None if distribution is None else distribution.type
+    if kind not in LAUNCHERS:
+        can = ", ".join(sorted(filter(None, LAUNCHERS)))
+        scope.refuse(step, f"distribution {kind!r} cannot run here; these can: {can}, or none.")
+    nodes, processes, servers = _plan_ranks(step, component, distribution, scope)
+    timeout = step.timeout if step.timeout is not None else component.timeout
+    variables = {**component.environment_variables, **step.environment_variables}
+    # A component that starts its own processes says how many in an input; torchrun is the case in point.
+    own = inputs.get(PROCESSES_PER_NODE_INPUT)
+    return PlannedStep(
+        name=scope.prefix + step.name,
+        component=component,
+        inputs=MappingProxyType({key: planned_value(value) for key, value in inputs.items() if value is not None}),
+        outputs=MappingProxyType({key: _plan_output(declared, step) for key, declared in component.outputs.items()}),
+        distribution=kind,
+        nodes=nodes,
+        processes=processes * own if isinstance(own, int) and own > 0 else processes,
+        launched=processes,
+        environment_variables=MappingProxyType({key: scope.as_text(value) for key, value in variables.items()}),
+        timeout=None if timeout is None else float(scope.as_text(timeout)),
+        parameter_servers=servers,
+    )
+
+
+def _plan_ranks(
+    step: Step, component: Component, distribution: Distribution | None, scope: PipelineScope
+) -> tuple[int, int, int]:
+    """Nodes, processes on each, and parameter servers."""
+    nodes = scope.count(step.resources.nodes or component.resources.nodes, "instance_count", step)
+    processes, servers = 1, 0
+    if distribution is None and nodes > 1:
+        note = f"instance_count {nodes} without a distribution; one process runs, on one node."
+        scope.findings.notes.append(f"{scope.prefix}{step.name}: {note}")
+        nodes = 1
+    if distribution is not None:
+        processes = scope.count(distribution.processes_per_node, "process_count_per_instance", step)
+        _check_workers(distribution, nodes, step, scope)
+        if distribution.parameter_server_count:
+            servers = scope.count(distribution.parameter_server_count, "parameter_server_count", step)
+    if nodes * processes + servers > MOST_RANKS:
+        most = f"more than the {MOST_RANKS:,} that can be planned on this machine."
+        scope.refuse(step, f"{nodes:,} x {processes:,} ranks are {most}")
+    return nodes, processes, servers
+
+
+def _check_workers(distribution: Distribution, nodes: int, step: Step, scope: PipelineScope) -> None:
+    """Azure ML starts one worker on each node; a worker_count that says otherwise never starts."""
+    if distribution.worker_count is None:
+        return
+    workers = scope.count(distribution.worker_count, "worker_count", step)
+    if workers != nodes:
+        remedy = "leave worker_count out, or make them equal."
+        scope.refuse(step, f"worker_count {workers} differs from instance_count {nodes}; {remedy}")
+
+
+def _plan_output(declared: Output, step: Step) -> Output:
+    """A declared output with what the step says of it."""
+    setting = step.outputs.get(declared.name)
+    if setting is None or isinstance(setting, str):
+        return declared
+    return replace(
+        declared,
+        mode=setting.mode or declared.mode,
+        path=setting.path,
+        asset_name=setting.asset_name or declared.asset_name,
+        asset_version=setting.asset_version or declared.asset_version,
+    )
+
+
+COMMAND_KIND = StepKind(fits=lambda _: True, plan=plan_command, execution=GangExecution)

@@ -1,0 +1,82 @@
+"""What every launcher is given, and what it says of itself: how it starts ranks, and how it knows that they ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from allranks.local.folders import StepFolder
+from allranks.local.gang import RankCommand, RankExit, RankGang
+from allranks.local.launch import torchrun
+from allranks.local.overlay import overlay_variables
+from allranks.local.variables import EmulatedCluster, node_variables
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchContext:
+    """One attempt of a step, ready to start.
+
+    Attributes:
+        command: the text for bash, with all expressions resolved.
+        shared: the variables that all ranks have in common.
+        overlays: for each node where what it installs goes.
+        installs: whether it seems to install anything.
+        overrides: the step's own ``environment_variables``, which win over everything.
+    """
+
+    folder: StepFolder
+    cluster: EmulatedCluster
+    command: str
+    shared: Mapping[str, str]
+    overrides: Mapping[str, str]
+    overlays: Sequence[Path]
+    installs: bool
+
+    def of_node(self, node: int) -> dict[str, str]:
+        """The variables that differ from node to node."""
+        installing = overlay_variables(self.overlays[node], self.shared["PATH"], installs=self.installs)
+        return {**node_variables(self.cluster, node, self.folder.tmp(node)), **installing}
+
+    def rank(self, rank: int | None, node: int, variables: Mapping[str, str], *, essential: bool = True) -> RankCommand:
+        """The command of one process: bash in the node's working folder, as on Azure ML."""
+        environ = {**self.shared, **self.of_node(node), **variables, **self.overrides}
+        work: Path = self.folder.work(node)
+        return RankCommand(
+            rank=rank,
+            node=node,
+            argv=("/bin/bash", "-c", self.command),
+            environ={**environ, "PWD": str(work)},
+            cwd=work,
+            log=self.folder.log(rank),
+            essential=essential,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RankLauncher:
+    """How the ranks of one distribution are started.
+
+    Attributes:
+        commands: the processes that the engine starts; raises CannotRunHereError where that cannot be.
+        write_files: write what these processes need.
+        failed_exits: how ranks that the engine has not started itself have failed, the first one first.
+        lost_ranks: what is wrong with processes that ended well before all of their ranks had; empty if nothing is.
+        program: what has to be on PATH, or None.
+        remedy: how to get the program.
+    """
+
+    commands: Callable[[LaunchContext], list[RankCommand]]
+    write_files: Callable[[LaunchContext], None] = lambda _: None
+    failed_exits: Callable[[StepFolder, EmulatedCluster, RankGang], list[RankExit]] = lambda *_: []
+    lost_ranks: Callable[[StepFolder, EmulatedCluster, RankGang], str] = lambda *_: ""
+    program: str | None = None
+    remedy: str = ""
+
+    def first_exit(self, folder: StepFolder, cluster: EmulatedCluster, gang: RankGang) -> RankExit | None:
+        """How the rank that failed first ended; of ranks that torchrun started, the engine sees only torchrun."""
+        first = gang.first_failure
+        if first is None:
+            return None
+        exits = self.failed_exits(folder, cluster, gang) or [first, *(one for one in gang.exits if one is not first)]
+        return torchrun.reported_exit(exits) or exits[0]

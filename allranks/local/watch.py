@@ -1,0 +1,118 @@
+"""Watches the gangs of a run: which ranks have ended, whose time is up, and whether the guard is alive."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import time
+from collections.abc import Iterable, Sequence
+
+from allranks.local import processes
+from allranks.local.execution import Execution
+from allranks.local.gang import RankGang
+from allranks.local.guard import ProcessGuard
+
+_STACK_SECONDS = 0.5  # that hung ranks get to write their stacks
+_SERVER_SECONDS = 2.0  # that parameter servers get to end by themselves after the last worker
+
+
+class GangWatch:
+    """Waits for what happens to gangs, and kills those that have to end.
+
+    Args:
+        marker: ``NAME=value`` in the environment of all processes of the run.
+        executions: of the run; more may be added.
+
+    Attributes:
+        guard: ends everything when this process is killed.
+    """
+
+    def __init__(self, marker: str, executions: Sequence[Execution]) -> None:
+        self.guard = ProcessGuard(marker)
+        self._executions = executions
+        self._ranks: dict[int, Execution] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self.guard.pidfd, selectors.EVENT_READ, self._replace_guard)
+
+    def add_signals(self, descriptor: int) -> None:
+        """Let what is written to a descriptor end a wait."""
+        self._selector.register(descriptor, selectors.EVENT_READ, lambda ready: os.read(ready, 64))
+
+    def add(self, execution: Execution) -> None:
+        """Watch the ranks of an attempt that has begun."""
+        for descriptor in execution.gang.descriptors if execution.gang is not None else ():
+            self._ranks[descriptor] = execution
+            self._selector.register(descriptor, selectors.EVENT_READ)
+
+    def wait(self, seconds: float) -> list[Execution]:
+        """Sleep until something happens, at most so long.
+
+        Returns:
+            The executions of whose gang the last rank has ended.
+        """
+        ended: dict[Execution, list[int]] = {}
+        for key, _ in self._selector.select(seconds):
+            if key.fd in self._ranks:
+                ended.setdefault(self._ranks[key.fd], []).append(key.fd)
+            else:
+                key.data(key.fd)
+        return [execution for execution, descriptors in ended.items() if self._note_exits(execution, descriptors)]
+
+    def _note_exits(self, execution: Execution, descriptors: Sequence[int]) -> bool:
+        """Whether the whole gang has ended."""
+        gang = execution.gang
+        assert gang is not None  # noqa: S101 its ranks are watched
+        self._forget(descriptors)
+        gang.reap(descriptors)
+        if gang.first_failure is not None:
+            gang.kill()  # the others' exits come as events of their own
+        elif gang.only_servers_left:
+            execution.due = time.monotonic() + _SERVER_SECONDS
+        if gang.is_finished:
+            self._sweep_orphans(gang)
+        return gang.is_finished
+
+    def enforce_timeouts(self) -> None:
+        """Ask the ranks of an attempt whose time is up for their stacks; kill them half a second later."""
+        now = time.monotonic()
+        for execution in self._executions:
+            gang = execution.gang
+            if gang is None or execution.due is None or execution.due > now:
+                continue
+            execution.due = None
+            if gang.only_servers_left:
+                gang.dismiss_servers()
+            elif gang.timed_out:
+                gang.kill()
+            else:
+                gang.ask_for_stacks()
+                execution.due = now + _STACK_SECONDS
+
+    def kill(self, gang: RankGang) -> None:
+        """End a gang now."""
+        gang.kill()
+        self._forget(gang.descriptors)
+        gang.reap(gang.descriptors)
+        self._sweep_orphans(gang)
+
+    def close(self) -> None:
+        """Whatever happened, also a fault of ours: no process stays behind."""
+        for execution in self._executions:
+            if execution.gang is not None and not execution.gang.is_finished:
+                self.kill(execution.gang)
+        self.guard.close()
+        self._selector.close()
+
+    def _forget(self, descriptors: Iterable[int]) -> None:
+        for descriptor in descriptors:
+            self._selector.unregister(descriptor)
+            del self._ranks[descriptor]
+
+    def _sweep_orphans(self, gang: RankGang) -> None:
+        running = (one.gang.pids for one in self._executions if one.gang is not None)
+        processes.sweep_orphans({self.guard.pid}.union(*running), [gang.marker])
+
+    def _replace_guard(self, descriptor: int) -> None:
+        self._selector.unregister(descriptor)
+        self.guard.replace()
+        self._selector.register(self.guard.pidfd, selectors.EVENT_READ, self._replace_guard)
