@@ -12,7 +12,7 @@ from allranks.local.folders import DEFAULT_HOME
 
 if TYPE_CHECKING:
     from allranks.azure.jobs import JobState
-    from allranks.local.folders import Home, RunFolder
+    from allranks.local.folders import RunFolder, RunsHome
     from allranks.local.result import RunResult
     from allranks.performing import PreparedRun
 
@@ -53,13 +53,13 @@ def run(
     Raises:
         AllranksError: what was asked for is wrong; nothing has run.
     """
-    from allranks.local.folders import Home
+    from allranks.local.folders import RunsHome
     from allranks.performing import absolute_mapping, chosen_interpreter, prepare_run
-    from allranks.request import Request
+    from allranks.request import RunRequest
 
-    home = Home(Path(runs_dir).resolve())
+    home = RunsHome(Path(runs_dir).resolve())
     job = None if isinstance(pipeline, str) else pipeline
-    request = Request(
+    request = RunRequest(
         target=pipeline if isinstance(pipeline, str) else "",
         folder=str(Path.cwd()),
         built=job is not None,
@@ -80,9 +80,9 @@ def runs(runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> list[RunResult]:
     Args:
         runs_dir: where runs are kept.
     """
-    from allranks.local.folders import Home
+    from allranks.local.folders import RunsHome
 
-    return [_result_of(folder) for folder in Home(Path(runs_dir).resolve()).all_runs()]
+    return [_result_of(folder) for folder in RunsHome(Path(runs_dir).resolve()).all_runs()]
 
 
 def find_run(run_id: str, runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> RunResult:
@@ -95,16 +95,16 @@ def find_run(run_id: str, runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> Ru
     Raises:
         UnknownNameError: no run, or more than one, answers to it.
     """
-    from allranks.local.folders import Home
+    from allranks.local.folders import RunsHome
 
-    return _result_of(Home(Path(runs_dir).resolve()).find(run_id))
+    return _result_of(RunsHome(Path(runs_dir).resolve()).find(run_id))
 
 
 def _result_of(run: RunFolder) -> RunResult:
-    from allranks.cli.run_state import state_of
+    from allranks.cli.run_state import read_run_state
     from allranks.local.past import past_result
 
-    return past_result(state_of(run))
+    return past_result(read_run_state(run))
 
 
 def submit(
@@ -149,41 +149,43 @@ def submit(
     Raises:
         AllranksError: what was asked for is wrong, or Azure refuses; nothing runs.
     """
-    from allranks.azure.assemble import assemble
-    from allranks.azure.client import connect, find_workspace
-    from allranks.azure.placement import placement
-    from allranks.azure.registered import Known
-    from allranks.azure.submit import Registered
-    from allranks.azure.submit import submit as send
+    from allranks.azure.assemble import assemble_job
+    from allranks.azure.client import connect_workspace, find_workspace
+    from allranks.azure.placement import checked_placement
+    from allranks.azure.registered import ComponentFinder
+    from allranks.azure.submit import RegisteredComponents
+    from allranks.azure.submit import submit_job as send
 
-    known = Known(lambda: find_workspace(subscription, resource_group, workspace))
+    known = ComponentFinder(lambda: find_workspace(subscription, resource_group, workspace))
     asked = _texts({**(values or {}), **inputs})
-    places = placement(instance_type, identity, timeout)
-    assembled = assemble(
+    places = checked_placement(instance_type, identity, timeout)
+    assembled = assemble_job(
         pipeline, asked, scale or {}, compute=compute, experiment=experiment, asked=places, resolve=known.find
     )
     place = find_workspace(subscription, resource_group, workspace)
-    reference = Registered(registry) if registered or registry else None
-    return send(connect(place), place, assembled, reference, lambda note: print(f"note: {note}", file=sys.stderr))
+    reference = RegisteredComponents(registry) if registered or registry else None
+    return send(
+        connect_workspace(place), place, assembled, reference, lambda note: print(f"note: {note}", file=sys.stderr)
+    )
 
 
-def _perform_shown(prepared: PreparedRun, home: Home) -> RunResult:
+def _perform_shown(prepared: PreparedRun, home: RunsHome) -> RunResult:
     """Run what was prepared; its notes, its progress and its end are printed as on the command line."""
     from allranks.cli import live
-    from allranks.cli.summary import summarise
-    from allranks.performing import perform
+    from allranks.cli.summary import print_summary
+    from allranks.performing import perform_run
     from allranks.redaction import redact
 
     home.prepare()
     for note in prepared.plan.notes:
         print(f"note: {redact(note)}", file=sys.stderr)
-    observer = live.observer(as_json=False)
+    observer = live.choose_observer(as_json=False)
     try:
-        result = perform(prepared, home, observer)
+        result = perform_run(prepared, home, observer)
     finally:
         if isinstance(observer, live.LiveTable):
             observer.close()
-    summarise(result)
+    print_summary(result)
     return result
 
 

@@ -49,19 +49,19 @@ _SHOWN = re.compile(r"^(?:display_name|version|description|distribution):.*\n(?:
 
 
 @cache
-def components() -> Mapping[str, Path]:
+def component_files() -> Mapping[str, Path]:
     """The ``component.yaml`` of every component, by name."""
     return MappingProxyType({name: library.root() / "components" / name / "component.yaml" for name in COMPONENTS})
 
 
 @cache
-def pipelines() -> Mapping[str, Path]:
+def pipeline_files() -> Mapping[str, Path]:
     """The exported YAML of every pipeline, by name."""
     return MappingProxyType({name: library.root() / "pipelines" / f"{name}.yaml" for name in PIPELINES})
 
 
 @cache
-def environments() -> Mapping[str, Path]:
+def environment_files() -> Mapping[str, Path]:
     """The ``environment.yaml`` of every environment, by the name of its folder."""
     return MappingProxyType(
         {name: library.root() / "environments" / name / "environment.yaml" for name in ENVIRONMENTS}
@@ -76,7 +76,7 @@ def resolve(reference: str) -> Path | None:
             address. A version has to be the library's own: another one may mean other code.
     """
     name = _our_name(reference)
-    return None if name is None else (components().get(name) or pipelines().get(name))
+    return None if name is None else (component_files().get(name) or pipeline_files().get(name))
 
 
 def environment_of(reference: str) -> str | None:
@@ -117,7 +117,7 @@ def catalogue_entries() -> list[CatalogueEntry]:
 
     Only the few keys that a list shows are parsed; ``allranks.spec`` reads and checks whole documents.
     """
-    kinds = {"component": components(), "pipeline": pipelines(), "environment": environments()}
+    kinds = {"component": component_files(), "pipeline": pipeline_files(), "environment": environment_files()}
     return [_entry(kind, name, path) for kind, paths in kinds.items() for name, path in paths.items()]
 
 

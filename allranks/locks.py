@@ -70,10 +70,10 @@ def renew_locks(*, upgrade: bool = False) -> list[Path]:
     kept = {} if upgrade else read_pins(constraints)
     pins = _resolve([root / "pyproject.toml", *lists], kept, extra="dev", plain=True)
     made = {constraints: comment + _lines(pins)}
-    for name, path in catalogue.environments().items():
+    for name, path in catalogue.environment_files().items():
         folder = path.parent
         lock = _resolve(_requirement_lists(name), pins, strict=True)
-        made[folder / environments.LOCK] = _MADE + _lines(lock)
+        made[folder / environments.LOCK_FILE] = _MADE + _lines(lock)
         if (folder / _IMAGE_LIST).is_file():
             before = {} if upgrade else read_pins(folder / _IMAGE_LOCK)
             image = _resolve(_requirement_lists(name, image=True), {**before, **pins}, strict=True)
@@ -86,7 +86,7 @@ def renew_locks(*, upgrade: bool = False) -> list[Path]:
 
 def _requirement_lists(name: str, *, image: bool = False) -> list[Path]:
     """The files that say what an environment asks for; with ``image`` what its image adds, too."""
-    folder = catalogue.environments()[name].parent
+    folder = catalogue.environment_files()[name].parent
     names = (*_LISTS, _IMAGE_LIST) if image else _LISTS
     return [folder / each for each in names if (folder / each).is_file()]
 

@@ -11,23 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from allranks import catalogue
-from allranks.azure.python_target import is_python_target, split
+from allranks.azure.python_target import is_python_target, split_target
 from allranks.cli import target
-from allranks.cli.text import YAML
+from allranks.cli.text import YAML_SUFFIXES
 from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
-from allranks.local.assets import Stands, read_mapping
+from allranks.local.assets import CloudStandIns, read_mapping
 from allranks.local.engine import run_plan
-from allranks.local.folders import Home, RunFolder, read_json
+from allranks.local.folders import RunFolder, RunsHome, read_json_file
 from allranks.local.heavy import heavy_snapshots
 from allranks.local.options import RunObserver, RunOptions
-from allranks.local.plan import Plan
+from allranks.local.plan import RunPlan
 from allranks.local.planning import plan_pipeline
 from allranks.local.requirements import choose_interpreters
 from allranks.local.result import RunResult
 from allranks.local.settings import absolute_values, all_steps, apply_scale, apply_values, change_step
-from allranks.request import Request, read_request
-from allranks.spec import Component, Pipeline, check, check_machines
-from allranks.spec.keep import kept_pipeline, pipeline_document
+from allranks.request import RunRequest, read_request
+from allranks.spec import Component, Pipeline, check_document, check_machines
+from allranks.spec.keep import kept_document, kept_pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class PreparedRun:
         definition: the pipeline as it was read, for the run's folder.
     """
 
-    request: Request
-    plan: Plan
+    request: RunRequest
+    plan: RunPlan
     definition: Mapping[str, Any]
 
-    def options(self, home: Home) -> RunOptions:
+    def options(self, home: RunsHome) -> RunOptions:
         """How it is run: by this interpreter."""
         return RunOptions(home, Path(sys.executable), self.request, self.definition)
 
@@ -59,11 +59,11 @@ class EarlierRun:
     """
 
     folder: RunFolder
-    request: Request
+    request: RunRequest
     definition: Mapping[str, Any]
 
 
-def earlier_run(home: Home, name: str) -> EarlierRun:
+def earlier_run(home: RunsHome, name: str) -> EarlierRun:
     """The run of that id, unique beginning of an id, or ``latest``.
 
     Raises:
@@ -71,7 +71,7 @@ def earlier_run(home: Home, name: str) -> EarlierRun:
         UsageError: its folder does not say how it was started.
     """
     folder = home.find(name)
-    kept = read_json(folder.request)
+    kept = read_json_file(folder.request)
     try:
         return EarlierRun(folder, read_request(kept["request"]), kept["definition"])
     except (KeyError, TypeError, ValueError):
@@ -81,7 +81,7 @@ def earlier_run(home: Home, name: str) -> EarlierRun:
         ) from None
 
 
-def prepare_run(request: Request, home: Home, job: Any = None, earlier: EarlierRun | None = None) -> PreparedRun:
+def prepare_run(request: RunRequest, home: RunsHome, job: Any = None, earlier: EarlierRun | None = None) -> PreparedRun:
     """Read what is to run, and plan it.
 
     Args:
@@ -93,22 +93,22 @@ def prepare_run(request: Request, home: Home, job: Any = None, earlier: EarlierR
     Raises:
         AllranksError: what was asked for is wrong; nothing has run.
     """
-    folder = Path(request.folder) if request.built else target.folder_of(request.located)
-    stands = Stands(read_mapping(request.map, folder), home)
+    folder = Path(request.folder) if request.built else target.target_folder(request.located)
+    stands = CloudStandIns(read_mapping(request.map, folder), home)
     pipeline, notes = _read(request, stands, job, earlier)
-    definition = pipeline_document(pipeline)
+    definition = kept_document(pipeline)
     request = replace(request, values=absolute_values(pipeline, request.values))
     plan = _plan(pipeline, home, stands, request)
     request = replace(request, target=request.target or plan.name)
     return PreparedRun(request, replace(plan, notes=(*notes, *plan.notes)), definition)
 
 
-def _plan(pipeline: Pipeline, home: Home, stands: Stands, request: Request) -> Plan:
+def _plan(pipeline: Pipeline, home: RunsHome, stands: CloudStandIns, request: RunRequest) -> RunPlan:
     """Apply values and scale, check, resolve, and choose each step's interpreter; every mistake is found here."""
     pipeline, problems = apply_values(pipeline, request.values)
     machines = check_machines(pipeline)  # before --scale, which is for here; and only notes: this machine is another
     pipeline = apply_scale(pipeline, request.scale)
-    problems += check(pipeline, values={})
+    problems += check_document(pipeline, values={})
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise SpecError(errors)
@@ -123,14 +123,14 @@ def _plan(pipeline: Pipeline, home: Home, stands: Stands, request: Request) -> P
     heavy = heavy_snapshots(step.component for step in steps.values())
     warnings = tuple(_shown(problem) for problem in (*problems, *machines, *heavy))
     notes = (*warnings, *interpreters.notes, *plan.notes)
-    return Plan(plan.name, steps, plan.outputs, plan.continue_on_failure, plan.force_rerun, notes)
+    return RunPlan(plan.name, steps, plan.outputs, plan.continue_on_failure, plan.force_rerun, notes)
 
 
 def _shown(problem: Problem) -> str:
     return str(problem).removeprefix(f"{Path.cwd()}/")
 
 
-def perform(prepared: PreparedRun, home: Home, observer: RunObserver) -> RunResult:
+def perform_run(prepared: PreparedRun, home: RunsHome, observer: RunObserver) -> RunResult:
     """Run what was prepared to its end.
 
     Raises:
@@ -157,7 +157,9 @@ def absolute_mapping(option: str) -> str:
     return f"{reference}={Path(path).expanduser().absolute()}" if path else option
 
 
-def _read(request: Request, stands: Stands, job: Any, earlier: EarlierRun | None) -> tuple[Pipeline, list[str]]:
+def _read(
+    request: RunRequest, stands: CloudStandIns, job: Any, earlier: EarlierRun | None
+) -> tuple[Pipeline, list[str]]:
     """The pipeline, and what a user should know of where it comes from."""
 
     def resolve(reference: str) -> Path | None:
@@ -165,28 +167,28 @@ def _read(request: Request, stands: Stands, job: Any, earlier: EarlierRun | None
         return found
 
     if job is not None:
-        from allranks.azure.job_source import pipeline_of
+        from allranks.azure.job_source import pipeline_of_job
 
-        return pipeline_of(job, resolve), []
+        return pipeline_of_job(job, resolve), []
     if earlier is None:
-        return target.load(request.located, resolve), []
+        return target.load_target(request.located, resolve), []
     gone = [] if request.built or _is_there(request) else [f"{request.located} is not there any more"]
     if request.built or gone:
         pipeline, lost = _with_kept_code(_kept(earlier), earlier.folder)
         taken = gone + ([f"the code of {', '.join(lost)} is not there any more"] if lost else [])
         return pipeline, [f"{what}: it is taken from run {earlier.folder.id}." for what in taken]
-    pipeline = target.load(request.located, resolve)
-    same = json.loads(json.dumps(pipeline_document(pipeline))) == earlier.definition
+    pipeline = target.load_target(request.located, resolve)
+    same = json.loads(json.dumps(kept_document(pipeline))) == earlier.definition
     note = f"{request.target} has changed since that run, or a file that it names has; it runs as it is now."
     return pipeline, [] if same else [note]
 
 
-def _is_there(request: Request) -> bool:
+def _is_there(request: RunRequest) -> bool:
     """Whether the target can still be read; a name of the library can."""
     if is_python_target(request.target):
-        return split(request.located)[0].is_file()
+        return split_target(request.located)[0].is_file()
     path = Path(request.located)
-    return path.is_file() or path.suffix not in YAML
+    return path.is_file() or path.suffix not in YAML_SUFFIXES
 
 
 def _kept(earlier: EarlierRun) -> Pipeline:

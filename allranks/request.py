@@ -18,7 +18,7 @@ def _empty() -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RunRequest:
     """A run as it was asked for.
 
     Attributes:
@@ -66,7 +66,7 @@ class Request:
         plain = replace(self, values=dict(self.values), scale=dict(self.scale), python=dict(self.python))
         return {**asdict(plain), "scale": {step: list(counts) for step, counts in self.scale.items()}}
 
-    def resumed(self, run_id: str, given: Mapping[str, Any]) -> Request:
+    def resumed(self, run_id: str, given: Mapping[str, Any]) -> RunRequest:
         """The request of a run that resumes the run of this request.
 
         Args:
@@ -84,9 +84,9 @@ class Request:
 _MAPPINGS = ("values", "scale", "python")
 
 
-def read_request(document: Mapping[str, Any]) -> Request:
+def read_request(document: Mapping[str, Any]) -> RunRequest:
     """The request of a document that ``to_document`` made; what is not there has its default."""
-    known = {name: document[name] for name in Request.__dataclass_fields__ if name in document}
+    known = {name: document[name] for name in RunRequest.__dataclass_fields__ if name in document}
     scale = {step: (nodes, processes) for step, (nodes, processes) in known.get("scale", {}).items()}
     tuples = {name: tuple(known.get(name, ())) for name in ("only", "map")}
-    return Request(**{**known, **tuples, "scale": scale})
+    return RunRequest(**{**known, **tuples, "scale": scale})

@@ -32,7 +32,7 @@ _ALIASES = {"string": "Text", "integer": "Whole", "number": "Number", "boolean":
 _WIDTH = 110
 
 
-def stub(components: Sequence[Component]) -> str:
+def components_stub(components: Sequence[Component]) -> str:
     """The text of ``components.pyi``: a class for each component's call and for its outputs, and one for all."""
     names = "\n".join(f"    {one.name}: {_camel(one.name)}" for one in components)
     every = f'class Components:\n    """The library\'s components by name."""\n\n{names}\n'

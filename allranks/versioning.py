@@ -146,5 +146,5 @@ def _statement(path: Path, root: Path) -> str | None:
 
 def _must_state(path: Path, root: Path) -> bool:
     """Whether a file has no choice: the package itself, and every asset."""
-    assets = (*catalogue.components().values(), *catalogue.environments().values())
+    assets = (*catalogue.component_files().values(), *catalogue.environment_files().values())
     return path in (root / "pyproject.toml", root / "allranks" / "library.py", *assets)

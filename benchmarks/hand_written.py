@@ -31,15 +31,15 @@ from train_ddp import add_gradients, parser  # noqa: E402
 from shared.data import Array, Dataset, Index, Statistics  # noqa: E402
 from shared.data.write import write_index, write_shard  # noqa: E402
 from shared.distributed import World, init  # noqa: E402
-from shared.models import Normalised  # noqa: E402
+from shared.models import NormalisedModel  # noqa: E402
 from shared.training.core.batch_plan import plan_batches  # noqa: E402
-from shared.training.core.position import Position  # noqa: E402
-from shared.training.core.run import Run  # noqa: E402
-from shared.training.core.schedule import Schedule  # noqa: E402
-from shared.training.torch.feed import Feed, Reader  # noqa: E402
+from shared.training.core.position import TrainingPosition  # noqa: E402
+from shared.training.core.run import TrainingRun  # noqa: E402
+from shared.training.core.schedule import LearningSchedule  # noqa: E402
+from shared.training.torch.feed import BatchFeed, RowReader  # noqa: E402
+from shared.training.torch.meter import LossMeter  # noqa: E402
 from shared.training.torch.objective import objective_of  # noqa: E402
-from shared.training.torch.optimization import Precision, make_optimizer, set_learning_rate  # noqa: E402
-from shared.training.torch.progress import Meter  # noqa: E402
+from shared.training.torch.optimization import TrainingPrecision, make_optimizer, set_learning_rate  # noqa: E402
 from shared.training.torch.start import make_model  # noqa: E402
 
 CASES = {
@@ -57,7 +57,7 @@ Loop = Generator[None, None, None]
 class NoSaver:
     """Saves nothing: the hand-written loop does not either."""
 
-    def save(self, position: Position) -> None:
+    def save(self, position: TrainingPosition) -> None:
         """Do nothing."""
 
 
@@ -70,9 +70,9 @@ def main() -> None:
             folder = Path(name, title.replace(" ", ""))
             write_dataset(folder, shape)
             args = arguments(folder, architecture, batch_size)
-            data, schedule = Dataset.open(args.data), Schedule.over(EPOCHS * (ROWS // batch_size), args)
+            data, schedule = Dataset.open(args.data), LearningSchedule.over(EPOCHS * (ROWS // batch_size), args)
 
-            def fresh(args: argparse.Namespace = args, data: Dataset = data) -> Normalised:
+            def fresh(args: argparse.Namespace = args, data: Dataset = data) -> NormalisedModel:
                 return make_model(args, data, world, torch.float32)[0]
 
             ours = partial(by_train_ddp, args, data, schedule=schedule, world=world)
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def processor_time(
-    loop: Callable[[Normalised], Loop], fresh: Callable[[], Normalised], steps: int
+    loop: Callable[[NormalisedModel], Loop], fresh: Callable[[], NormalisedModel], steps: int
 ) -> Callable[[], float]:
     """What makes some steps of a loop with a fresh model, and gives the processor's seconds that they took."""
 
@@ -115,12 +115,17 @@ def arguments(folder: Path, architecture: str, batch_size: int) -> argparse.Name
     return parser().parse_args([*given, "--epochs", str(EPOCHS), "--checkpoint-every", "1000000000"])
 
 
-def by_train_ddp(args: argparse.Namespace, data: Dataset, module: Normalised, schedule: Schedule, world: World) -> Loop:
+def by_train_ddp(
+    args: argparse.Namespace, data: Dataset, module: NormalisedModel, schedule: LearningSchedule, world: World
+) -> Loop:
     """The loop of train_ddp, with a stop after each step."""
-    plan, precision, at = plan_batches(args), Precision(args.precision, world.device), Position()
+    plan, precision, at = plan_batches(args), TrainingPrecision(args.precision, world.device), TrainingPosition()
     optimizer, objective = make_optimizer(module, args), objective_of(data.index, args.label_smoothing)
-    feed, meter = Feed(Reader(data.split("train"), world.device, args), plan, world.rank, args), Meter(world)
-    with Run(args, world, NoSaver(), at, schedule, meter) as run:
+    feed, meter = (
+        BatchFeed(RowReader(data.split("train"), world.device, args), plan, world.rank, args),
+        LossMeter(world),
+    )
+    with TrainingRun(args, world, NoSaver(), at, schedule, meter) as run:
         for epoch in range(at.epoch, args.epochs):
             for batch in feed.epoch(epoch, at.batch):
                 set_learning_rate(optimizer, schedule(at.step))
@@ -131,7 +136,7 @@ def by_train_ddp(args: argparse.Namespace, data: Dataset, module: Normalised, sc
             run.end_epoch({})
 
 
-def by_hand(args: argparse.Namespace, data: Dataset, module: Normalised, schedule: Schedule) -> Loop:
+def by_hand(args: argparse.Namespace, data: Dataset, module: NormalisedModel, schedule: LearningSchedule) -> Loop:
     """What somebody would write who needs it once."""
     arrays = data.split("train").take(np.arange(ROWS))
     x, y = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])

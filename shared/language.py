@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from shared.data import Text
+from shared.data import TextEncoding
 
 _Floats = npt.NDArray[np.float64]
 
@@ -28,7 +28,7 @@ class LanguageMetrics:
         by_position: mean cross entropy at each place in a row (L,): the more there is before, the lower.
     """
 
-    text: Text
+    text: TextEncoding
     split: str
     nats: _Floats
     right: _Floats

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.dataset.order import Rows
+from shared.data.dataset.order import RowNumbers
 
 ModelOutputs = npt.NDArray[np.floating[Any]]
 
@@ -40,7 +40,7 @@ class OutputParts:
     rows: int
     batch_size: int
 
-    def batches(self, rank: int) -> list[Rows]:
+    def batches(self, rank: int) -> list[RowNumbers]:
         """The batches of a rank, as row numbers; those of all ranks together are every row once."""
         starts = range(rank * self.batch_size, self.rows, self.world_size * self.batch_size)
         return [np.arange(start, min(start + self.batch_size, self.rows)) for start in starts]
@@ -62,7 +62,7 @@ class OutputParts:
             self._write(rank, number, gathered)
         return True
 
-    def blocks(self) -> Iterator[tuple[Rows, ModelOutputs]]:
+    def blocks(self) -> Iterator[tuple[RowNumbers, ModelOutputs]]:
         """Row numbers (n,) and their outputs (outputs, n), mapped from the file, for each file."""
         for rank in range(self.world_size):
             left, number = np.concatenate([np.empty(0, np.int64), *self.batches(rank)]), 0

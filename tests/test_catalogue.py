@@ -27,7 +27,7 @@ def test_a_name_that_can_be_run_means_one_thing() -> None:
 
 @pytest.mark.parametrize("name", catalogue.COMPONENTS)
 def test_a_component_is_a_folder_a_yaml_and_a_script_of_one_name(name: str) -> None:
-    path = catalogue.components()[name]
+    path = catalogue.component_files()[name]
     document = yaml.safe_load(path.read_text())
     assert document["name"] == path.parent.name == name
     assert f"{name}.py" in document["command"] or document.get("additional_includes")
@@ -36,13 +36,13 @@ def test_a_component_is_a_folder_a_yaml_and_a_script_of_one_name(name: str) -> N
 
 @pytest.mark.parametrize("name", catalogue.COMPONENTS)
 def test_a_component_uses_an_environment_of_ours(name: str) -> None:
-    document = yaml.safe_load(catalogue.components()[name].read_text())
+    document = yaml.safe_load(catalogue.component_files()[name].read_text())
     assert catalogue.environment_of(document["environment"]) in catalogue.ENVIRONMENTS
 
 
 @pytest.mark.parametrize("name", catalogue.ENVIRONMENTS)
 def test_an_environment_is_called_as_its_folder(name: str) -> None:
-    assert yaml.safe_load(catalogue.environments()[name].read_text())["name"] == f"allranks-{name}"
+    assert yaml.safe_load(catalogue.environment_files()[name].read_text())["name"] == f"allranks-{name}"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_an_environment_is_called_as_its_folder(name: str) -> None:
     ],
 )
 def test_resolve_knows_a_component_of_ours(reference: str) -> None:
-    assert catalogue.resolve(reference) == catalogue.components()["train_ddp"]
+    assert catalogue.resolve(reference) == catalogue.component_files()["train_ddp"]
 
 
 @pytest.mark.parametrize(

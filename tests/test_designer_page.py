@@ -75,7 +75,7 @@ def test_every_command_does_what_the_page_says(
 def test_what_the_page_tells_to_drag_and_connect_is_there() -> None:
     from allranks.spec import read_component
 
-    shown = {one.display_name: one for one in map(read_component, catalogue.components().values())}
+    shown = {one.display_name: one for one in map(read_component, catalogue.component_files().values())}
     for title in re.findall(r"Drag \*(.+?)\*, \*(.+?)\* and \*(.+?)\*", PAGE)[0]:
         assert title in shown
     assert shown["Prepare data"].inputs["dataset"].default == "digits"

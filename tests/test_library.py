@@ -20,7 +20,7 @@ def test_a_checkout_finds_its_own_folders() -> None:
 
 def test_one_version_for_all() -> None:
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == library.VERSION
-    for path in (*catalogue.components().values(), *catalogue.environments().values()):
+    for path in (*catalogue.component_files().values(), *catalogue.environment_files().values()):
         assert yaml.safe_load(path.read_text())["version"] == library.VERSION, path
 
 

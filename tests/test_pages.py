@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from allranks import catalogue, pages, renew
-from allranks.spec import check, read, read_component
+from allranks.spec import check_document, read_component, read_spec
 
 ROOT = Path(__file__).parents[1]
 
@@ -37,7 +37,7 @@ def test_the_table_stays_between_its_marks() -> None:
 
 @pytest.mark.parametrize("name", catalogue.COMPONENTS)
 def test_a_page_says_everything_that_the_yaml_does(name: str) -> None:
-    component = read_component(catalogue.components()[name])
+    component = read_component(catalogue.component_files()[name])
     page = pages.component_page(component)
     for port in (*component.inputs.values(), *component.outputs.values()):
         assert f"| `{port.name}` |" in page
@@ -48,18 +48,18 @@ def test_a_page_says_everything_that_the_yaml_does(name: str) -> None:
 
 @pytest.mark.parametrize("name", catalogue.COMPONENTS)
 def test_the_yaml_of_a_page_is_a_sound_step(name: str, tmp_path: Path) -> None:
-    component = read_component(catalogue.components()[name])
+    component = read_component(catalogue.component_files()[name])
     inputs = "\n".join(f"  {port.name}: {{type: {port.type}}}" for port in pages.example_inputs(component.inputs))
     file = tmp_path / "pipeline.yaml"
     file.write_text(f"type: pipeline\n{'inputs:' if inputs else ''}\n{inputs}\n{pages.yaml_step(component)}")
-    assert check(read(file, resolve=catalogue.resolve)) == []
+    assert check_document(read_spec(file, resolve=catalogue.resolve)) == []
 
 
 @pytest.mark.parametrize("name", catalogue.COMPONENTS)
 def test_the_python_of_a_page_makes_the_same_step(name: str, tmp_path: Path) -> None:
     from azure.ai.ml import Input
 
-    component = read_component(catalogue.components()[name])
+    component = read_component(catalogue.component_files()[name])
     file = tmp_path / "page.py"
     file.write_text(pages.python_step(component))
     scope: dict[str, object] = {"__name__": "page", "__file__": str(file)}
@@ -72,7 +72,7 @@ def test_the_python_of_a_page_makes_the_same_step(name: str, tmp_path: Path) -> 
 
 
 def test_the_command_of_a_page_names_what_has_to_be_given() -> None:
-    component = read_component(catalogue.components()["train_tf_multiworker"])
+    component = read_component(catalogue.component_files()["train_tf_multiworker"])
     assert (
         pages._local_command(component)
         == "allranks run train_tf_multiworker data=DATA --scale train_tf_multiworker=2x1"

@@ -19,7 +19,7 @@ from allranks.azure.placement import Placement, place_steps
 from allranks.errors import Problem, SpecError
 from allranks.local.heavy import heavy_snapshots
 from allranks.local.settings import all_steps, apply_scale, apply_values, change_step
-from allranks.spec import Component, Data, Input, Pipeline, check, check_machines
+from allranks.spec import Component, Data, Input, Pipeline, check_document, check_machines
 from allranks.spec.check_machines import own_resources
 from allranks.spec.reader import FileResolver
 from allranks.spec.step_sizes import SERVERLESS, check_sizes, step_sizes
@@ -46,7 +46,7 @@ class AssembledJob:
         return pipeline.name or (file.stem if file else "") or pipeline.display_name or "pipeline"
 
 
-def assemble(
+def assemble_job(
     target: Any,
     values: Mapping[str, str],
     scale: Mapping[str, tuple[int, int]],
@@ -81,7 +81,7 @@ def assemble(
         pipeline = replace(pipeline, settings=replace(pipeline.settings, default_compute=place or None))
         asked = asked or Placement()
         pipeline, placed = place_steps(pipeline, asked)
-        problems += check(pipeline, values={})
+        problems += check_document(pipeline, values={})
         problems += _without_compute(pipeline)
         machines = [*check_machines(pipeline), *check_sizes(pipeline, step_sizes(pipeline))]
         problems += [problem for problem in machines if problem.severity == "error"]

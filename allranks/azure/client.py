@@ -128,7 +128,7 @@ def _read(file: Path) -> tuple[str, ...] | None:
     return tuple(str(document.get(key) or "") for key in _KEYS)
 
 
-def connect(workspace: Workspace) -> Any:
+def connect_workspace(workspace: Workspace) -> Any:
     """An MLClient of the workspace; nothing is sent before it is used.
 
     Raises:

@@ -10,8 +10,8 @@ from typing import Any
 from allranks.azure.client import found_or_none, quiet_sdk
 from allranks.azure.retry import call_with_retry
 from allranks.errors import UsageError
-from allranks.sizes import VMSize, build_table, find, images_in_words, judge_image, misfits, with_infiniband
-from allranks.sizes.fit import NODES, Use
+from allranks.sizes import VMSize, build_table, find_misfits, find_size, images_in_words, judge_image, with_infiniband
+from allranks.sizes.fit import NODES_KEY, MachineUse
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9]")
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/amlCompute.schema.json"
@@ -77,7 +77,7 @@ def require_infiniband(size: str) -> None:
     Raises:
         UsageError: it has none, or none that NCCL can use, or the table does not know the size.
     """
-    known = find(size)
+    known = find_size(size)
     hint = "See: allranks cluster sizes --infiniband."
     if known is None:
         raise UsageError(f"{size!r} is not in the table of sizes, so nothing is known of its InfiniBand.", hint)
@@ -91,8 +91,10 @@ def require_infiniband(size: str) -> None:
 
 def cluster_notes(cluster: ComputeCluster) -> list[str]:
     """What a person should know before paying for it."""
-    found = [f"{message} {hint}" for where, message, hint, _ in misfits(Use(cluster.size)) if where != NODES]
-    size = find(cluster.size)
+    found = [
+        f"{message} {hint}" for where, message, hint, _ in find_misfits(MachineUse(cluster.size)) if where != NODES_KEY
+    ]
+    size = find_size(cluster.size)
     if size is not None and not _suits_every_image(size):
         found.append(f"Of the library's environments for GPUs, {cluster.size} suits {images_in_words(size)}.")
     if size is not None and size.gpus and not size.infiniband and cluster.nodes > 1:

@@ -29,7 +29,7 @@ def port(component: str | Path, name: str, **changes: Any) -> Any:
         UnknownNameError: there is no such component, or it has no such input.
         CannotRunHereError: the Azure ML SDK is not installed.
     """
-    file = catalogue.components().get(str(component), Path(component))
+    file = catalogue.component_files().get(str(component), Path(component))
     if not file.is_file():
         hint = f"Components: {', '.join(catalogue.COMPONENTS)}; or the path of a component.yaml."
         raise UnknownNameError(

@@ -20,7 +20,7 @@ class Components:
     """
 
     def __getattr__(self, name: str) -> Any:
-        path = None if name.startswith("_") else catalogue.components().get(name)
+        path = None if name.startswith("_") else catalogue.component_files().get(name)
         if path is None:
             near = get_close_matches(name, catalogue.COMPONENTS, n=3) or catalogue.COMPONENTS
             raise AttributeError(f"there is no component {name!r}; there is {', '.join(near)}")

@@ -12,7 +12,7 @@ from allranks.azure.client import quiet_sdk
 from allranks.azure.placement import duration_seconds, identity_word
 from allranks.azure.sdk import given_inputs
 from allranks.errors import UsageError
-from allranks.sizes import Use, misfits, nccl_variables
+from allranks.sizes import MachineUse, find_misfits, nccl_variables
 from allranks.spec import Distribution
 from allranks.spec.distribution import distribution_kind
 
@@ -184,8 +184,8 @@ def _fit(step: Any) -> None:
         step.environment_variables = given or step.environment_variables
     gpu_per_rank = distribution_kind(_kind(carrier.distribution)).starts_processes
     environment = component.environment if isinstance(component.environment, str) else ""
-    use = Use(size, _known(nodes), _known(_processes(step)), gpu_per_rank, component.command, given, environment)
-    for where, message, hint, severity in misfits(use):
+    use = MachineUse(size, _known(nodes), _known(_processes(step)), gpu_per_rank, component.command, given, environment)
+    for where, message, hint, severity in find_misfits(use):
         if severity == "error":
             raise UsageError(f"{component.name}: {where}: {message}", hint)
         warnings.warn(f"{component.name}: {where}: {message} {hint}", stacklevel=3)

@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 
 from allranks.azure.client import quiet_sdk, require_sdk
 from allranks.azure.job_changes import sdk_value
-from allranks.azure.python_target import is_python_target, split
+from allranks.azure.python_target import is_python_target, split_target
 from allranks.azure.sdk import component_of_node, job_of_component
 from allranks.errors import UsageError
-from allranks.spec import Component, Data, Pipeline, pipeline_from, read
-from allranks.spec.document import read_document
+from allranks.spec import Component, Data, Pipeline, pipeline_from, read_spec
+from allranks.spec.document import read_yaml
 from allranks.spec.model import LITERAL_TYPES, Source
 from allranks.spec.reader import FileResolver
 from allranks.spec.step_sizes import SERVERLESS
@@ -46,12 +46,12 @@ def read_source(target: Any, resolve: FileResolver) -> JobSource:
         AllranksError: the target is wrong, or what it names is not valid.
     """
     if not isinstance(target, str):
-        return JobSource(pipeline_of(target, resolve), lambda _values: target)
+        return JobSource(pipeline_of_job(target, resolve), lambda _values: target)
     if is_python_target(target):
         from allranks.azure.document import job_document
         from allranks.azure.reader import job_builder
 
-        file, function = split(target)
+        file, function = split_target(target)
         build = job_builder(file, function)
         source = Source(file=None, base=file.resolve().parent)
         return JobSource(pipeline_from(job_document(build({})), source, resolve), build)
@@ -60,7 +60,7 @@ def read_source(target: Any, resolve: FileResolver) -> JobSource:
     from allranks.cli.target import find_yaml, one_step_pipeline
 
     file = find_yaml(target)
-    document = read(file, resolve=resolve)
+    document = read_spec(file, resolve=resolve)
     _require_pipeline_or_component(file)
     if isinstance(document, Component):
         name = document.name
@@ -70,7 +70,7 @@ def read_source(target: Any, resolve: FileResolver) -> JobSource:
     return JobSource(document, lambda _values: load_job(file))
 
 
-def pipeline_of(job: Any, resolve: FileResolver) -> Pipeline:
+def pipeline_of_job(job: Any, resolve: FileResolver) -> Pipeline:
     """What a pipeline job of the SDK says.
 
     Raises:
@@ -100,7 +100,7 @@ def sdk_imported() -> Iterator[None]:
 
 def _require_pipeline_or_component(file: Path) -> None:
     """Refuse a command job or a sweep job by itself: the SDK makes no pipeline of it."""
-    document, _ = read_document(file)
+    document, _ = read_yaml(file)
     if document.get("type") == "sweep" or "commandjob" in str(document.get("$schema")).lower():
         message = f"{file} is a job by itself, and `allranks submit` sends pipelines and components."
         raise UsageError(message, f"Send it with: az ml job create --file {file}.")
@@ -108,7 +108,7 @@ def _require_pipeline_or_component(file: Path) -> None:
 
 def _is_component(file: Path) -> bool:
     """Whether a pipeline's YAML is that of a component: the SDK wants to be told."""
-    document, _ = read_document(file)
+    document, _ = read_yaml(file)
     declares = any(
         isinstance(one, dict) and (one.get("type") in LITERAL_TYPES or one.keys() & {"default", "optional"})
         for one in (document.get("inputs") or {}).values()

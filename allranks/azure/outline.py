@@ -7,7 +7,7 @@ from typing import Any
 
 from allranks.local import snapshot
 from allranks.redaction import redact
-from allranks.spec import Component, Data, Pipeline, Resources, Step, single
+from allranks.spec import Component, Data, Pipeline, Resources, Step, single_reference
 from allranks.spec.step_sizes import step_sizes
 
 _Known = Mapping[str, Any]
@@ -67,7 +67,7 @@ def _step(step: Step, component: Component, known: _Known, registered: str | Non
     }
     if registered is not None:
         return document | {"snapshot": None, "files": None}
-    files = snapshot.files(component)
+    files = snapshot.snapshot_files(component)
     return document | {"snapshot": snapshot.content_hash(files) if files else None, "files": len(files)}
 
 
@@ -77,7 +77,7 @@ def _plain(value: Any) -> Any:
 
 def _resolved(value: Any, known: _Known) -> Any:
     """What a binding to the pipeline's inputs comes to; what only the run knows stays as it is written."""
-    reference = single(value) if isinstance(value, str) else None
+    reference = single_reference(value) if isinstance(value, str) else None
     if reference is None or reference.scope != "parent.inputs":
         return value
     return known.get(reference.name)

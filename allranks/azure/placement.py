@@ -38,7 +38,7 @@ class Placement:
     timeouts: Mapping[str, int] = field(default_factory=dict)
 
 
-def placement(instance_type: _Given = None, identity: _Given = None, timeout: _Given = None) -> Placement:
+def checked_placement(instance_type: _Given = None, identity: _Given = None, timeout: _Given = None) -> Placement:
     """What somebody gives in Python, checked.
 
     Raises:
@@ -52,9 +52,9 @@ def placement(instance_type: _Given = None, identity: _Given = None, timeout: _G
 
 
 def parse_placement(instance_types: list[str], identities: list[str], timeouts: list[str]) -> Placement:
-    """What the command line gives as ``STEP=VALUE`` or ``VALUE``; raises as ``placement``."""
+    """What the command line gives as ``STEP=VALUE`` or ``VALUE``; raises as ``checked_placement``."""
     options = {"--instance-type": instance_types, "--identity": identities, "--timeout": timeouts}
-    return placement(*(_pairs(option, texts) for option, texts in options.items()))
+    return checked_placement(*(_pairs(option, texts) for option, texts in options.items()))
 
 
 def _pairs(option: str, texts: list[str]) -> dict[str, str]:

@@ -39,7 +39,7 @@ def read_python_pipeline(target: str, values: Mapping[str, Literal] | None = Non
         CannotRunHereError: azure-ai-ml is not installed.
         SpecError: the pipeline is not valid.
     """
-    file = split(target)[0].resolve()
+    file = split_target(target)[0].resolve()
     return pipeline_from(read_python_document(target, values), Source(file=None, base=file.parent), resolve)
 
 
@@ -53,7 +53,7 @@ def read_python_document(
         values: as there.
         whole: refuse a job of which YAML cannot say everything.
     """
-    file, function = split(target)
+    file, function = split_target(target)
     if not file.is_file():
         raise UnknownNameError(
             f"there is no file {str(file)!r}.", "Give FILE.py:FUNCTION, from the folder where you are."
@@ -73,7 +73,7 @@ def read_python_document(
     return found
 
 
-def split(target: str) -> tuple[Path, str]:
+def split_target(target: str) -> tuple[Path, str]:
     """The file and the function of ``FILE.py:FUNCTION``; raises UsageError for a target that is written otherwise."""
     file, colon, function = target.rpartition(":")
     if target.endswith(".py"):

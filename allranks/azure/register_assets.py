@@ -15,9 +15,9 @@ import yaml
 from allranks import catalogue, library
 from allranks.errors import Problem, SpecError, UnknownNameError
 from allranks.local import snapshot
-from allranks.spec import Component, check, read, read_component
+from allranks.spec import Component, check_document, read_component, read_spec
 from allranks.spec.model import Source
-from allranks.spec.suggest import nearest
+from allranks.spec.suggest import nearest_name
 
 _Kind: TypeAlias = Literal["environment", "component", "pipeline"]
 """In the order in which they are registered; a pipeline becomes a pipeline component."""
@@ -112,7 +112,7 @@ def _named(name: str) -> tuple[_Kind, str]:
         return "pipeline", name
     if name.removeprefix(_PREFIX) in catalogue.ENVIRONMENTS:
         return "environment", _PREFIX + name.removeprefix(_PREFIX)
-    close = nearest(name, _known_names())
+    close = nearest_name(name, _known_names())
     guess = f" Did you mean {close!r}?" if close else ""
     raise UnknownNameError(f"the library has nothing called {name!r}.{guess}", "`allranks list` names all of it.")
 
@@ -121,7 +121,7 @@ def _named(name: str) -> tuple[_Kind, str]:
 
 
 def _environment(name: str, problems: list[Problem]) -> LibraryAsset:
-    path = catalogue.environments()[name.removeprefix(_PREFIX)]
+    path = catalogue.environment_files()[name.removeprefix(_PREFIX)]
     document = _document(path)
     problems += _version_problems(document, path)
     definition = {key: value for key, value in document.items() if key not in (*_NOT_COMPARED, *_WORDS)}
@@ -131,20 +131,20 @@ def _environment(name: str, problems: list[Problem]) -> LibraryAsset:
 
 def _build_context(path: Path, document: Mapping[str, Any]) -> list[snapshot.SnapshotFile]:
     folder = path.parent / document.get("build", {}).get("path", ".")
-    return snapshot.files(Component(name=path.parent.name, source=Source(path, path.parent), code=folder))
+    return snapshot.snapshot_files(Component(name=path.parent.name, source=Source(path, path.parent), code=folder))
 
 
 def _component(name: str, problems: list[Problem]) -> LibraryAsset:
-    path = catalogue.components()[name]
+    path = catalogue.component_files()[name]
     component = read_component(path)
     document = _document(path)
     reference = str(document.get("environment", ""))
     environment = catalogue.environment_of(reference)
-    problems += [*_errors(check(component)), *_version_problems(document, path)]
+    problems += [*_errors(check_document(component)), *_version_problems(document, path)]
     if environment is None:
         message = f"{reference!r} is no environment of this library and version: it could not be registered along."
         problems.append(Problem(message, "environment", path, hint="`allranks env list` names those that are."))
-    code = snapshot.content_hash(snapshot.files(component))
+    code = snapshot.content_hash(snapshot.snapshot_files(component))
     kept = {key: value for key, value in document.items() if key not in (*_NOT_COMPARED, *_WORDS, *_INTERFACE)}
     marks = {
         "code": code,
@@ -160,13 +160,13 @@ def _pipeline(name: str, problems: list[Problem]) -> LibraryAsset:
     """Read from its Python source, for only there the ranges and words of a pipeline's inputs stand."""
     from allranks.azure import reader
 
-    path = catalogue.pipelines()[name]
+    path = catalogue.pipeline_files()[name]
     document = reader.read_function(path.with_suffix(".py"), name, {})
     document["inputs"] = {port: _declared(said) for port, said in document.get("inputs", {}).items()}
     kept = {key: value for key, value in document.items() if key not in _NOT_OF_A_COMPONENT}
     steps = {step: _step(inner, f"jobs.{step}", path, problems) for step, inner in document["jobs"].items()}
     try:
-        problems += _errors(check(read(path, resolve=catalogue.resolve)))
+        problems += _errors(check_document(read_spec(path, resolve=catalogue.resolve)))
     except SpecError as error:
         problems += error.problems
     marks = {

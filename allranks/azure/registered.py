@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks import catalogue
-from allranks.azure.client import AssetPlace, Workspace, connect, connect_registry
+from allranks.azure.client import AssetPlace, Workspace, connect_registry, connect_workspace
 from allranks.azure.explain import service_errors
 from allranks.azure.sdk import entity_document
 
@@ -21,7 +21,7 @@ _ID = re.compile(
 _KEPT = ("type", "name", "version", "display_name", "description", "inputs", "outputs", "command", "distribution")
 
 
-class Known:
+class ComponentFinder:
     """Finds components by name or id: the library's own here, all others in Azure, each asked for once.
 
     Args:
@@ -56,7 +56,7 @@ class Known:
     def _document(self, match: re.Match[str]) -> dict[str, Any]:
         place = AssetPlace("registry", match["registry"]) if match["registry"] else self._workspace()
         with service_errors(f"looking up the component {match[0]}", place):
-            client = connect(place) if isinstance(place, Workspace) else connect_registry(match["registry"])
+            client = connect_workspace(place) if isinstance(place, Workspace) else connect_registry(match["registry"])
             name, version = match["path"] or match["name"], match["last"] or match["version"]
             label = match["label"] or ("latest" if version == "latest" else None)
             found = client.components.get(name, None if label else version, label)

@@ -28,7 +28,7 @@ _ENVIRONMENT = re.compile(r"azureml:(?P<name>[^:@/]+):(?P<version>[^:@/]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegisteredComponents:
     """The library's components are referred to by their ids rather than sent along.
 
     Attributes:
@@ -43,7 +43,7 @@ class Registered:
         return place.id_of("components", component, library.VERSION)
 
 
-def name_registered(assembled: AssembledJob, registered: Registered) -> dict[str, str]:
+def name_registered(assembled: AssembledJob, registered: RegisteredComponents) -> dict[str, str]:
     """Let the job name the library's components by their ids; returns step to id.
 
     A component that was changed for a step goes along as it is, for it is not what was registered.
@@ -65,14 +65,16 @@ def _nodes(nodes: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _is_ours(component: Component) -> bool:
-    return component.source.file is not None and component.source.file == catalogue.components().get(component.name)
+    return component.source.file is not None and component.source.file == catalogue.component_files().get(
+        component.name
+    )
 
 
-def submit(
+def submit_job(
     client: Any,
     workspace: Workspace,
     assembled: AssembledJob,
-    registered: Registered | None,
+    registered: RegisteredComponents | None,
     tell: Callable[[str], None],
 ) -> JobState:
     """Send the job.
@@ -171,7 +173,7 @@ def _require_assets(
     workspace: Workspace,
     pipeline: Pipeline,
     ids: Mapping[str, str],
-    registered: Registered | None,
+    registered: RegisteredComponents | None,
     tell: Callable[[str], None],
 ) -> None:
     """Refuse, once and together, what of the library is not registered where the job needs it."""

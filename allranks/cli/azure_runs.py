@@ -57,10 +57,10 @@ def run_on_azure(command: str, args: argparse.Namespace) -> int:
 
 
 def _connected(args: argparse.Namespace) -> tuple[Any, Workspace]:
-    from allranks.azure.client import connect
+    from allranks.azure.client import connect_workspace
 
     workspace = workspace_of(args)
-    return connect(workspace), workspace
+    return connect_workspace(workspace), workspace
 
 
 def _find(client: Any, workspace: Workspace, name: str) -> JobState:

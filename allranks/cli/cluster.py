@@ -9,7 +9,7 @@ from typing import Any
 
 from allranks.cli import text
 from allranks.errors import UsageError
-from allranks.sizes import VMSize, images_in_words, sizes
+from allranks.sizes import VMSize, all_sizes, images_in_words
 
 HELP = "make a compute cluster, and list the VM sizes that people train on"
 
@@ -64,13 +64,15 @@ def _create(args: argparse.Namespace) -> int:
 
 def _send(args: argparse.Namespace, cluster: Any) -> int:
     from allranks.azure import clusters
-    from allranks.azure.client import connect
+    from allranks.azure.client import connect_workspace
     from allranks.azure.explain import service_errors
     from allranks.cli.workspace import workspace_of
 
     place = workspace_of(args)
     with service_errors(f"making the cluster {cluster.name}", place):
-        new = clusters.create_cluster(connect(place), cluster, lambda line: print(f"note: {line}", file=sys.stderr))
+        new = clusters.create_cluster(
+            connect_workspace(place), cluster, lambda line: print(f"note: {line}", file=sys.stderr)
+        )
     status = "created" if new else "updated"
     if args.json:
         print(
@@ -83,9 +85,9 @@ def _send(args: argparse.Namespace, cluster: Any) -> int:
 
 
 def _sizes(args: argparse.Namespace) -> int:
-    found = [size for size in sizes().values() if _is_asked_for(size, args)]
+    found = [size for size in all_sizes().values() if _is_asked_for(size, args)]
     if not found:
-        models = ", ".join(dict.fromkeys(size.gpu for size in sizes().values() if size.gpu))
+        models = ", ".join(dict.fromkeys(size.gpu for size in all_sizes().values() if size.gpu))
         raise UsageError("no size is like that.", f"The GPUs are {models}; --all includes retired sizes.")
     if args.json:
         print(json.dumps({"sizes": [_document(size) for size in found]}, indent=1))

@@ -20,7 +20,7 @@ from allranks import catalogue, library
 from allranks.cli import text
 from allranks.cli.show_document import example_command
 from allranks.errors import StorageError, UnknownNameError, UsageError
-from allranks.spec import Component, Pipeline, read
+from allranks.spec import Component, Pipeline, read_spec
 
 HELP = "copy a component or pipeline, with shared/, into your own tree, to change it"
 
@@ -70,9 +70,9 @@ def needed_files(name: str) -> Iterator[Path]:
     if name == "shared":
         roots = [library.root() / "shared"]
     elif (path := catalogue.resolve(name)) is not None:
-        roots = _needs(read(path, resolve=catalogue.resolve))
+        roots = _needs(read_spec(path, resolve=catalogue.resolve))
     elif name in catalogue.ENVIRONMENTS:
-        roots = [catalogue.environments()[name].parent]
+        roots = [catalogue.environment_files()[name].parent]
     else:
         choices = (*catalogue.COMPONENTS, *catalogue.PIPELINES, *catalogue.ENVIRONMENTS, "shared")
         raise UnknownNameError(
@@ -91,7 +91,7 @@ def _needs(target: Component | Pipeline) -> list[Path]:
         return beside + [place for step in target.steps.values() for place in _needs(step.component)]
     folder = [] if target.source.file is None else [target.source.file.parent]
     environment = catalogue.environment_of(target.environment.reference or "")
-    defined = [] if environment is None else [catalogue.environments()[environment].parent]
+    defined = [] if environment is None else [catalogue.environment_files()[environment].parent]
     return [*folder, *target.includes, *defined]
 
 
@@ -170,4 +170,4 @@ def _next_command(name: str, target: Path) -> str:
     if path is None:
         return ""
     copied = os.path.normpath(target / path.relative_to(library.root()))
-    return example_command(read(path, resolve=catalogue.resolve), copied)
+    return example_command(read_spec(path, resolve=catalogue.resolve), copied)

@@ -15,8 +15,8 @@ from allranks import catalogue
 from allranks.cli import text
 from allranks.errors import UnknownNameError
 from allranks.local import environments
-from allranks.local.folders import DEFAULT_HOME, Home
-from allranks.local.requirements import unmet
+from allranks.local.folders import DEFAULT_HOME, RunsHome
+from allranks.local.requirements import unmet_requirements
 
 HELP = "list, build and check the environments that steps run in"
 
@@ -59,11 +59,11 @@ def _build(names: list[str], home: Path, *, as_json: bool) -> int:
     Raises:
         CannotRunHereError: one could not be built.
     """
-    Home(home).prepare()
+    RunsHome(home).prepare()
     for name in names:
         if not _is_ready(name, home):
             with _BuildPhases(name) as phases:
-                environments.build(home, name, phases.tell)
+                environments.build_environment(home, name, phases.tell)
     states = [_environment_state(name, home) for name in names]
     lines = [_sentence(state) if len(states) == 1 else f"{state['name']}: {_sentence(state)}" for state in states]
     _print(json.dumps({"environments": states}, indent=1) if as_json else "\n".join(lines))
@@ -108,9 +108,9 @@ def _is_ready(name: str, home: Path) -> bool:
 
 def _environment_state(name: str, home: Path) -> dict[str, Any]:
     """What would run the steps of an environment: itself if it is built, else the current interpreter if it can."""
-    requirements = environments.source_of(name) / "requirements.txt"
-    python = environments.interpreter(home, name)
-    lacking = unmet(requirements, environments.packages(python) if python else None)
+    requirements = environments.environment_source(name) / "requirements.txt"
+    python = environments.built_interpreter(home, name)
+    lacking = unmet_requirements(requirements, environments.package_folder(python) if python else None)
     return {
         "name": name,
         "built": python is not None,
@@ -122,10 +122,10 @@ def _environment_state(name: str, home: Path) -> dict[str, Any]:
 
 def _name(name: str) -> str:
     short = name.removeprefix("allranks-")
-    if short not in catalogue.environments():
-        known = ", ".join(catalogue.environments())
+    if short not in catalogue.environment_files():
+        known = ", ".join(catalogue.environment_files())
         raise UnknownNameError(
-            f"{name!r} is no environment{text.name_suggestion(short, catalogue.environments())}.",
+            f"{name!r} is no environment{text.name_suggestion(short, catalogue.environment_files())}.",
             f"Environments: {known}.",
         )
     return short

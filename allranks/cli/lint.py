@@ -17,15 +17,15 @@ from allranks import catalogue, library
 from allranks.cli import text
 from allranks.cli.inputs import add_map_argument
 from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
-from allranks.local.assets import Stands, read_mapping
-from allranks.spec import Component, Pipeline, check, check_designer, check_machines, check_quotes, read
-from allranks.spec.schema import ELSEWHERE
+from allranks.local.assets import CloudStandIns, read_mapping
+from allranks.spec import Component, Pipeline, check_designer, check_document, check_machines, check_quotes, read_spec
+from allranks.spec.schema import CLOUD_ONLY_TYPES
 
 HELP = "check component and pipeline YAML: types, ranges, references, cycles, names"
 
 _OURS = re.compile(
     r"^\$schema:.*(commandComponent|pipelineComponent|pipelineJob)"
-    rf"|^type:\s*['\"]?(command|pipeline|{'|'.join(sorted(ELSEWHERE))})\b|^jobs:",
+    rf"|^type:\s*['\"]?(command|pipeline|{'|'.join(sorted(CLOUD_ONLY_TYPES))})\b|^jobs:",
     re.MULTILINE,
 )
 _PREFIX = {"error": "", "warning": "warning: ", "elsewhere": "note: "}
@@ -106,7 +106,7 @@ def _documents_in(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
         for file in sorted(files):
             path = Path(here, file)
-            if path.suffix in text.YAML and path.is_file() and _is_ours(path):
+            if path.suffix in text.YAML_SUFFIXES and path.is_file() and _is_ours(path):
                 yield path
 
 
@@ -122,7 +122,7 @@ def _problems_of(target: str, mapped: Sequence[str] = (), *, designer: bool = Fa
         document = _read(target, mapped)
     except SpecError as error:
         return [*error.problems, *error.warnings]
-    problems = [*check(document), *check_machines(document), *check_quotes(document)]
+    problems = [*check_document(document), *check_machines(document), *check_quotes(document)]
     if designer and (isinstance(document, Component) or document.source.file is None):
         problems += check_designer(document)
     return problems
@@ -133,8 +133,8 @@ def _read(target: str, mapped: Sequence[str]) -> Component | Pipeline:
         from allranks.azure.python_target import read_python_pipeline
 
         return read_python_pipeline(target)
-    stands = Stands(read_mapping(mapped, Path(target).absolute().parent))
-    return read(Path(target), resolve=lambda name: catalogue.resolve(name) or stands.find(name), to_run=False)
+    stands = CloudStandIns(read_mapping(mapped, Path(target).absolute().parent))
+    return read_spec(Path(target), resolve=lambda name: catalogue.resolve(name) or stands.find(name), to_run=False)
 
 
 def _is_ours(path: Path) -> bool:
@@ -146,7 +146,11 @@ def _is_ours(path: Path) -> bool:
 
 def _here() -> list[str]:
     """What lies in the current folder itself, in components/ and in pipelines/: other folders may hold anything."""
-    own = (path for path in sorted(Path().iterdir()) if path.suffix in text.YAML and path.is_file() and _is_ours(path))
+    own = (
+        path
+        for path in sorted(Path().iterdir())
+        if path.suffix in text.YAML_SUFFIXES and path.is_file() and _is_ours(path)
+    )
     below = (path for name in _LIBRARY for path in _documents_in(Path(name)))
     return [str(path) for path in (*own, *below)]
 
@@ -156,7 +160,7 @@ def _of_library() -> list[str]:
 
 
 def _yaml_file(name: str) -> str:
-    if Path(name).suffix in text.YAML:
+    if Path(name).suffix in text.YAML_SUFFIXES:
         return name
     hint = f"A Python pipeline is named with its function: {name}:FUNCTION." if name.endswith(".py") else ""
     raise UsageError(f"{text.why_no_yaml(name)}.", hint)

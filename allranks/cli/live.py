@@ -15,9 +15,9 @@ from allranks.redaction import redact
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from allranks.local.execution import Execution
+    from allranks.local.execution import StepExecution
     from allranks.local.folders import RunFolder
-    from allranks.local.plan import Plan
+    from allranks.local.plan import RunPlan
 
 _REFRESH = 0.25  # seconds
 
@@ -25,20 +25,20 @@ _REFRESH = 0.25  # seconds
 class SilentObserver:
     """Shows nothing: the one JSON document comes at the end."""
 
-    def started(self, run: RunFolder, plan: Plan) -> None:
+    def started(self, run: RunFolder, plan: RunPlan) -> None:
         """The run begins."""
 
     def changed(self, step: StepResult) -> None:
         """A step has another status."""
 
-    def tick(self, steps: Mapping[str, Execution]) -> None:
+    def tick(self, steps: Mapping[str, StepExecution]) -> None:
         """Time has passed."""
 
 
 class LineObserver(SilentObserver):
     """One line for each change, for logs and pipes."""
 
-    def started(self, run: RunFolder, plan: Plan) -> None:
+    def started(self, run: RunFolder, plan: RunPlan) -> None:
         """Name the run and its folder."""
         print(f"run {run.id}: {with_count(len(plan.steps), 'step')}, in {run.path}", flush=True)
 
@@ -55,7 +55,7 @@ class LiveTable(SilentObserver):
         self._results: dict[str, StepResult] = {}
         self._drawn = 0.0
 
-    def started(self, run: RunFolder, plan: Plan) -> None:  # noqa: ARG002 the table knows the steps
+    def started(self, run: RunFolder, plan: RunPlan) -> None:  # noqa: ARG002 the table knows the steps
         """Open the table."""
         from rich.live import Live
 
@@ -68,7 +68,7 @@ class LiveTable(SilentObserver):
         self._results[step.name] = step
         self._drawn = 0.0
 
-    def tick(self, steps: Mapping[str, Execution]) -> None:
+    def tick(self, steps: Mapping[str, StepExecution]) -> None:
         """Draw the table, unless it was drawn a moment ago."""
         if self._live is not None and time.monotonic() - self._drawn >= _REFRESH:
             self._drawn = time.monotonic()
@@ -106,7 +106,7 @@ def _tail(text: str) -> str:
     return f", {text}" if text else ""
 
 
-def observer(*, as_json: bool) -> SilentObserver:
+def choose_observer(*, as_json: bool) -> SilentObserver:
     """The way to show a run that fits the output."""
     if as_json:
         return SilentObserver()

@@ -15,7 +15,7 @@ from allranks.local.result import (
     RUNNING,
     SUCCEEDED,
     WAITING,
-    Progress,
+    StepProgress,
     StepResult,
     SweepResult,
     read_progress,
@@ -46,7 +46,7 @@ class _TableLine:
     status: str
     ranks: str = ""
     time: str = ""
-    progress: Progress | None = None
+    progress: StepProgress | None = None
     metrics: Sequence[str] = ("",)
     style: str = field(default="")
 
@@ -130,7 +130,7 @@ def _trials(name: str, sweep: SweepResult) -> list[_TableLine]:
     return lines
 
 
-def _bar(progress: Progress, width: int) -> str:
+def _bar(progress: StepProgress, width: int) -> str:
     if progress.step is None or not progress.total:
         return ""
     share = min(1.0, progress.step / progress.total)

@@ -153,12 +153,12 @@ def _check(args: argparse.Namespace) -> None:
 
 def _connect(args: argparse.Namespace) -> tuple[Any, AssetPlace]:
     """The client, and the place that it leads to; asks whether that is there."""
-    from allranks.azure.client import connect, connect_registry, find_workspace
+    from allranks.azure.client import connect_registry, connect_workspace, find_workspace
 
     if args.registry is not None:
         return connect_registry(args.registry), AssetPlace("registry", args.registry)
     workspace = find_workspace(args.subscription, args.resource_group, args.workspace)
-    client = connect(workspace)
+    client = connect_workspace(workspace)
     client.workspaces.get(workspace.name)  # else every asset of a workspace that is not there would seem to be new
     return client, AssetPlace("workspace", workspace.name)
 

@@ -10,14 +10,14 @@ from typing import Any
 
 from allranks.cli import live
 from allranks.cli.inputs import TARGET_CHOICES, add_input_arguments, parse_scale, parse_value
-from allranks.cli.summary import summarise
+from allranks.cli.summary import print_summary
 from allranks.errors import UsageError
 from allranks.local.dry import dry_run
-from allranks.local.folders import DEFAULT_HOME, Home
-from allranks.local.plan import Plan
-from allranks.performing import EarlierRun, absolute_mapping, chosen_interpreter, earlier_run, perform, prepare_run
+from allranks.local.folders import DEFAULT_HOME, RunsHome
+from allranks.local.plan import RunPlan
+from allranks.performing import EarlierRun, absolute_mapping, chosen_interpreter, earlier_run, perform_run, prepare_run
 from allranks.redaction import redact, redact_document
-from allranks.request import Request
+from allranks.request import RunRequest
 
 HELP = "run a pipeline or a component on this machine, as Azure ML would"
 
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check everything, run the plan, say what became of it."""
-    home = Home(Path(args.runs_dir).resolve())
+    home = RunsHome(Path(args.runs_dir).resolve())
     request, earlier = _request(args, home)
     prepared = prepare_run(request, home, earlier=earlier)
     if args.dry_run:
@@ -59,20 +59,20 @@ def run(args: argparse.Namespace) -> int:
     if not args.json:
         for note in prepared.plan.notes:
             print(f"note: {redact(note)}", file=sys.stderr)
-    observer = live.observer(as_json=args.json)
+    observer = live.choose_observer(as_json=args.json)
     try:
-        result = perform(prepared, home, observer)
+        result = perform_run(prepared, home, observer)
     finally:
         if isinstance(observer, live.LiveTable):
             observer.close()
     if args.json:
         print(json.dumps(redact_document(result.document()), indent=1))
     else:
-        summarise(result)
+        print_summary(result)
     return result.exit_code
 
 
-def _request(args: argparse.Namespace, home: Home) -> tuple[Request, EarlierRun | None]:
+def _request(args: argparse.Namespace, home: RunsHome) -> tuple[RunRequest, EarlierRun | None]:
     """What was asked for, and the run that is resumed."""
     if args.target is not None and "=" in args.target and not Path(args.target).exists():
         args.values.insert(0, args.target)
@@ -93,10 +93,10 @@ def _request(args: argparse.Namespace, home: Home) -> tuple[Request, EarlierRun 
     if args.target is None:
         raise UsageError("nothing to run: TARGET is missing.", f"Give {TARGET_CHOICES}.")
     known = {name: value for name, value in given.items() if value is not None}
-    return Request(args.target, str(Path.cwd()), **known), None
+    return RunRequest(args.target, str(Path.cwd()), **known), None
 
 
-def _resumed(args: argparse.Namespace, home: Home, given: dict[str, Any]) -> tuple[Request, EarlierRun]:
+def _resumed(args: argparse.Namespace, home: RunsHome, given: dict[str, Any]) -> tuple[RunRequest, EarlierRun]:
     """The request of the run that ``--resume`` names, with what was given again."""
     earlier = earlier_run(home, args.resume)
     before = earlier.request
@@ -105,7 +105,7 @@ def _resumed(args: argparse.Namespace, home: Home, given: dict[str, Any]) -> tup
     return before.resumed(earlier.folder.id, given), earlier
 
 
-def _show_dry_run(document: dict[str, Any], plan: Plan, *, as_json: bool) -> int:
+def _show_dry_run(document: dict[str, Any], plan: RunPlan, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(document, indent=1))
         return 0

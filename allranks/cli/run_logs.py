@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from allranks.cli import text
-from allranks.cli.run_state import FINISHED_STATUSES, logs_by_rank, state_of, step_with_logs, steps_and_trials
+from allranks.cli.run_state import FINISHED_STATUSES, logs_by_rank, read_run_state, step_with_logs, steps_and_trials
 from allranks.errors import UnknownNameError, UsageError
-from allranks.local.folders import Home, RunFolder, StepFolder
+from allranks.local.folders import RunFolder, RunsHome, StepFolder
 from allranks.local.result import RUNNING
 from allranks.redaction import redact
 
@@ -20,7 +20,7 @@ _POLL_SECONDS = 0.2
 """Between two looks at a log that is followed."""
 
 
-def print_logs(args: argparse.Namespace, home: Home) -> int:
+def print_logs(args: argparse.Namespace, home: RunsHome) -> int:
     """Print the logs of a step, every rank's lines marked with its number when there are several."""
     folder = home.find(args.run)
     steps = steps_and_trials(folder)
@@ -38,7 +38,7 @@ def print_logs(args: argparse.Namespace, home: Home) -> int:
         return 0
 
     def is_complete() -> bool:
-        state = state_of(folder)
+        state = read_run_state(folder)
         steps = steps_and_trials(folder)
         return not args.follow or state["status"] != RUNNING or steps[args.step]["status"] in FINISHED_STATUSES
 
@@ -47,7 +47,7 @@ def print_logs(args: argparse.Namespace, home: Home) -> int:
     return 0
 
 
-def _list_logs(args: argparse.Namespace, home: Home, folder: RunFolder, steps: Mapping[str, Any]) -> int:
+def _list_logs(args: argparse.Namespace, home: RunsHome, folder: RunFolder, steps: Mapping[str, Any]) -> int:
     """Print which steps have how many logs, and where."""
     if args.follow or args.rank is not None:
         raise UsageError("--follow and --rank are about one step.", f"Its steps: {', '.join(steps)}.")

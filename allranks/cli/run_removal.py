@@ -9,25 +9,25 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from allranks.cli.run_state import reused_runs, state_of
+from allranks.cli.run_state import read_run_state, reused_runs
 from allranks.errors import StorageError, UsageError
-from allranks.local.assets import registered_below
+from allranks.local.assets import assets_below
 from allranks.local.cache import forget_unfinished
-from allranks.local.folders import Home
+from allranks.local.folders import RunsHome
 
 
-def remove_run(args: argparse.Namespace, home: Home) -> int:
+def remove_run(args: argparse.Namespace, home: RunsHome) -> int:
     """Remove a run that is over, and on which no later run and no registered asset leans."""
     folder = home.find(args.run)
     if folder.alive:
         raise UsageError(f"run {folder.id} is running.", "End it first: Ctrl+C where it was started.")
     others = [other for other in home.all_runs() if other.id != folder.id]
-    users = [other.id for other in others if folder.id in reused_runs(state_of(other))]
+    users = [other.id for other in others if folder.id in reused_runs(read_run_state(other))]
     if users and not args.force:
         raise UsageError(
             f"run {folder.id} holds outputs that other runs reuse: {', '.join(users)}.", "--force removes it."
         )
-    assets = registered_below(home, folder.path)
+    assets = assets_below(home, folder.path)
     if assets and not args.force:
         raise UsageError(
             f"run {folder.id} holds what is registered as {', '.join(assets)}.",

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from allranks.local.folders import Home, RunFolder, StepFolder, read_json
+from allranks.local.folders import RunFolder, RunsHome, StepFolder, read_json_file
 from allranks.local.result import CANCELLED, FAILED, RUNNING, SKIPPED, SUCCEEDED
 
 FINISHED_STATUSES = (SUCCEEDED, FAILED, SKIPPED, CANCELLED)
 
 
-def state_of(folder: RunFolder) -> dict[str, Any]:
+def read_run_state(folder: RunFolder) -> dict[str, Any]:
     """The run's document; a run whose engine is gone before its end is ``cancelled``, not ``running``."""
-    state: dict[str, Any] = read_json(folder.state) or {"run_id": folder.id, "status": "unknown", "steps": {}}
+    state: dict[str, Any] = read_json_file(folder.state) or {"run_id": folder.id, "status": "unknown", "steps": {}}
     if state["status"] == RUNNING:  # run.json is written when a run begins and when it ends, step.json in between
-        steps = {name: {**s, **(read_json(folder.step(name).state) or {})} for name, s in state["steps"].items()}
+        steps = {name: {**s, **(read_json_file(folder.step(name).state) or {})} for name, s in state["steps"].items()}
         state["steps"] = steps
         if not folder.alive:
             state["status"] = CANCELLED
@@ -28,9 +28,9 @@ def state_of(folder: RunFolder) -> dict[str, Any]:
 
 def steps_and_trials(folder: RunFolder) -> dict[str, Any]:
     """What has logs: the steps, and the trials of sweeps as SWEEP.NUMBER."""
-    found = dict(state_of(folder)["steps"])
+    found = dict(read_run_state(folder)["steps"])
     for name, step in list(found.items()):
-        for trial in (read_json(folder.step(name).state) or step).get("trials", ()):
+        for trial in (read_json_file(folder.step(name).state) or step).get("trials", ()):
             found[f"{name}.{trial['number']}"] = trial
     return found
 
@@ -42,7 +42,7 @@ def reused_runs(state: Mapping[str, Any]) -> set[str]:
     return {one.get("reused_from") for one in (*steps, *trials)} - {None}
 
 
-def step_with_logs(home: Home, folder: RunFolder, name: str, step: Mapping[str, Any]) -> StepFolder:
+def step_with_logs(home: RunsHome, folder: RunFolder, name: str, step: Mapping[str, Any]) -> StepFolder:
     """The step's folder, or for a reused step that of the run in which it really ran."""
     own = folder.step(name)
     earlier = step.get("reused_from")

@@ -13,11 +13,11 @@ from allranks.cli import azure_runs, text
 from allranks.cli.live_table import SHOWN_METRICS
 from allranks.cli.run_logs import print_logs
 from allranks.cli.run_removal import remove_run
-from allranks.cli.run_state import state_of
+from allranks.cli.run_state import read_run_state
 from allranks.cli.workspace import add_workspace_arguments
 from allranks.errors import UnknownNameError, UsageError
-from allranks.local.folders import DEFAULT_HOME, Home, read_json
-from allranks.local.report import write_report
+from allranks.local.folders import DEFAULT_HOME, RunsHome, read_json_file
+from allranks.local.report import write_run_page
 from allranks.local.result import RUNNING, SUCCEEDED
 
 HELP = "list the runs of this folder or the jobs on Azure, show, follow, cancel or remove one"
@@ -69,12 +69,12 @@ def run(args: argparse.Namespace) -> int:
     path = Path(args.runs_dir)
     if path.exists() and not path.is_dir():
         raise UsageError(f"--runs-dir {args.runs_dir!r} is a file, not a folder.", "Name the folder that holds runs/.")
-    return int(args.command(args, Home(path)))
+    return int(args.command(args, RunsHome(path)))
 
 
-def _list_runs(args: argparse.Namespace, home: Home) -> int:
+def _list_runs(args: argparse.Namespace, home: RunsHome) -> int:
     """Print a line for each run, newest first; with ``--azure`` the jobs of the workspace after them."""
-    states = [state_of(folder) for folder in reversed(home.all_runs())]
+    states = [read_run_state(folder) for folder in reversed(home.all_runs())]
     jobs = azure_runs.newest_jobs(args) if args.azure else []
     if args.json:
         document: dict[str, Any] = {"runs": states}
@@ -87,10 +87,10 @@ def _list_runs(args: argparse.Namespace, home: Home) -> int:
     return 0
 
 
-def _show_run(args: argparse.Namespace, home: Home) -> int:
+def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
     """Print one run: its steps with their outputs and metrics."""
     folder = home.find(args.run)
-    state = state_of(folder)
+    state = read_run_state(folder)
     if args.json:
         print(json.dumps(state, indent=1))
         return 0
@@ -111,12 +111,12 @@ def _show_run(args: argparse.Namespace, home: Home) -> int:
     return 0
 
 
-def _open_page(args: argparse.Namespace, home: Home) -> int:
+def _open_page(args: argparse.Namespace, home: RunsHome) -> int:
     """Open the run's page where there is a screen, and print its path."""
     folder = home.find(args.run)
     page = folder.report.absolute()
-    if not folder.alive and (read_json(folder.state) or {}).get("status") == RUNNING:
-        write_report(folder, state_of(folder))  # its engine was killed
+    if not folder.alive and (read_json_file(folder.state) or {}).get("status") == RUNNING:
+        write_run_page(folder, read_run_state(folder))  # its engine was killed
     if not page.is_file():
         raise UnknownNameError(f"run {folder.id} has no page yet.", "It is written when the run is a second old.")
     print(json.dumps({"report": str(page)}) if args.json else page)

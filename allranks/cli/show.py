@@ -22,8 +22,8 @@ from allranks.cli.show_document import (
     shown_name,
 )
 from allranks.errors import UnknownNameError
-from allranks.local.assets import Stands, read_mapping
-from allranks.spec import Component, Distribution, Input, Output, Pipeline, Resources, Step, Sweep, read
+from allranks.local.assets import CloudStandIns, read_mapping
+from allranks.spec import Component, Distribution, Input, Output, Pipeline, Resources, Step, Sweep, read_spec
 from allranks.spec.distribution import distribution_kind
 
 HELP = "show the inputs, outputs, distribution and an example of a component or pipeline"
@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> int:
         shown, target = read_python_pipeline(args.name), args.name
     else:
         path = _find_shown(args.name)
-        stands = Stands(read_mapping(args.map, path.absolute().parent))
-        shown = read(path, resolve=lambda name: catalogue.resolve(name) or stands.find(name))
+        stands = CloudStandIns(read_mapping(args.map, path.absolute().parent))
+        shown = read_spec(path, resolve=lambda name: catalogue.resolve(name) or stands.find(name))
         target = args.name if catalogue.resolve(args.name) == path else str(path)
     if args.json:
         print(json.dumps(show_document(shown, target, args.map), indent=1))
@@ -65,12 +65,12 @@ def _find_shown(name: str) -> Path:
         UnknownNameError: it is neither; the nearest name is offered.
     """
     known = catalogue.resolve(name)
-    if known is not None or (Path(name).suffix in text.YAML and Path(name).is_file()):
+    if known is not None or (Path(name).suffix in text.YAML_SUFFIXES and Path(name).is_file()):
         return known or Path(name)
     if name in catalogue.ENVIRONMENTS:
         raise UnknownNameError(
             f"{name!r} is an environment, neither a component nor a pipeline.",
-            f"Its files are in {catalogue.environments()[name].parent}.",
+            f"Its files are in {catalogue.environment_files()[name].parent}.",
         )
     if why := text.why_no_yaml(name):
         raise UnknownNameError(f"{why}.", "Give the YAML of a component or pipeline, or a name from `allranks list`.")

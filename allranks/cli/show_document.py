@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from allranks.pages import example_inputs
-from allranks.spec import Component, Data, Distribution, Input, Pipeline, Resources, Step, single
+from allranks.spec import Component, Data, Distribution, Input, Pipeline, Resources, Step, single_reference
 from allranks.spec.values import plain_number
 
 
@@ -121,7 +121,7 @@ def bound_ranges(pipeline: Pipeline) -> dict[str, Input]:
     for step in pipeline.steps.values():
         ports = bound_ranges(step.component) if isinstance(step.component, Pipeline) else step.component.inputs
         for name, value in step.inputs.items():
-            bound = single(value)
+            bound = single_reference(value)
             if bound is not None and bound.scope == "parent.inputs" and bound.name in found and name in ports:
                 found[bound.name] = _narrowed(found[bound.name], ports[name])
     return found

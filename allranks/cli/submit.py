@@ -14,7 +14,7 @@ from allranks.errors import UsageError
 
 if TYPE_CHECKING:
     from allranks.azure.assemble import AssembledJob
-    from allranks.azure.submit import Registered
+    from allranks.azure.submit import RegisteredComponents
 
 HELP = "send a pipeline or a component to a workspace of Azure ML, as `run` runs it here"
 
@@ -63,15 +63,15 @@ def run(args: argparse.Namespace) -> int:
     scale = dict(map(parse_scale, args.scale))
     if args.dry_run and args.watch:
         raise UsageError("--dry-run sends nothing that --watch could follow.", "Leave one of them out.")
-    from allranks.azure.assemble import assemble
+    from allranks.azure.assemble import assemble_job
     from allranks.azure.placement import parse_placement
-    from allranks.azure.registered import Known
-    from allranks.azure.submit import Registered
+    from allranks.azure.registered import ComponentFinder
+    from allranks.azure.submit import RegisteredComponents
 
     asked = parse_placement(args.instance_type, args.identity, args.timeout)
-    registered = Registered(args.registry) if args.registered or args.registry else None
-    known = Known(lambda: workspace_of(args))
-    assembled = assemble(
+    registered = RegisteredComponents(args.registry) if args.registered or args.registry else None
+    known = ComponentFinder(lambda: workspace_of(args))
+    assembled = assemble_job(
         args.target,
         values,
         scale,
@@ -85,19 +85,19 @@ def run(args: argparse.Namespace) -> int:
     return _show(args, assembled, registered) if args.dry_run else _submit(args, assembled, registered)
 
 
-def _submit(args: argparse.Namespace, assembled: AssembledJob, registered: Registered | None) -> int:
-    from allranks.azure.client import connect
+def _submit(args: argparse.Namespace, assembled: AssembledJob, registered: RegisteredComponents | None) -> int:
+    from allranks.azure.client import connect_workspace
     from allranks.azure.explain import service_errors
-    from allranks.azure.submit import name_job, submit
+    from allranks.azure.submit import name_job, submit_job
     from allranks.cli.watching import follow_job, outcome_document, outcome_summary
     from allranks.local.result import SUCCEEDED
 
     workspace = workspace_of(args)
     with service_errors("connecting", workspace):
-        client = connect(workspace)
+        client = connect_workspace(workspace)
     if not args.json:
         print(f"sending {assembled.title} to the {workspace}, as {name_job(assembled)}", flush=True)
-    job = submit(client, workspace, assembled, registered, _note)
+    job = submit_job(client, workspace, assembled, registered, _note)
     if not args.json:
         print(f"job {job.name} in the {workspace}\n  Studio  {job.studio}", flush=True)
     outcome = follow_job(client, workspace, job, as_json=args.json) if args.watch else None
@@ -110,7 +110,7 @@ def _submit(args: argparse.Namespace, assembled: AssembledJob, registered: Regis
     return 0 if outcome is None or outcome.status == SUCCEEDED else 1
 
 
-def _show(args: argparse.Namespace, assembled: AssembledJob, registered: Registered | None) -> int:
+def _show(args: argparse.Namespace, assembled: AssembledJob, registered: RegisteredComponents | None) -> int:
     from allranks.azure.outline import submission_outline
     from allranks.azure.submit import name_registered
     from allranks.spec import check_machines

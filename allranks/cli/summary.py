@@ -13,7 +13,7 @@ _MEASURES = ("accuracy", "bits_per_byte")
 """What an evaluation is judged by, and the last lines of a run repeat."""
 
 
-def summarise(result: RunResult) -> None:
+def print_summary(result: RunResult) -> None:
     """The end of a run for people: the measures, where everything is, and what went wrong."""
     if result.explanation:
         print(result.explanation, file=sys.stderr)

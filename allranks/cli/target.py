@@ -8,13 +8,13 @@ from types import MappingProxyType
 from allranks import catalogue
 from allranks.azure.python_target import is_python_target, read_python_pipeline
 from allranks.cli.inputs import TARGET_CHOICES
-from allranks.cli.text import YAML, name_suggestion, why_no_yaml
+from allranks.cli.text import YAML_SUFFIXES, name_suggestion, why_no_yaml
 from allranks.errors import UnknownNameError
-from allranks.spec import Component, Pipeline, Step, read
+from allranks.spec import Component, Pipeline, Step, read_spec
 from allranks.spec.reader import FileResolver
 
 
-def load(target: str, resolve: FileResolver = catalogue.resolve) -> Pipeline:
+def load_target(target: str, resolve: FileResolver = catalogue.resolve) -> Pipeline:
     """Read a target; a component becomes a pipeline of one step with the component's inputs.
 
     Args:
@@ -29,14 +29,14 @@ def load(target: str, resolve: FileResolver = catalogue.resolve) -> Pipeline:
     return document if isinstance(document, Pipeline) else one_step_pipeline(document)
 
 
-def folder_of(target: str) -> Path:
+def target_folder(target: str) -> Path:
     """The folder that a target's files lie in; the working folder for a name of the library."""
     path = Path(target.partition(".py:")[0] if is_python_target(target) else target)
-    return path.absolute().parent if path.suffix in {*YAML, ""} and path.parent.is_dir() else Path.cwd()
+    return path.absolute().parent if path.suffix in {*YAML_SUFFIXES, ""} and path.parent.is_dir() else Path.cwd()
 
 
 def _read(target: str, resolve: FileResolver) -> Component | Pipeline:
-    return read_python_pipeline(target) if is_python_target(target) else read(find_yaml(target), resolve=resolve)
+    return read_python_pipeline(target) if is_python_target(target) else read_spec(find_yaml(target), resolve=resolve)
 
 
 def find_yaml(target: str) -> Path:
@@ -46,7 +46,7 @@ def find_yaml(target: str) -> Path:
         UnknownNameError: no file and no name of the library.
     """
     path = Path(target)
-    if path.suffix in YAML and path.is_file():
+    if path.suffix in YAML_SUFFIXES and path.is_file():
         return path
     known = catalogue.resolve(target)
     if known is not None:
@@ -54,10 +54,10 @@ def find_yaml(target: str) -> Path:
     why = why_no_yaml(target)
     if why:
         raise UnknownNameError(f"{why}.", f"Give {TARGET_CHOICES}.")
-    close = name_suggestion(target, [*catalogue.pipelines(), *catalogue.components()])
+    close = name_suggestion(target, [*catalogue.pipeline_files(), *catalogue.component_files()])
     raise UnknownNameError(
         f"{target!r} is no file and no name of the library{close}.",
-        f"Give {TARGET_CHOICES}. Pipelines: {', '.join(catalogue.pipelines())}.",
+        f"Give {TARGET_CHOICES}. Pipelines: {', '.join(catalogue.pipeline_files())}.",
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 NARROW_WIDTH = 60
 """A terminal of fewer columns has its lines broken rather than cut: too little would be left of them."""
 
-YAML = (".yaml", ".yml")
+YAML_SUFFIXES = (".yaml", ".yml")
 
 
 def aligned_rows(lines: Sequence[Sequence[str]], *, indent: str = "  ", keep_whole: bool = False) -> str:
@@ -54,9 +54,11 @@ def why_no_yaml(name: str) -> str:
         return f"{name!r} is not a YAML file (.yaml or .yml)"
     if path.is_symlink():
         return f"{name!r} is a link that leads to no file"
-    if path.suffix not in (*YAML, ".py") and "/" not in name:
+    if path.suffix not in (*YAML_SUFFIXES, ".py") and "/" not in name:
         return ""
-    beside = [each.name for each in path.parent.iterdir() if each.suffix in YAML] if path.parent.is_dir() else []
+    beside = (
+        [each.name for each in path.parent.iterdir() if each.suffix in YAML_SUFFIXES] if path.parent.is_dir() else []
+    )
     # A cutoff higher than elsewhere: two file names are much alike by their ending alone.
     return f"there is no file {name!r}{name_suggestion(path.name, beside, cutoff=0.8)}"
 

@@ -38,7 +38,7 @@ def _target(given: Sequence[str]) -> str:
 
 def _inputs(named: str) -> list[str]:
     try:
-        return input_names(target.load(named)) if named else []
+        return input_names(target.load_target(named)) if named else []
     except AllranksError:
         return []
 

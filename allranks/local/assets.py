@@ -17,7 +17,7 @@ import yaml
 
 from allranks.errors import UsageError
 from allranks.local.file_locks import held_lock
-from allranks.local.folders import Home, read_json, write_json
+from allranks.local.folders import RunsHome, read_json_file, write_json_file
 
 MAP_FILE = "allranks-map.yaml"
 
@@ -31,7 +31,7 @@ def mapping_hint(reference: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Stands:
+class CloudStandIns:
     """Where references to the cloud lead on this machine.
 
     Attributes:
@@ -40,7 +40,7 @@ class Stands:
     """
 
     mapped: Mapping[str, Path] = field(default_factory=dict)
-    home: Home | None = None
+    home: RunsHome | None = None
 
     def find(self, reference: str) -> Path | None:
         """The path that stands for a reference or an address; None when there is none."""
@@ -111,7 +111,7 @@ def _read_file(file: Path) -> dict[str, Path]:
     return {str(reference): (file.parent / Path(path).expanduser()).absolute() for reference, path in document.items()}
 
 
-def register_asset(home: Home, name: str, version: str | None, path: Path, kind: str | None) -> str:
+def register_asset(home: RunsHome, name: str, version: str | None, path: Path, kind: str | None) -> str:
     """Keep an output under a name, so that later runs can use ``azureml:NAME:VERSION``; return the version.
 
     Without a version the next whole number is taken, as Azure ML does; an output that has one keeps it.
@@ -127,11 +127,11 @@ def register_asset(home: Home, name: str, version: str | None, path: Path, kind:
         chosen = version or str(max(numbers, default=0) + 1)
         versions.pop(chosen, None)  # the last one is the latest
         versions[chosen] = {"path": str(path), "type": kind, "registered": time.time()}
-        write_json(file, {"name": name, "versions": versions})
+        write_json_file(file, {"name": name, "versions": versions})
     return chosen
 
 
-def registered_below(home: Home, folder: Path) -> list[str]:
+def assets_below(home: RunsHome, folder: Path) -> list[str]:
     """The assets, as ``azureml:NAME:VERSION``, that lie in a folder, such as that of a run."""
     inside = folder.absolute()
     return [
@@ -142,12 +142,12 @@ def registered_below(home: Home, folder: Path) -> list[str]:
     ]
 
 
-def _versions(home: Home, name: str) -> dict[str, dict[str, str | float | None]]:
-    document = read_json(_file(home, name))
+def _versions(home: RunsHome, name: str) -> dict[str, dict[str, str | float | None]]:
+    document = read_json_file(_file(home, name))
     return dict(document["versions"]) if isinstance(document, dict) else {}
 
 
-def _file(home: Home, name: str) -> Path:
+def _file(home: RunsHome, name: str) -> Path:
     if not re.fullmatch(r"[\w.-]+", name) or name.startswith("."):
         raise UsageError(f"{name!r} is no name for an asset: letters, digits, '_', '-' and '.' are.")
     return home.path / "assets" / f"{name}.json"

@@ -9,9 +9,19 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from allranks.errors import Problem
-from allranks.local.assets import Stands, mapping_hint
+from allranks.local.assets import CloudStandIns, mapping_hint
 from allranks.local.plan import InputValue, StepOutput
-from allranks.spec import Data, Input, Pipeline, Reference, Step, literal_text, references, single, substitute
+from allranks.spec import (
+    Data,
+    Input,
+    Pipeline,
+    Reference,
+    Step,
+    find_references,
+    literal_text,
+    replace_references,
+    single_reference,
+)
 from allranks.spec.model import Literal
 
 _Resolved: TypeAlias = Literal | Path | StepOutput | None
@@ -22,7 +32,7 @@ _Resolved: TypeAlias = Literal | Path | StepOutput | None
 class PlanFindings:
     """What is wrong, what a user should know all the same, and what stands for the cloud."""
 
-    stands: Stands
+    stands: CloudStandIns
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -63,13 +73,13 @@ class PipelineScope:
     def _resolve(self, given: Literal | Data | None, declared: Input, where: str) -> _Resolved:
         value = declared.default if given is None else given
         if isinstance(value, Data):
-            reference = single(value.path)
+            reference = single_reference(value.path)
             return self._path(value.path, where) if reference is None else self._follow(reference)
         if isinstance(value, str):
-            reference = single(value)
+            reference = single_reference(value)
             if reference is not None:
                 return self._follow(reference)
-            if references(value):
+            if find_references(value):
                 return self.as_text(value)
             if declared.is_data:
                 return self._path(value, where)
@@ -109,7 +119,7 @@ class PipelineScope:
         for step in self.pipeline.steps.values():
             for port, setting in step.outputs.items():
                 text = setting if isinstance(setting, str) else setting.path
-                reference = single(text) if text else None
+                reference = single_reference(text) if text else None
                 if reference is not None and reference.scope == "parent.outputs" and reference.name == output:
                     return self._step_output(step.name, port)
         return None
@@ -121,7 +131,7 @@ class PipelineScope:
             found = self._follow(reference)
             return "" if found is None else str(planned_value(found))
 
-        return substitute(str(value), text_of)
+        return replace_references(str(value), text_of)
 
     def count(self, value: object, key: str, step: Step) -> int:
         """A number of nodes, processes or seconds, at least 1; 1 where the YAML is silent."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from allranks.local import fingerprint
 from allranks.local.file_locks import try_lock
-from allranks.local.folders import Home, RunFolder, StepFolder, read_json, write_json
+from allranks.local.folders import RunFolder, RunsHome, StepFolder, read_json_file, write_json_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class FinishedStep:
     step: str
     execution: str
 
-    def folder(self, home: Home) -> StepFolder:
+    def folder(self, home: RunsHome) -> StepFolder:
         """The folder that holds its outputs."""
         return home.run(self.run_id).step(self.step)
 
@@ -40,13 +40,13 @@ class StepCache:
         since: leave out what runs before this one have done; their ids start with the time.
     """
 
-    def __init__(self, home: Home, since: str = "") -> None:
+    def __init__(self, home: RunsHome, since: str = "") -> None:
         self._home = home
         self._since = since
 
     def find(self, key: str) -> FinishedStep | None:
         """The finished execution with this key, if its outputs are all there and unchanged."""
-        record = read_json(self._home.cache / f"{key}.json")
+        record = read_json_file(self._home.cache / f"{key}.json")
         if not isinstance(record, dict) or record["run_id"] < self._since:
             return None
         finished = FinishedStep(record["run_id"], record["step"], record["execution"])
@@ -60,7 +60,7 @@ class StepCache:
         The record may come before the rename: it is believed only when the outputs are where it says.
         """
         files = {port: fingerprint.tree_fingerprint(outputs / port) for port in ports}
-        write_json(
+        write_json_file(
             self._home.cache / f"{key}.json",
             {"run_id": finished.run_id, "step": finished.step, "execution": finished.execution, "outputs": files},
         )
@@ -72,7 +72,7 @@ class Workplace:
     Two engines that want the same step meet here: the lock is held by the one that runs it.
     """
 
-    def __init__(self, home: Home, key: str) -> None:
+    def __init__(self, home: RunsHome, key: str) -> None:
         self.path = home.work(key)
         self._lock: int | None = None
 
@@ -134,7 +134,7 @@ class Workplace:
             self._lock = None
 
 
-def forget_unfinished(home: Home, others: Iterable[RunFolder]) -> None:
+def forget_unfinished(home: RunsHome, others: Iterable[RunFolder]) -> None:
     """Remove what only the steps of a run that is about to be removed wrote without finishing.
 
     Kept is what an engine is writing, and what one of the other runs would continue.
@@ -142,7 +142,7 @@ def forget_unfinished(home: Home, others: Iterable[RunFolder]) -> None:
     _discard(home, {path.name for path in (home.path / "work").glob("*")} - _keys(others))
 
 
-def discard_leftovers(home: Home) -> None:
+def discard_leftovers(home: RunsHome) -> None:
     """Remove what killed processes left behind and nothing can go on from.
 
     That is a workplace without outputs, one that no run knows of, what was about to be removed, and the rest of a run
@@ -156,7 +156,7 @@ def discard_leftovers(home: Home) -> None:
         _discard(home, {key for key, place in places.items() if key not in known or not place.is_begun})
 
 
-def _discard(home: Home, keys: Iterable[str]) -> None:
+def _discard(home: RunsHome, keys: Iterable[str]) -> None:
     for place in (Workplace(home, key) for key in keys if home.work(key).is_dir()):
         if place.acquire():
             place.discard()
@@ -165,7 +165,7 @@ def _discard(home: Home, keys: Iterable[str]) -> None:
 def _keys(runs: Iterable[RunFolder]) -> set[str]:
     """The keys of all steps and trials of the runs."""
     patterns = ("steps/*/step.json", "steps/*/trials/*/step.json")
-    states = (read_json(path) for run in runs for pattern in patterns for path in run.path.glob(pattern))
+    states = (read_json_file(path) for run in runs for pattern in patterns for path in run.path.glob(pattern))
     return {str(state["key"]) for state in states if state and state.get("key")}
 
 

@@ -10,14 +10,14 @@ from allranks.local.cache import FinishedStep, StepCache
 from allranks.local.execution import RunContext
 from allranks.local.kinds import new_execution
 from allranks.local.options import RunOptions
-from allranks.local.plan import Plan
+from allranks.local.plan import RunPlan
 from allranks.local.stores import MlflowStores
 from allranks.redaction import redact_document
 
 _RUN = "RUN"  # stands for the id that a run gets when it starts
 
 
-def dry_run(plan: Plan, options: RunOptions) -> dict[str, Any]:
+def dry_run(plan: RunPlan, options: RunOptions) -> dict[str, Any]:
     """The document that ``allranks run --dry-run --json`` prints.
 
     Paths that a step will only know when it runs are shown as ``<step.port>``.

@@ -13,13 +13,13 @@ from contextlib import suppress
 
 from allranks.local import machine, processes
 from allranks.local.cache import FinishedStep, StepCache, Workplace, discard_leftovers
-from allranks.local.execution import Execution, RunContext, abandon_steps, take_snapshots
+from allranks.local.execution import RunContext, StepExecution, abandon_steps, take_snapshots
 from allranks.local.folders import private_umask
 from allranks.local.kinds import new_execution
 from allranks.local.options import RunObserver, RunOptions, new_run_id
-from allranks.local.plan import Plan
+from allranks.local.plan import RunPlan
 from allranks.local.record import RunRecord
-from allranks.local.report import RunningPage, write_report
+from allranks.local.report import RunningPage, write_run_page
 from allranks.local.result import CANCELLED, FAILED, RETRYING, SKIPPED, SUCCEEDED, WAITING, RunResult, StepFailure
 from allranks.local.signals import caught_signals
 from allranks.local.stores import MlflowStores
@@ -29,7 +29,7 @@ _TICK = 0.25  # seconds between two looks at the metrics while something runs
 _LOCK_POLL = 0.1  # seconds between two tries for a step that another engine is running
 
 
-def run_plan(plan: Plan, options: RunOptions, observer: RunObserver) -> RunResult:
+def run_plan(plan: RunPlan, options: RunOptions, observer: RunObserver) -> RunResult:
     """Run a plan to its end and say what became of it.
 
     Raises:
@@ -44,7 +44,7 @@ def run_plan(plan: Plan, options: RunOptions, observer: RunObserver) -> RunResul
 class _Engine:
     """One run. The work is in ``run``; the rest are its steps, in the order in which they are used."""
 
-    def __init__(self, plan: Plan, options: RunOptions, observer: RunObserver, umask: int) -> None:
+    def __init__(self, plan: RunPlan, options: RunOptions, observer: RunObserver, umask: int) -> None:
         self._plan = plan
         self._options = options
         self._observer = observer
@@ -77,7 +77,7 @@ class _Engine:
         try:
             self._loop()
             result = self._record.write(signal=self._signal)
-            write_report(self._folder)
+            write_run_page(self._folder)
         except BrokenPipeError:  # of what is printed: nobody reads it any more
             raise
         except OSError as error:
@@ -109,7 +109,7 @@ class _Engine:
                 self._steer(execution)
         return not all(execution.is_finished for execution in self._steps.values())
 
-    def _consider(self, execution: Execution) -> None:
+    def _consider(self, execution: StepExecution) -> None:
         """Skip, reuse or start one waiting step, or leave it waiting."""
         upstream = [self._steps[name] for name in execution.step.after]
         if any(other.is_finished and other.status != SUCCEEDED for other in upstream):
@@ -120,22 +120,22 @@ class _Engine:
             if not self._reuse(execution) and self._may_start(execution) and self._acquire(execution):
                 self._launch(execution)
 
-    def _reusable(self, execution: Execution) -> bool:
+    def _reusable(self, execution: StepExecution) -> bool:
         return self._options.use_cache and not self._plan.force_rerun and execution.step.component.is_deterministic
 
-    def _reuse(self, execution: Execution) -> bool:
+    def _reuse(self, execution: StepExecution) -> bool:
         finished = self._cache.find(execution.key) if self._reusable(execution) else None
         if finished is not None:
             execution.reuse(finished)
             self._changed(execution)
         return finished is not None
 
-    def _may_start(self, execution: Execution) -> bool:
+    def _may_start(self, execution: StepExecution) -> bool:
         """Whether MLflow's tables are there and the cores suffice; a step larger than the machine runs alone."""
         busy = sum(other.step.ranks for other in self._executions if other.gang is not None)
         return (busy == 0 or busy + execution.step.ranks <= machine.usable_cores()) and execution.is_store_ready
 
-    def _acquire(self, execution: Execution) -> bool:
+    def _acquire(self, execution: StepExecution) -> bool:
         """Take the step's workplace; False while an equal step, here or in another engine, has it."""
         workplace = Workplace(self._options.home, execution.key)
         if not workplace.acquire():
@@ -148,7 +148,7 @@ class _Engine:
             workplace.prepare([])
         return True
 
-    def _launch(self, execution: Execution) -> None:
+    def _launch(self, execution: StepExecution) -> None:
         data = execution.step.place_data(lambda output: self._steps[output.step].output_path(output.port))
         failure = execution.begin(data, self._watch.guard, fresh=not self._reusable(execution))
         if failure is not None:
@@ -158,7 +158,7 @@ class _Engine:
         self._changed(execution)
         self._steer(execution)
 
-    def _steer(self, execution: Execution) -> None:
+    def _steer(self, execution: StepExecution) -> None:
         """End the parts of a step that lag behind, begin those that may be, and end the step when all are finished."""
         for part, reason in execution.lagging_parts():
             if part.gang is not None:
@@ -192,15 +192,15 @@ class _Engine:
 
     # Ending
 
-    def _conclude(self, execution: Execution) -> None:
+    def _conclude(self, execution: StepExecution) -> None:
         execution.conclude(self._cache, self._options.request.retries)
         self._changed(execution)
 
-    def _end(self, execution: Execution, status: str, failure: StepFailure | None = None) -> None:
+    def _end(self, execution: StepExecution, status: str, failure: StepFailure | None = None) -> None:
         execution.end(status, failure)
         self._changed(execution)
 
-    def _changed(self, execution: Execution) -> None:
+    def _changed(self, execution: StepExecution) -> None:
         """Keep and show what has become of a step; the failure of a whole step may end the run."""
         self._observer.changed(execution.keep())
         if execution.parent is not None:
@@ -223,13 +223,13 @@ class _Engine:
         abandon_steps(self._executions, why)
         with suppress(OSError):
             self._record.write()
-            write_report(self._folder)
+            write_run_page(self._folder)
         return self._record.result()
 
     def _note_signal(self, number: int) -> None:
         self._signal = number
 
 
-def _source(execution: Execution) -> FinishedStep:
+def _source(execution: StepExecution) -> FinishedStep:
     assert execution.source is not None  # noqa: S101 it has succeeded
     return execution.source

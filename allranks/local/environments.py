@@ -19,7 +19,7 @@ from allranks.local.file_locks import try_lock
 from allranks.local.folders import make_private_folder
 from allranks.local.guard import ProcessGuard
 
-LOCK = "lock.txt"  # exact versions of all that is installed; its Dockerfile and the tests take the same
+LOCK_FILE = "lock.txt"  # exact versions of all that is installed; its Dockerfile and the tests take the same
 _INSTALL = "install.py"  # an environment that pip alone cannot build has one; its Dockerfile runs it as well
 _INSTALL_TORCH = "install_torch.py"  # beside the environments: it chooses torch's build for this machine
 _STAMP = "built.txt"  # the sha256 of what it was built from, written last
@@ -37,7 +37,7 @@ def log_file(home: Path, name: str) -> Path:
     return environment_folder(home.absolute(), name).with_name(f"{name}.log")
 
 
-def interpreter(home: Path, name: str) -> Path | None:
+def built_interpreter(home: Path, name: str) -> Path | None:
     """The Python of an environment that is built from the present lock, and for this machine; else None.
 
     One with torch that was built where no GPU is, as on the login node of a cluster, is not for a machine with one.
@@ -50,12 +50,12 @@ def interpreter(home: Path, name: str) -> Path | None:
     return folder / "bin" / "python"
 
 
-def packages(python: Path) -> Path:
+def package_folder(python: Path) -> Path:
     """The folder of the packages beside an interpreter of a virtual environment."""
     return next((python.parent.parent / "lib").glob("python3*/site-packages"))
 
 
-def build(home: Path, name: str, tell: Callable[[str], None] = lambda _: None) -> Path:
+def build_environment(home: Path, name: str, tell: Callable[[str], None] = lambda _: None) -> Path:
     """Build an environment anew from its lock and return its Python; minutes, most of which are downloads.
 
     Args:
@@ -68,7 +68,7 @@ def build(home: Path, name: str, tell: Callable[[str], None] = lambda _: None) -
         CannotRunHereError: a command failed; the message names its last line and the log. Or somebody else is
             building the same one.
     """
-    source_of(name)
+    environment_source(name)
     folder = environment_folder(home.absolute(), name)
     make_private_folder(home.absolute())
     make_private_folder(folder.parent)
@@ -88,8 +88,8 @@ def _phases(name: str, python: Path) -> Iterator[tuple[str, list[list[str]]]]:
 
     uv is faster, but does not read pip's configuration: where it fails, pip may not.
     """
-    source, uv = source_of(name), find_uv()
-    lock = source / LOCK
+    source, uv = environment_source(name), find_uv()
+    lock = source / LOCK_FILE
     yield "virtual environment", [[sys.executable, "-m", "venv", str(python.parent.parent)]]
     torch = _pinned_torch(lock)
     if torch:
@@ -132,13 +132,13 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def source_of(name: str) -> Path:
+def environment_source(name: str) -> Path:
     """The folder in the library that describes an environment.
 
     Raises:
         UnknownNameError: there is no such environment.
     """
-    path = catalogue.environments().get(name.removeprefix("allranks-"))
+    path = catalogue.environment_files().get(name.removeprefix("allranks-"))
     if path is None:
         raise UnknownNameError(
             f"{name!r} is no environment.", f"The environments are {', '.join(catalogue.ENVIRONMENTS)}."
@@ -148,11 +148,11 @@ def source_of(name: str) -> Path:
 
 def _digest(name: str, *, gpu: bool) -> str:
     """The sha256 of all that decides what is installed; where there is no torch, a GPU decides nothing."""
-    lock = source_of(name) / LOCK
+    lock = environment_source(name) / LOCK_FILE
     total = hashlib.sha256(sys.version.encode())
     if gpu and _pinned_torch(lock):
         total.update(b"gpu")
-    for path in (lock, source_of(name) / _INSTALL):
+    for path in (lock, environment_source(name) / _INSTALL):
         total.update(path.read_bytes() if path.is_file() else b"")
     return total.hexdigest()
 

@@ -15,7 +15,7 @@ from typing import Any
 from allranks.local import cache, fingerprint, snapshot
 from allranks.local.assets import register_asset
 from allranks.local.cache import FinishedStep, StepCache, Workplace
-from allranks.local.folders import Home, RunFolder, StepFolder, write_json
+from allranks.local.folders import RunFolder, RunsHome, StepFolder, write_json_file
 from allranks.local.gang import RankGang
 from allranks.local.guard import ProcessGuard
 from allranks.local.machine import FreePorts
@@ -42,7 +42,7 @@ _KEY_FORMAT = 1  # raised when a change of the engine makes the outputs of older
 class RunContext:
     """What the steps of one run have in common; ``umask`` is that of their processes, and not the engine's."""
 
-    home: Home
+    home: RunsHome
     run: RunFolder
     experiment: str
     python: Path
@@ -53,7 +53,7 @@ class RunContext:
     ports: FreePorts = field(default_factory=FreePorts)
 
 
-class Execution(ABC):
+class StepExecution(ABC):
     """The state of one step during a run; the engine decides, this object does.
 
     Attributes:
@@ -65,7 +65,7 @@ class Execution(ABC):
         due: when the attempt's time is up, or when the next attempt may start (monotonic seconds).
     """
 
-    def __init__(self, step: PlannedStep, context: RunContext, parent: Execution | None = None) -> None:
+    def __init__(self, step: PlannedStep, context: RunContext, parent: StepExecution | None = None) -> None:
         self.step = step
         self.context = context
         self.parent = parent
@@ -80,7 +80,7 @@ class Execution(ABC):
         self.due: float | None = None
         self.key = ""
         self.command = ""
-        self.files: list[snapshot.SnapshotFile] = parent.files if parent else snapshot.files(step.component)
+        self.files: list[snapshot.SnapshotFile] = parent.files if parent else snapshot.snapshot_files(step.component)
         self.snapshot_hash: str = parent.snapshot_hash if parent else snapshot.content_hash(self.files)
         self._started: float | None = None
         self._ended: float | None = None
@@ -106,11 +106,11 @@ class Execution(ABC):
             finished: the execution that would be reused, or None.
         """
 
-    def lagging_parts(self) -> list[tuple[Execution, str]]:
+    def lagging_parts(self) -> list[tuple[StepExecution, str]]:
         """The parts that are to be cancelled, each with the reason."""
         return []
 
-    def new_parts(self) -> list[Execution]:
+    def new_parts(self) -> list[StepExecution]:
         """The parts that may be begun now, and those before them that an earlier run has ended."""
         return []
 
@@ -226,7 +226,7 @@ class Execution(ABC):
         self.folder.path.mkdir(parents=True, exist_ok=True)
         inputs = {name: str(value) for name, value in self.step.inputs.items()}
         document = {**result.document(), "command": self.command, "inputs": inputs, "key": self.key}
-        write_json(self.folder.state, redact_document(document))
+        write_json_file(self.folder.state, redact_document(document))
         return result
 
     def result(self) -> StepResult:
@@ -252,7 +252,7 @@ class Execution(ABC):
         )
 
 
-def take_snapshots(executions: Iterable[Execution], run: RunFolder) -> None:
+def take_snapshots(executions: Iterable[StepExecution], run: RunFolder) -> None:
     """Copy the files of all steps when the run begins: whoever edits them meanwhile edits the next run.
 
     When that fails nothing has begun yet, and nothing is left of the run.
@@ -260,13 +260,13 @@ def take_snapshots(executions: Iterable[Execution], run: RunFolder) -> None:
     try:
         for execution in executions:
             execution.folder.path.mkdir(parents=True)
-            snapshot.build(execution.files, execution.folder.snapshot)
+            snapshot.copy_snapshot(execution.files, execution.folder.snapshot)
     except BaseException:
         shutil.rmtree(run.path, ignore_errors=True)
         raise
 
 
-def abandon_steps(executions: Iterable[Execution], why: str) -> None:
+def abandon_steps(executions: Iterable[StepExecution], why: str) -> None:
     """End what is not finished: what was running has failed for this reason. The disk may refuse to keep it."""
     for execution in executions:
         if execution.status in (RUNNING, RETRYING):

@@ -169,7 +169,7 @@ class RunFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class RunsHome:
     """The folder that holds all runs, ``.allranks`` unless told otherwise."""
 
     path: Path
@@ -287,12 +287,12 @@ def private_umask() -> Iterator[int]:
         os.umask(before)
 
 
-def write_json(path: Path, document: Any) -> None:
+def write_json_file(path: Path, document: Any) -> None:
     """Write a JSON file whole or not at all."""
     write_text(path, json.dumps(document, indent=1) + "\n")
 
 
-def read_json(path: Path) -> Any:
+def read_json_file(path: Path) -> Any:
     """Read a JSON file; None when it is not there or not JSON."""
     try:
         return json.loads(path.read_text())

@@ -14,7 +14,7 @@ from allranks.errors import StorageError
 from allranks.local import cache, fingerprint, machine, snapshot
 from allranks.local.aborts import ABORT_REPEATS, was_aborted_at_exit
 from allranks.local.cache import FinishedStep, StepCache
-from allranks.local.execution import Execution, RunContext
+from allranks.local.execution import RunContext, StepExecution
 from allranks.local.gang import RankGang
 from allranks.local.guard import ProcessGuard
 from allranks.local.launch import LAUNCHERS, LaunchContext
@@ -28,13 +28,13 @@ _LONGEST_PAUSE = 30.0  # seconds; the pause before a retry doubles from one seco
 _SECRETS = ("TOKEN", "KEY", "SECRET", "SAS", "PASSWORD")
 
 
-class GangExecution(Execution):
+class GangExecution(StepExecution):
     """The state of a step that runs as ranks."""
 
     limit = "limits.timeout"  # what the time-out of an attempt is called
     timeout_status = FAILED  # what has become of a step whose time was up
 
-    def __init__(self, step: PlannedStep, context: RunContext, parent: Execution | None = None) -> None:
+    def __init__(self, step: PlannedStep, context: RunContext, parent: StepExecution | None = None) -> None:
         super().__init__(step, context, parent)
         self._launcher = LAUNCHERS[step.distribution]
         self._cluster = self._emulate(AZURE_PORT)
@@ -145,7 +145,7 @@ class GangExecution(Execution):
     # An attempt's end
 
     def conclude(self, records: StepCache, retries: int) -> None:
-        """See ``Execution``."""
+        """See ``StepExecution``."""
         gang = self.gang
         assert gang is not None  # noqa: S101 it has just ended
         succeeded = gang.first_failure is None and not gang.timed_out
@@ -220,7 +220,7 @@ class GangExecution(Execution):
     # A dry run
 
     def preview(self, published: Mapping[str, Path], finished: FinishedStep | None) -> dict[str, Any]:
-        """See ``Execution``; a path that is only known when it runs is ``<step.port>``."""
+        """See ``StepExecution``; a path that is only known when it runs is ``<step.port>``."""
         step = self.step
 
         def place(output: StepOutput) -> str:

@@ -30,14 +30,14 @@ def heavy_snapshots(components: Iterable[Component]) -> list[Problem]:
     Raises:
         StorageError: a snapshot cannot be listed.
     """
-    library = catalogue.components()  # to list the files of these would take longer than to start a step
+    library = catalogue.component_files()  # to list the files of these would take longer than to start a step
     own = (one for one in components if one.source.file is None or one.source.file != library.get(one.name))
     found = {(one.code, one.includes): one for one in own if one.code is not None or one.includes}
     return [problem for one in found.values() if (problem := _warning(one)) is not None]
 
 
 def _warning(component: Component) -> Problem | None:
-    files = [file for file in snapshot.files(component) if file.members is None]
+    files = [file for file in snapshot.snapshot_files(component) if file.members is None]
     total, parts, tops = 0, Counter[str](), Counter[str]()
     for file in files:
         size = file.source.stat().st_size

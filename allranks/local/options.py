@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from allranks.local.execution import Execution
-from allranks.local.folders import Home, RunFolder
-from allranks.local.plan import Plan
+from allranks.local.execution import StepExecution
+from allranks.local.folders import RunFolder, RunsHome
+from allranks.local.plan import RunPlan
 from allranks.local.result import StepResult
-from allranks.request import Request
+from allranks.request import RunRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class RunOptions:
         definition: the pipeline as it was read, for request.json.
     """
 
-    home: Home
+    home: RunsHome
     python: Path
-    request: Request
+    request: RunRequest
     definition: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -44,13 +44,13 @@ class RunOptions:
 class RunObserver(Protocol):
     """Sees a run while it happens."""
 
-    def started(self, run: RunFolder, plan: Plan) -> None:
+    def started(self, run: RunFolder, plan: RunPlan) -> None:
         """The run begins."""
 
     def changed(self, step: StepResult) -> None:
         """A step has another status."""
 
-    def tick(self, steps: Mapping[str, Execution]) -> None:
+    def tick(self, steps: Mapping[str, StepExecution]) -> None:
         """Time has passed while something runs."""
 
 

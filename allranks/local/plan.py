@@ -109,7 +109,7 @@ class PlannedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RunPlan:
     """A whole run.
 
     Attributes:
@@ -126,7 +126,7 @@ class Plan:
     force_rerun: bool = False
     notes: tuple[str, ...] = ()
 
-    def only(self, wanted: Iterable[str]) -> Plan:
+    def only(self, wanted: Iterable[str]) -> RunPlan:
         """The plan of these steps and of all that they need.
 
         Raises:
@@ -142,4 +142,4 @@ class Plan:
                 queue += self.steps[name].after
         kept = {name: step for name, step in self.steps.items() if name in needed}
         outputs = {name: output for name, output in self.outputs.items() if output.step in needed}
-        return Plan(self.name, kept, outputs, self.continue_on_failure, self.force_rerun, self.notes)
+        return RunPlan(self.name, kept, outputs, self.continue_on_failure, self.force_rerun, self.notes)

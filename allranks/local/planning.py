@@ -7,16 +7,16 @@ from graphlib import TopologicalSorter
 from types import MappingProxyType
 
 from allranks.errors import SpecError
-from allranks.local.assets import Stands
+from allranks.local.assets import CloudStandIns
 from allranks.local.bindings import PipelineScope, PlanFindings
 from allranks.local.kinds import step_kind
 from allranks.local.machine import gpu_shortage
-from allranks.local.plan import Plan, PlannedStep
+from allranks.local.plan import PlannedStep, RunPlan
 from allranks.local.settings import all_steps
 from allranks.spec import Component, Pipeline
 
 
-def plan_pipeline(pipeline: Pipeline, stands: Stands | None = None) -> Plan:
+def plan_pipeline(pipeline: Pipeline, stands: CloudStandIns | None = None) -> RunPlan:
     """Resolve a pipeline that ``spec.check`` found no error in.
 
     Args:
@@ -27,7 +27,7 @@ def plan_pipeline(pipeline: Pipeline, stands: Stands | None = None) -> Plan:
         SpecError: data that is not on this machine, or a resolved count that cannot be.
         CannotRunHereError: a step that only a cloud can run.
     """
-    findings = PlanFindings(stands or Stands())
+    findings = PlanFindings(stands or CloudStandIns())
     outermost = PipelineScope(pipeline, findings)
     inputs = {name: outermost.own_input(declared) for name, declared in pipeline.inputs.items()}
     scope = PipelineScope(pipeline, findings, inputs=inputs)
@@ -36,7 +36,7 @@ def plan_pipeline(pipeline: Pipeline, stands: Stands | None = None) -> Plan:
         raise SpecError(findings.problems)
     order = TopologicalSorter({name: step.after for name, step in steps.items()}).static_order()
     outputs = {name: scope.producer(name) for name in pipeline.outputs}
-    return Plan(
+    return RunPlan(
         name=pipeline.experiment_name or pipeline.name or pipeline.display_name or "pipeline",
         steps=MappingProxyType({name: steps[name] for name in order}),
         outputs=MappingProxyType({name: output for name, output in outputs.items() if output is not None}),

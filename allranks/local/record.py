@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from allranks.local.execution import Execution
-from allranks.local.folders import RunFolder, write_json
-from allranks.local.plan import Plan
+from allranks.local.execution import StepExecution
+from allranks.local.folders import RunFolder, write_json_file
+from allranks.local.plan import RunPlan
 from allranks.local.result import CANCELLED, FAILED, RUNNING, SUCCEEDED, RunResult
 from allranks.redaction import redact_document
 
@@ -28,14 +28,14 @@ class RunRecord:
     """
 
     folder: RunFolder
-    plan: Plan
+    plan: RunPlan
     request: Mapping[str, Any]
-    steps: Mapping[str, Execution]
+    steps: Mapping[str, StepExecution]
     started: float = field(default_factory=time.time)
 
     def write_request(self, definition: Any) -> None:
         """Write what ``--resume`` needs, secrets included, with the pipeline as it was read, as JSON."""
-        write_json(self.folder.request, {"request": self.request, "definition": definition})
+        write_json_file(self.folder.request, {"request": self.request, "definition": definition})
 
     def write(self, *, running: bool = False, signal: int | None = None) -> RunResult:
         """Write what became of the run, which a signal may have ended, or how far it is.
@@ -43,7 +43,7 @@ class RunRecord:
         Raises:
             OSError: it cannot be written.
         """
-        write_json(self.folder.state, self.document(running=running))
+        write_json_file(self.folder.state, self.document(running=running))
         return self.result(running=running, signal=signal)
 
     def document(self, *, running: bool = False) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.files import write_text
 from allranks.local.curves import draw_charts
-from allranks.local.folders import RunFolder, StepFolder, read_json
+from allranks.local.folders import RunFolder, StepFolder, read_json_file
 from allranks.local.result import SUCCEEDED, last_lines
 
 if TYPE_CHECKING:
@@ -55,19 +55,19 @@ class RunningPage:
         began = time.monotonic()
         if began < self._due:
             return
-        write_report(self._run, state())
+        write_run_page(self._run, state())
         ended = time.monotonic()
         self._due = ended + max(_NEXT_PAGE, 50 * (ended - began))
 
 
-def write_report(run: RunFolder, state: dict[str, Any] | None = None) -> None:
+def write_run_page(run: RunFolder, state: dict[str, Any] | None = None) -> None:
     """Write report.html, whole or not at all.
 
     Args:
         run: whose page it is.
         state: what run.json would say; if it is not given, what run.json says.
     """
-    state = state or read_json(run.state)
+    state = state or read_json_file(run.state)
     boxes = _graph(state["steps"])
     page = _template().render(
         run=state,
@@ -102,7 +102,7 @@ def _step(run: RunFolder, name: str, step: dict[str, Any]) -> dict[str, Any]:
     logs = (
         sorted(folder.logs.glob("*.txt"), key=lambda path: (len(path.name), path.name)) if folder.logs.exists() else []
     )
-    kept = read_json(folder.state) or {}
+    kept = read_json_file(folder.state) or {}
     return {
         "name": name,
         **step,

@@ -55,7 +55,7 @@ def choose_interpreters(
     """
     pythons = dict(chosen or {})
     ours, notes = _group(steps, pythons)
-    built = {folder: python for folder in ours if (python := environments.interpreter(home, folder)) is not None}
+    built = {folder: python for folder in ours if (python := environments.built_interpreter(home, folder)) is not None}
     for folder, python in built.items():
         pythons |= dict.fromkeys(ours[folder], python)
     here = [folder for folder in ours if folder not in built]
@@ -118,12 +118,12 @@ def _lacking_here(folder: str, fed_by: set[str], built: Mapping[str, Path]) -> s
 
     What is optional in it is not, where it reads what another environment wrote with just that: a model of Keras.
     """
-    source = environments.source_of(folder)
-    lacking = unmet(source / "requirements.txt")
+    source = environments.environment_source(folder)
+    lacking = unmet_requirements(source / "requirements.txt")
     if (source / _OPTIONAL).is_file():
-        lists = (environments.source_of(other) / "requirements.txt" for other in fed_by - {folder})
+        lists = (environments.environment_source(other) / "requirements.txt" for other in fed_by - {folder})
         wrote = {one.name for file in lists for one in read_requirements(file).values()}
-        lacking += unmet(source / _OPTIONAL, among=wrote)
+        lacking += unmet_requirements(source / _OPTIONAL, among=wrote)
     if lacking:
         return f"asks for {', '.join(lacking)}"
     return "; ".join(_mixed(package, folder, built) for package in _ONE_VERSION if _mixed(package, folder, built))
@@ -138,14 +138,18 @@ def _mixed(package: str, folder: str, built: Mapping[str, Path]) -> str:
     if not here or not _has_pin(package, folder):
         return ""
     for other, python in built.items():
-        there = _version(package, environments.packages(python)).partition("+")[0] if _has_pin(package, other) else here
+        there = (
+            _version(package, environments.package_folder(python)).partition("+")[0]
+            if _has_pin(package, other)
+            else here
+        )
         if there not in {here, ""}:
             return f"has to be built too: {package} is {here} in this Python and {there} in the environment {other!r}"
     return ""
 
 
 def _has_pin(package: str, folder: str) -> bool:
-    lock = (environments.source_of(folder) / environments.LOCK).read_text(encoding="utf-8")
+    lock = (environments.environment_source(folder) / environments.LOCK_FILE).read_text(encoding="utf-8")
     return f"\n{package}==" in f"\n{lock}"
 
 
@@ -154,7 +158,9 @@ def _name(component: Component) -> str:
     return environment.reference or str(environment.file or "") or environment.inline or ""
 
 
-def unmet(requirements: Path, packages: Path | None = None, among: Collection[str] | None = None) -> list[str]:
+def unmet_requirements(
+    requirements: Path, packages: Path | None = None, among: Collection[str] | None = None
+) -> list[str]:
     """The requirements of a file that an interpreter does not satisfy, each with what is installed.
 
     Args:

@@ -233,7 +233,7 @@ class RunResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class StepProgress:
     """How far a step is, read from what rank 0 logs.
 
     Attributes:
@@ -247,7 +247,7 @@ class Progress:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-def read_progress(metrics_file: Path, *, tail: bool = False) -> Progress:
+def read_progress(metrics_file: Path, *, tail: bool = False) -> StepProgress:
     """Read a step's metrics.jsonl.
 
     Args:
@@ -259,7 +259,7 @@ def read_progress(metrics_file: Path, *, tail: bool = False) -> Progress:
     for entry in read_metrics(metrics_file, 16384 if tail else None):
         step, total = step if entry.step is None else entry.step, entry.total or total
         metrics |= entry.metrics
-    return Progress(step, total, metrics)
+    return StepProgress(step, total, metrics)
 
 
 def last_lines(log: Path, count: int = 20, most: int = 16384) -> tuple[str, ...]:

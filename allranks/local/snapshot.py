@@ -70,7 +70,7 @@ class SnapshotFile:
         return buffer.getvalue()
 
 
-def files(component: Component) -> list[SnapshotFile]:
+def snapshot_files(component: Component) -> list[SnapshotFile]:
     """The files that each node of a step with this component sees, in the order in which the SDK hashes them.
 
     Raises:
@@ -103,7 +103,7 @@ def content_hash(snapshot: Sequence[SnapshotFile]) -> str:
     return digest.hexdigest()
 
 
-def build(snapshot: Sequence[SnapshotFile], destination: Path) -> None:
+def copy_snapshot(snapshot: Sequence[SnapshotFile], destination: Path) -> None:
     """Copy the files to ``destination`` (made if absent), with their mode bits; links become what they point to.
 
     Raises:

@@ -23,7 +23,7 @@ from typing import Any
 from allranks.local import processes
 from allranks.local.file_locks import held_lock, try_lock
 from allranks.local.fingerprint import site_packages
-from allranks.local.folders import Home
+from allranks.local.folders import RunsHome
 
 # Run by a step's interpreter: the path of the database, and where files go unless an experiment says otherwise.
 _MAKE = """
@@ -49,7 +49,7 @@ _EVENTS = {"insert": "INSERT", "update": "UPDATE OF artifact_location"}
 class MlflowStores:
     """Says which database the steps of an interpreter log to, and makes it when the first of them is about to start."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: RunsHome) -> None:
         self._home = home
         self._stores: dict[Path, Path] = {}
         self._makers: dict[Path, tuple[subprocess.Popen[bytes], int]] = {}  # by template; with the lock on it
@@ -107,12 +107,12 @@ def mlflow_version(python: Path) -> str:
     return ""
 
 
-def mlflow_databases(home: Home) -> list[Path]:
+def mlflow_databases(home: RunsHome) -> list[Path]:
     """Every database that steps have logged to."""
     return sorted(home.path.glob("mlflow*.db"))
 
 
-def _template_folder(home: Home) -> Path:
+def _template_folder(home: RunsHome) -> Path:
     """The user's cache, or a place in the runs folder where there is none to write to."""
     with suppress(RuntimeError, OSError):  # no home folder, or one that cannot be written to
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "allranks"
@@ -145,7 +145,7 @@ def _start(python: Path, template: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def _settle(home: Home, template: Path) -> Path:
+def _settle(home: RunsHome, template: Path) -> Path:
     """The database of this home with the tables of a template, copied if there is none."""
     revision = _revision(template)
     with held_lock(_lock_file(home.mlflow)):  # ``shared/tracking.py`` takes it as well; for milliseconds
@@ -179,7 +179,7 @@ def query_database(database: Path, query: str, values: Sequence[str] = (), *, se
         return [] if "no such table" in str(error) else None  # somebody is about to make them, or it is not MLflow's
 
 
-def _redirect_files(home: Home, database: Path) -> None:
+def _redirect_files(home: RunsHome, database: Path) -> None:
     """Let the files of every experiment lie in a place of their own, also when the runs folder has been moved."""
     place = home.mlflow_files.absolute().as_uri().replace("'", "''")
     wanted = {f"allranks_{name}": _TRIGGER.format(event=name, when=when, place=place) for name, when in _EVENTS.items()}

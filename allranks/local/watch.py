@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from allranks.local import processes
-from allranks.local.execution import Execution
+from allranks.local.execution import StepExecution
 from allranks.local.gang import RankGang
 from allranks.local.guard import ProcessGuard
 
@@ -27,10 +27,10 @@ class GangWatch:
         guard: ends everything when this process is killed.
     """
 
-    def __init__(self, marker: str, executions: Sequence[Execution]) -> None:
+    def __init__(self, marker: str, executions: Sequence[StepExecution]) -> None:
         self.guard = ProcessGuard(marker)
         self._executions = executions
-        self._ranks: dict[int, Execution] = {}
+        self._ranks: dict[int, StepExecution] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(self.guard.pidfd, selectors.EVENT_READ, self._replace_guard)
 
@@ -38,19 +38,19 @@ class GangWatch:
         """Let what is written to a descriptor end a wait."""
         self._selector.register(descriptor, selectors.EVENT_READ, lambda ready: os.read(ready, 64))
 
-    def add(self, execution: Execution) -> None:
+    def add(self, execution: StepExecution) -> None:
         """Watch the ranks of an attempt that has begun."""
         for descriptor in execution.gang.descriptors if execution.gang is not None else ():
             self._ranks[descriptor] = execution
             self._selector.register(descriptor, selectors.EVENT_READ)
 
-    def wait(self, seconds: float) -> list[Execution]:
+    def wait(self, seconds: float) -> list[StepExecution]:
         """Sleep until something happens, at most so long.
 
         Returns:
             The executions of whose gang the last rank has ended.
         """
-        ended: dict[Execution, list[int]] = {}
+        ended: dict[StepExecution, list[int]] = {}
         for key, _ in self._selector.select(seconds):
             if key.fd in self._ranks:
                 ended.setdefault(self._ranks[key.fd], []).append(key.fd)
@@ -58,7 +58,7 @@ class GangWatch:
                 key.data(key.fd)
         return [execution for execution, descriptors in ended.items() if self._note_exits(execution, descriptors)]
 
-    def _note_exits(self, execution: Execution, descriptors: Sequence[int]) -> bool:
+    def _note_exits(self, execution: StepExecution, descriptors: Sequence[int]) -> bool:
         """Whether the whole gang has ended."""
         gang = execution.gang
         assert gang is not None  # noqa: S101 its ranks are watched

@@ -26,17 +26,17 @@ def made_files() -> Mapping[Path, str]:
     root = library.root()
     if not (root / "docs").is_dir():
         raise StorageError(f"there is no {root / 'docs'}: only a checkout can be renewed.")
-    components = [read_component(path) for path in catalogue.components().values()]
+    components = [read_component(path) for path in catalogue.component_files().values()]
     folder = root / "docs" / "components"
     page = root / "docs" / "sizes.md"
-    text = with_table(page.read_text(encoding="utf-8"), "sizes", pages.sizes_table(sizes.sizes().values()))
+    text = with_table(page.read_text(encoding="utf-8"), "sizes", pages.sizes_table(sizes.all_sizes().values()))
     project = root / "pyproject.toml"
     return {
         project: extras.with_extras(project.read_text(encoding="utf-8")),
-        root / "allranks" / "azure" / "components.pyi": stubs.stub(components),
+        root / "allranks" / "azure" / "components.pyi": stubs.components_stub(components),
         folder / "README.md": pages.index_page(components),
         **{folder / f"{one.name}.md": pages.component_page(one) for one in components},
-        page: with_table(text, "builds", pages.builds_table(sizes.build_table(), sizes.sizes().values())),
+        page: with_table(text, "builds", pages.builds_table(sizes.build_table(), sizes.all_sizes().values())),
     }
 
 
@@ -49,7 +49,7 @@ def exported_pipelines() -> Mapping[Path, str]:
     from allranks.azure.export import export_pipeline
 
     files: dict[Path, str] = {}
-    for path in catalogue.pipelines().values():
+    for path in catalogue.pipeline_files().values():
         files |= export_pipeline(f"{path.with_suffix('.py')}:{path.stem}", path)
     return files
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from allranks.sizes.builds import BuildTable, build_table, images_in_words, judge_image, runs_on
-from allranks.sizes.fit import Misfit, Use, misfits
-from allranks.sizes.table import VMSize, find, nccl_variables, sizes, with_infiniband
+from allranks.sizes.fit import MachineUse, Misfit, find_misfits
+from allranks.sizes.table import VMSize, all_sizes, find_size, nccl_variables, with_infiniband
 
 __all__ = [
     "BuildTable",
+    "MachineUse",
     "Misfit",
-    "Use",
     "VMSize",
+    "all_sizes",
     "build_table",
-    "find",
+    "find_misfits",
+    "find_size",
     "images_in_words",
     "judge_image",
-    "misfits",
     "nccl_variables",
     "runs_on",
-    "sizes",
     "with_infiniband",
 ]

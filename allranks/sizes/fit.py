@@ -10,20 +10,20 @@ from typing import NamedTuple
 
 from allranks.catalogue import environment_of
 from allranks.sizes.builds import judge_image
-from allranks.sizes.table import VMSize, find, with_infiniband
+from allranks.sizes.table import VMSize, find_size, with_infiniband
 
 _LAUNCHER = re.compile(
     r"\b(torchrun|torch\.distributed\.(run|launch)|accelerate\s+launch|deepspeed|horovodrun|mpirun|mpiexec)\b"
 )
 
 _SIZE = "resources.instance_type"
-NODES = "resources.instance_count"
+NODES_KEY = "resources.instance_count"
 PROCESSES_KEY = "distribution.process_count_per_instance"
 _VARIABLES = "environment_variables"
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class MachineUse:
     """What a step asks of its machines; None where a number is known only when it runs.
 
     Attributes:
@@ -59,9 +59,9 @@ class Misfit(NamedTuple):
     severity: str = "warning"
 
 
-def misfits(use: Use) -> Iterator[Misfit]:
+def find_misfits(use: MachineUse) -> Iterator[Misfit]:
     """Yield what is wrong with a step's machines; nothing for a size that the table does not have."""
-    size = find(use.size)
+    size = find_size(use.size)
     if size is None:
         yield from _without_prefix(use.size)
         return
@@ -75,12 +75,12 @@ def misfits(use: Use) -> Iterator[Misfit]:
 
 
 def _without_prefix(written: str) -> Iterator[Misfit]:
-    full = find(f"Standard_{written}")
+    full = find_size(f"Standard_{written}")
     if full is not None:
         yield Misfit(_SIZE, f"{written!r} is short for a size.", f"Write {full.name}.")
 
 
-def _image(use: Use, size: VMSize) -> Iterator[Misfit]:
+def _image(use: MachineUse, size: VMSize) -> Iterator[Misfit]:
     image = environment_of(use.environment)
     if image is None:
         return
@@ -95,7 +95,7 @@ def _image(use: Use, size: VMSize) -> Iterator[Misfit]:
         yield Misfit(_SIZE, message, "It ends at its start where the driver is older; check_cluster shows the driver.")
 
 
-def _processes(use: Use, size: VMSize) -> Iterator[Misfit]:
+def _processes(use: MachineUse, size: VMSize) -> Iterator[Misfit]:
     if not size.gpus or use.processes is None or not use.gpu_per_rank:
         return
     have = f"{size.name} has {_gpus(size)}"
@@ -112,7 +112,7 @@ def _gpus(size: VMSize) -> str:
     return f"{size.gpus} {size.gpu}" + (" GPU" if size.gpus == 1 else " GPUs")
 
 
-def _network(use: Use, size: VMSize) -> Iterator[Misfit]:
+def _network(use: MachineUse, size: VMSize) -> Iterator[Misfit]:
     if not size.gpus or size.infiniband or use.nodes is None or use.nodes < 2:
         return
     better = with_infiniband(size)
@@ -122,10 +122,10 @@ def _network(use: Use, size: VMSize) -> Iterator[Misfit]:
         if size.has_unusable_rdma
         else "which has no InfiniBand"
     )
-    yield Misfit(NODES, f"{use.nodes} nodes of {size.name}, {what}: gradients travel over Ethernet.", hint)
+    yield Misfit(NODES_KEY, f"{use.nodes} nodes of {size.name}, {what}: gradients travel over Ethernet.", hint)
 
 
-def _variables(use: Use, size: VMSize) -> Iterator[Misfit]:
+def _variables(use: MachineUse, size: VMSize) -> Iterator[Misfit]:
     none = f"and {size.name} has none that NCCL can use"
     for name, value in use.variables.items():
         where = f"{_VARIABLES}.{name}"

@@ -52,7 +52,7 @@ class VMSize:
 
 
 @cache
-def sizes() -> Mapping[str, VMSize]:
+def all_sizes() -> Mapping[str, VMSize]:
     """Every size of the table by its name in lower case; Azure does not mind upper and lower case."""
     import yaml
 
@@ -84,15 +84,17 @@ def _size(name: str, facts: Mapping[str, Any], series: Mapping[str, Any]) -> VMS
     )
 
 
-def find(name: str) -> VMSize | None:
+def find_size(name: str) -> VMSize | None:
     """The size of that name, in any spelling of upper and lower case; None for one that the table does not have."""
-    return sizes().get(name.lower())
+    return all_sizes().get(name.lower())
 
 
 def with_infiniband(like: VMSize) -> VMSize | None:
     """A size of today with InfiniBand and the same GPU: the one with as much memory or the next; None without one."""
     found = [
-        size for size in sizes().values() if size.gpu == like.gpu and like.gpu and size.infiniband and not size.retired
+        size
+        for size in all_sizes().values()
+        if size.gpu == like.gpu and like.gpu and size.infiniband and not size.retired
     ]
     return min(found, key=lambda size: abs(size.gpu_memory - like.gpu_memory), default=None)
 
@@ -109,5 +111,5 @@ def nccl_variables(size: str) -> dict[str, str]:
     Args:
         size: a VM size such as ``Standard_ND96isr_H100_v5``; one that is not known gets nothing.
     """
-    known = find(size)
+    known = find_size(size)
     return {"NCCL_IB_PCI_RELAXED_ORDERING": "1"} if known is not None and known.relaxed_ordering else {}

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from allranks.spec.check import check, check_command_values, check_value
+from allranks.spec.check import check_command_values, check_document, check_value
 from allranks.spec.check_designer import check_designer
 from allranks.spec.check_machines import Compute, check_machines
 from allranks.spec.check_quotes import check_quotes
-from allranks.spec.document import read_document
-from allranks.spec.expressions import Reference, literal_text, references, render_command, single, substitute
+from allranks.spec.document import read_yaml
+from allranks.spec.expressions import (
+    Reference,
+    find_references,
+    literal_text,
+    render_command,
+    replace_references,
+    single_reference,
+)
 from allranks.spec.graph import step_dependencies
 from allranks.spec.model import (
     Component,
@@ -23,7 +30,7 @@ from allranks.spec.model import (
     Step,
     Sweep,
 )
-from allranks.spec.read import component_from, pipeline_from, read, read_component, read_pipeline
+from allranks.spec.read import component_from, pipeline_from, read_component, read_pipeline, read_spec
 
 __all__ = [
     "Component",
@@ -40,22 +47,22 @@ __all__ = [
     "Source",
     "Step",
     "Sweep",
-    "check",
     "check_command_values",
     "check_designer",
+    "check_document",
     "check_machines",
     "check_quotes",
     "check_value",
     "component_from",
+    "find_references",
     "literal_text",
     "pipeline_from",
-    "read",
     "read_component",
-    "read_document",
     "read_pipeline",
-    "references",
+    "read_spec",
+    "read_yaml",
     "render_command",
-    "single",
+    "replace_references",
+    "single_reference",
     "step_dependencies",
-    "substitute",
 ]

@@ -10,7 +10,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from allranks.spec.expressions import STEP_INPUT_SCOPE, Reference, literal_text, references, single, substitute
+from allranks.spec.expressions import (
+    STEP_INPUT_SCOPE,
+    Reference,
+    find_references,
+    literal_text,
+    replace_references,
+    single_reference,
+)
 from allranks.spec.model import Data, Literal, Step
 
 
@@ -23,10 +30,12 @@ def resolve_borrowed_inputs(steps: Mapping[str, Step]) -> dict[str, Step]:
             if isinstance(lent, Data):
                 return Data(lent.path, value.type or lent.type, value.mode or lent.mode)
             return replace(value, path=lent) if isinstance(lent, str) else value
-        if not isinstance(value, str) or all(one.scope != STEP_INPUT_SCOPE for one in references(value)):
+        if not isinstance(value, str) or all(one.scope != STEP_INPUT_SCOPE for one in find_references(value)):
             return value
-        reference = single(value)
-        return substitute(value, lambda one: in_text(one, seen)) if reference is None else lent_by(reference, seen)
+        reference = single_reference(value)
+        return (
+            replace_references(value, lambda one: in_text(one, seen)) if reference is None else lent_by(reference, seen)
+        )
 
     def lent_by(reference: Reference, seen: tuple[Reference, ...]) -> Literal | Data:
         step = steps.get(reference.step) if reference.scope == STEP_INPUT_SCOPE and reference not in seen else None

@@ -1,7 +1,7 @@
 """The strict check: what Azure ML's own validation does not see before a job has cost money.
 
-``check`` takes any component or pipeline; the rules for one command stand in ``check_command.py`` and those for the
-wiring of a pipeline in ``check_pipeline.py``.
+``check_document`` takes any component or pipeline; the rules for one command stand in ``check_command.py`` and those
+for the wiring of a pipeline in ``check_pipeline.py``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from allranks.spec.section import a_or_an
 from allranks.spec.suggest import did_you_mean
 from allranks.spec.values import check_command_values, check_value
 
-__all__ = ["check", "check_command_values", "check_value"]
+__all__ = ["check_command_values", "check_document", "check_value"]
 
 
-def check(document: Component | Pipeline, values: Mapping[str, Literal | Data] | None = None) -> list[Problem]:
+def check_document(document: Component | Pipeline, values: Mapping[str, Literal | Data] | None = None) -> list[Problem]:
     """Find everything that is wrong with a document that has been read.
 
     Args:

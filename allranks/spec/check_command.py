@@ -10,7 +10,14 @@ from pathlib import Path
 from allranks.errors import Problem
 from allranks.spec import schema
 from allranks.spec.check_script import check_script
-from allranks.spec.expressions import Reference, bracket_faults, declared_name, near_references, references, single
+from allranks.spec.expressions import (
+    Reference,
+    bracket_faults,
+    declared_name,
+    find_references,
+    near_references,
+    single_reference,
+)
 from allranks.spec.model import Component, Distribution, Input, Output, Resources, Source
 from allranks.spec.section import a_or_an, shown_value
 from allranks.spec.suggest import did_you_mean
@@ -138,7 +145,7 @@ def _check_text(component: Component) -> Iterator[Problem]:
             message = f"'{written}' is no reference; the shell gets it as it stands."
             yield source.problem("command", message, f"Write {meant}.", "warning")
     used: dict[str, set[str]] = {"inputs": set(), "outputs": set()}
-    for reference in references(command):
+    for reference in find_references(command):
         yield from _check_reference(component, reference)
         if reference.scope in used:
             used[reference.scope].add(declared_name(reference.name, _declared(component, reference.scope)))
@@ -242,7 +249,7 @@ def _positive(source: Source, where: str, value: float | str | None, what: str) 
 
 def check_shm_size(source: Source, where: str, size: str | None) -> Iterator[Problem]:
     """Check the shape of ``shm_size`` unless it is a binding."""
-    if size and not references(size) and not schema.SHM_SIZE.fullmatch(size):
+    if size and not find_references(size) and not schema.SHM_SIZE.fullmatch(size):
         message = f"'{size}' is no size: a whole number above 0 and one of b, k, m, g."
         yield source.problem(where, message, "Write 2g, for example.")
 
@@ -265,7 +272,11 @@ def _check_bindings(component: Component) -> Iterator[Problem]:
         ("limits.timeout", component.timeout),
     )
     for where, value in counts:
-        if isinstance(value, str) and (reference := single(value)) is not None and reference.scope != "parent.inputs":
+        if (
+            isinstance(value, str)
+            and (reference := single_reference(value)) is not None
+            and reference.scope != "parent.inputs"
+        ):
             message = f"'{value}' is a binding, and Azure ML takes a number here."
             hint = "Bind it on the pipeline's step, with ${{parent.inputs.NAME}}."
             yield component.source.problem(where, message, hint)

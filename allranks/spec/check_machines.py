@@ -1,6 +1,6 @@
 """The check of where steps run: VM sizes against ranks and nodes, and cheap machines against checkpoints.
 
-It stands apart from ``check``, because a local run does not care: there the same mistakes are only notes.
+It stands apart from ``check_document``, because a local run does not care: there the same mistakes are only notes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from allranks.errors import Problem
-from allranks.sizes import Use, misfits
+from allranks.sizes import MachineUse, find_misfits
 from allranks.sizes.fit import PROCESSES_KEY
 from allranks.spec.distribution import distribution_kind
 from allranks.spec.model import Component, Data, Distribution, Literal, Pipeline, Resources, Source, Step
@@ -100,7 +100,7 @@ class StepMachines:
         """Yield what does not fit: ranks and GPUs, nodes and network, nodes and cluster, eviction."""
         use = self.use()
         if use is not None:
-            for where, message, hint, severity in misfits(use):
+            for where, message, hint, severity in find_misfits(use):
                 place = f"inputs.{_PROCESSES_INPUT}" if where == PROCESSES_KEY and self._starts_its_own else where
                 yield self.source.problem(self.prefix + place, message, hint, severity)
         yield from self._too_many_nodes()
@@ -133,7 +133,7 @@ class StepMachines:
         """Ranks on each node; None where that is not known."""
         return _count(self._processes(self.distribution)) if self.component.name else None
 
-    def use(self) -> Use | None:
+    def use(self) -> MachineUse | None:
         """What the step asks of its machines; None where their size is not known."""
         if self.size is None:
             return None
@@ -141,7 +141,7 @@ class StepMachines:
         variables = {**component.environment_variables, **self.step.environment_variables}
         image = component.environment.reference or ""
         gpu_per_rank = kind.starts_processes
-        return Use(self.size, self.nodes, self.processes, gpu_per_rank, component.command, variables, image)
+        return MachineUse(self.size, self.nodes, self.processes, gpu_per_rank, component.command, variables, image)
 
     def _processes(self, distribution: Distribution) -> Literal | Data | None:
         if self._starts_its_own:

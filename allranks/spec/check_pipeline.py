@@ -8,7 +8,7 @@ from allranks.errors import Problem
 from allranks.spec import schema
 from allranks.spec.check_command import check_command, check_inputs, check_ports
 from allranks.spec.check_step import StepCheck, check_local
-from allranks.spec.expressions import single
+from allranks.spec.expressions import single_reference
 from allranks.spec.graph import find_cycle
 from allranks.spec.model import Component, Data, Output, Pipeline, Step
 from allranks.spec.values import Values, default_values, given_values
@@ -76,7 +76,7 @@ class PipelineCheck:
         fed: dict[str, str] = {}
         for step in self._pipeline.steps.values():
             for port, value in step.outputs.items():
-                reference = single(value.path if isinstance(value, Output) else value)
+                reference = single_reference(value.path if isinstance(value, Output) else value)
                 if reference is None or reference.scope != "parent.outputs":
                     continue
                 maker = f"{step.name}.{port}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from allranks.errors import Problem
-from allranks.spec.expressions import substitute
+from allranks.spec.expressions import replace_references
 from allranks.spec.model import Component
 from allranks.spec.suggest import nearest_hint
 
@@ -34,7 +34,7 @@ def check_script(component: Component) -> Iterator[Problem]:
 
 def _started(command: str) -> Iterator[str]:
     """Yield the relative path of the script in each simple command that starts one, as far as that can be told."""
-    text = substitute(command, lambda _: "_").replace("\\\n", " ").replace("\n", " ; ")
+    text = replace_references(command, lambda _: "_").replace("\\\n", " ").replace("\n", " ; ")
     lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, ""
     try:

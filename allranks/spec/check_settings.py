@@ -8,7 +8,7 @@ from dataclasses import replace
 from allranks.errors import Problem
 from allranks.spec.check_bindings import StepBindings
 from allranks.spec.check_command import check_counts, check_shm_size, check_workers
-from allranks.spec.expressions import references, single
+from allranks.spec.expressions import find_references, single_reference
 from allranks.spec.model import Component, Distribution, Input, Source
 from allranks.spec.section import a_or_an
 from allranks.spec.values import check_value
@@ -48,7 +48,7 @@ def _check_lost_memory(bindings: StepBindings) -> Iterator[Problem]:
 def _check_count(bindings: StepBindings, where: str, value: float | str | None) -> Iterator[Problem]:
     if not isinstance(value, str):
         return
-    reference = single(value)
+    reference = single_reference(value)
     if reference is None or reference.scope != "parent.inputs":
         yield bindings.wrong(where, f"'{value}' is no binding for a number.", "Write ${{parent.inputs.NAME}}.")
         return
@@ -73,12 +73,12 @@ def _check_texts(bindings: StepBindings, source: Source) -> Iterator[Problem]:
         **{f"environment_variables.{name}": text for name, text in step.environment_variables.items()},
     }
     for where, text in texts.items():
-        for reference in references(text or ""):
+        for reference in find_references(text or ""):
             if reference.scope == "parent.jobs":
                 yield bindings.wrong(where, f"{reference}: only the pipeline's inputs can stand here.")
                 continue
             yield from bindings.check(reference, where)
-    for reference in references(step.resources.shm_size or ""):
+    for reference in find_references(step.resources.shm_size or ""):
         known = bindings.known.get(reference.name) if reference.scope == "parent.inputs" else None
         if isinstance(known, str):
             yield from check_shm_size(source, "resources.shm_size", known)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from allranks.errors import Problem
 from allranks.spec import schema
-from allranks.spec.expressions import references
+from allranks.spec.expressions import find_references
 from allranks.spec.graph import input_references
 from allranks.spec.model import Component, Input, Step, Sweep
 from allranks.spec.search_space import has_fractions, value_at
@@ -29,7 +29,7 @@ def check_space(step: Step, sweep: Sweep) -> Iterator[SpaceFinding]:
     """Check that the trial has what is searched, and that its inputs take the values."""
     used = {reference.name for _, reference in input_references(step) if reference.scope == "search_space"}
     if isinstance(step.component, Component):
-        used |= {r.name for r in references(step.component.command) if r.scope == "search_space"}
+        used |= {r.name for r in find_references(step.component.command) if r.scope == "search_space"}
     for name, search in sweep.space.items():
         declared = step.component.inputs.get(name)
         if declared is not None:
@@ -50,7 +50,7 @@ def _choices(declared: Input, values: list[Any]) -> Iterator[SpaceFinding]:
             message = f"{shown_value(value)} cannot be chosen; write texts, numbers or booleans."
             yield SpaceFinding(declared.name, message)
             continue
-        if isinstance(value, str) and references(value):
+        if isinstance(value, str) and find_references(value):
             message = f"{shown_value(value)} is a binding; Azure ML takes none here."
             yield SpaceFinding(declared.name, message, "Write the value.")
             continue

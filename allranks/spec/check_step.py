@@ -11,7 +11,7 @@ from allranks.spec.check_bindings import StepBindings
 from allranks.spec.check_command import check_spelling
 from allranks.spec.check_settings import check_settings
 from allranks.spec.check_space import check_space
-from allranks.spec.expressions import Reference, bracket_faults, references, single
+from allranks.spec.expressions import Reference, bracket_faults, find_references, single_reference
 from allranks.spec.inline import output_type
 from allranks.spec.model import Component, Data, Input, Literal, Output, Pipeline, Source, Step
 from allranks.spec.section import a_or_an, is_address, shown_value
@@ -82,15 +82,15 @@ class StepCheck:
         text = _text(value)
         problems = list(self._check_bindings(value, where))
         yield from problems
-        if not references(text):
+        if not find_references(text):
             yield from self._check_given(declared, value, where)
-        elif (reference := single(text)) is not None and not problems:
+        elif (reference := single_reference(text)) is not None and not problems:
             yield from self._check_bound(declared, reference, where)
 
     def _check_bindings(self, value: Literal | Data, where: str) -> Iterator[Problem]:
         for fault in bracket_faults(_text(value)):
             yield self._wrong(where, fault)
-        for reference in references(_text(value)):
+        for reference in find_references(_text(value)):
             yield from self._bindings.check(reference, where, in_inputs=True)
 
     def _check_given(self, declared: Input, value: Literal | Data, where: str, origin: str = "") -> Iterator[Problem]:
@@ -177,9 +177,9 @@ class StepCheck:
             if value.type and port and not _fits(value.type, port):
                 message = f"is {a_or_an(port)} of the component, and cannot become {a_or_an(value.type)}."
                 yield self._wrong(where, message)
-            if value.path is None or single(value.path) is None:
+            if value.path is None or single_reference(value.path) is None:
                 return
-        reference = single(value.path if isinstance(value, Output) else value)
+        reference = single_reference(value.path if isinstance(value, Output) else value)
         if reference is None or reference.scope != "parent.outputs":
             message = f"{shown_value(value)} is no place for an output."
             yield self._wrong(where, message, "Write ${{parent.outputs.NAME}} or a mapping with mode and path.")

@@ -24,7 +24,7 @@ _MERGE = _TAG + "merge"
 _TEXTS = frozenset({_TAG + "str", _TAG + "timestamp", _TAG + "value"})
 
 
-def read_document(path: Path | str) -> tuple[dict[str, Any], Source]:
+def read_yaml(path: Path | str) -> tuple[dict[str, Any], Source]:
     """Read a YAML file whose top is a mapping.
 
     Returns:
@@ -48,7 +48,7 @@ def read_document(path: Path | str) -> tuple[dict[str, Any], Source]:
 
 
 def parse_yaml(text: str, path: Path) -> tuple[dict[str, Any], Source]:
-    """Read YAML text that stands, or would stand, in the file ``path``; as ``read_document``."""
+    """Read YAML text that stands, or would stand, in the file ``path``; as ``read_yaml``."""
     try:
         if is_too_deep(text, _Loader):
             raise SpecError([Problem(depth_message(), file=path)])

@@ -69,7 +69,7 @@ def _parts(text: str) -> Iterator[tuple[str, bool]]:
     yield text[end:], False
 
 
-def references(text: str) -> tuple[Reference, ...]:
+def find_references(text: str) -> tuple[Reference, ...]:
     """List the references of a command or a bound value, in the order written."""
     if "${{" not in text:
         return ()
@@ -80,7 +80,7 @@ def references(text: str) -> tuple[Reference, ...]:
     )
 
 
-def single(value: object) -> Reference | None:
+def single_reference(value: object) -> Reference | None:
     """Return the reference if ``value`` is a text that is one reference and nothing else, else None."""
     match = _EXPRESSION.fullmatch(value.strip()) if isinstance(value, str) else None
     return None if match is None else _reference(match[1])
@@ -106,7 +106,7 @@ def near_references(text: str) -> Iterator[tuple[str, Reference]]:
         yield match[0], _reference(match[1])
 
 
-def substitute(text: str, value: Callable[[Reference], str]) -> str:
+def replace_references(text: str, value: Callable[[Reference], str]) -> str:
     """Replace each ``${{ }}`` of a text by ``value(reference)``, once: what a value contains is not read again."""
     return _EXPRESSION.sub(lambda match: value(_reference(match[1])), text)
 
@@ -147,9 +147,9 @@ def render_command(command: str, inputs: Mapping[str, str | None], outputs: Mapp
 
     filled = []
     for part, optional in _parts(command):
-        if optional and any(look_up(reference) is None for reference in references(part)):
+        if optional and any(look_up(reference) is None for reference in find_references(part)):
             continue
-        filled.append(substitute(part, required))
+        filled.append(replace_references(part, required))
     return "".join(filled)
 
 

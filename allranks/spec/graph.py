@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
-from allranks.spec.expressions import Reference, references
+from allranks.spec.expressions import Reference, find_references
 from allranks.spec.model import Data, Pipeline, Step
 
 
@@ -14,7 +14,7 @@ def input_references(step: Step) -> Iterator[tuple[str, Reference]]:
     for name, value in step.inputs.items():
         text = value.path if isinstance(value, Data) else value
         if isinstance(text, str):
-            for reference in references(text):
+            for reference in find_references(text):
                 yield name, reference
 
 

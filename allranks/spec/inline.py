@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from allranks.errors import Problem
-from allranks.spec.expressions import Reference, single
+from allranks.spec.expressions import Reference, single_reference
 from allranks.spec.model import Data, Input, Literal, Output, Pipeline, Step
 from allranks.spec.ports import literal_type
 from allranks.spec.values import check_value
@@ -28,7 +28,7 @@ def infer_port_types(pipeline: Pipeline, bare: Iterable[str]) -> Pipeline:
 def _with_outputs(step: Step, pipeline: Pipeline) -> Step:
     outputs = {}
     for name, value in step.outputs.items():
-        fed = single(value)
+        fed = single_reference(value)
         settings = value if isinstance(value, Output) else pipeline.outputs.get(fed.name if fed else "")
         outputs[name] = Output(name, (settings.type if settings else None) or "uri_folder")
     return replace(step, component=replace(step.component, outputs=MappingProxyType(outputs)))
@@ -40,7 +40,7 @@ def _with_inputs(step: Step, pipeline: Pipeline) -> Step:
 
 
 def _type(value: Literal | Data, pipeline: Pipeline) -> str:
-    reference = single(value.path if isinstance(value, Data) else value)
+    reference = single_reference(value.path if isinstance(value, Data) else value)
     bound = "" if reference is None else _type_of_bound(reference, pipeline)
     if isinstance(value, Data):
         return value.type or bound or "uri_folder"
@@ -92,7 +92,7 @@ def _uses(steps: Iterable[Step]) -> dict[str, list[Input]]:
     uses: dict[str, list[Input]] = {}
     for step in steps:
         for name, value in step.inputs.items():
-            reference = single(value)
+            reference = single_reference(value)
             port = step.component.inputs.get(name)
             if reference is not None and reference.scope == "parent.inputs" and port is not None:
                 uses.setdefault(reference.name, []).append(port)

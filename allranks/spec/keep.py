@@ -15,13 +15,13 @@ _KIND = "$kind"  # of what JSON has no form for; no key of Azure ML's YAML begin
 _NOT_KEPT = ("lines", "texts", "problems")  # of a source: where things stood in the file
 
 
-def pipeline_document(pipeline: Pipeline) -> dict[str, Any]:
+def kept_document(pipeline: Pipeline) -> dict[str, Any]:
     """The pipeline as JSON, with its components and everything that they say; ``kept_pipeline`` reads it."""
     return cast("dict[str, Any]", _plain(pipeline))
 
 
 def kept_pipeline(document: Mapping[str, Any]) -> Pipeline:
-    """The pipeline that ``pipeline_document`` was given.
+    """The pipeline that ``kept_document`` was given.
 
     Raises:
         ValueError: it is no such document, or that of another version.

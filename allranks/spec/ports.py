@@ -8,7 +8,7 @@ from allranks.spec import schema
 from allranks.spec.document import yaml_kind
 from allranks.spec.model import DATA_TYPES, LITERAL_TYPES, Data, Input, Literal, Output
 from allranks.spec.section import Section
-from allranks.spec.suggest import did_you_mean, nearest
+from allranks.spec.suggest import did_you_mean, nearest_name
 from allranks.spec.values import sent_default
 
 _TYPES = (*LITERAL_TYPES, *DATA_TYPES)
@@ -93,7 +93,7 @@ def _type(section: Section, types: tuple[str, ...]) -> str | None:
     if written in types:
         return written
     section.wrong("type", f"'{written}' is no type of Azure ML.", did_you_mean(written, types, "types"))
-    return nearest(written, types)
+    return nearest_name(written, types)
 
 
 def _default(section: Section, type_: str) -> Literal | None:

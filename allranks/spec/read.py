@@ -1,7 +1,7 @@
 """Azure ML v2 YAML to ``model``: command components, pipeline components, pipeline jobs and command jobs.
 
 Everything that is wrong with the form of a document (and of the components that it names) is found in one pass and
-raised at once, together with what ``check`` finds in the parts that could be read.
+raised at once, together with what ``check_document`` finds in the parts that could be read.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from allranks.errors import SpecError
-from allranks.spec.check import check
-from allranks.spec.document import read_document
+from allranks.spec.check import check_document
+from allranks.spec.document import read_yaml
 from allranks.spec.model import Component, Pipeline, Source
 from allranks.spec.reader import DocumentReader, FileResolver
 from allranks.spec.section import Section
 
 
-def read(path: Path | str, resolve: FileResolver | None = None, *, to_run: bool = True) -> Component | Pipeline:
+def read_spec(path: Path | str, resolve: FileResolver | None = None, *, to_run: bool = True) -> Component | Pipeline:
     """Read a component or a pipeline, whichever the file holds.
 
     Args:
@@ -27,12 +27,12 @@ def read(path: Path | str, resolve: FileResolver | None = None, *, to_run: bool 
         resolve: finds the file of a component that is named otherwise than by its path: a catalogue name or an
             ``azureml:`` id; without it such names are problems.
         to_run: whether what cannot run here is raised too. Otherwise a pipeline with such steps, and no mistake, is
-            returned: these steps have a component without a name, and ``check`` lists why.
+            returned: these steps have a component without a name, and ``check_document`` lists why.
 
     Raises:
         SpecError: with all the problems of the file and of the component files that it names.
     """
-    return _read(*read_document(path), resolve, None, to_run=to_run)
+    return _read(*read_yaml(path), resolve, None, to_run=to_run)
 
 
 def read_component(path: Path | str) -> Component:
@@ -41,16 +41,16 @@ def read_component(path: Path | str) -> Component:
     Raises:
         SpecError: with all the problems of the file.
     """
-    return component_from(*read_document(path))
+    return component_from(*read_yaml(path))
 
 
 def read_pipeline(path: Path | str, resolve: FileResolver | None = None) -> Pipeline:
-    """Read a pipeline job or a pipeline component, with the components of its steps; arguments as for ``read``.
+    """Read a pipeline job or a pipeline component, with the components of its steps; arguments as for ``read_spec``.
 
     Raises:
         SpecError: with all the problems of the file and of the component files that it names.
     """
-    return pipeline_from(*read_document(path), resolve)
+    return pipeline_from(*read_yaml(path), resolve)
 
 
 def component_from(data: Mapping[str, Any], source: Source) -> Component:
@@ -78,7 +78,7 @@ def _read(
     found = reader.document(Section(dict(data), source.prefix, source, list(source.problems)), kind)
     wrong = [problem for problem in reader.problems() if problem.severity != "warning"]
     if found is None or (wrong and (to_run or any(problem.severity == "error" for problem in wrong))):
-        later = check(found) if found is not None else []
+        later = check_document(found) if found is not None else []
         problems = list(dict.fromkeys([*reader.problems(), *later]))
         warnings = [problem for problem in problems if problem.severity == "warning"]
         raise SpecError([problem for problem in problems if problem.severity != "warning"], warnings)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from allranks.errors import Problem, SpecError
 from allranks.spec import ports, schema, settings
 from allranks.spec.borrow import resolve_borrowed_inputs
-from allranks.spec.document import read_document, yaml_kind
+from allranks.spec.document import read_yaml, yaml_kind
 from allranks.spec.inline import infer_port_types
 from allranks.spec.limits import MOST_NESTED, MOST_STEPS
 from allranks.spec.model import Component, Input, Pipeline, Settings, Step
@@ -67,7 +67,7 @@ class DocumentReader:
             return None if pipeline is None else with_variables(pipeline, top)
         if not type_:
             top.wrong("", "has neither 'jobs' nor 'command', so it is no pipeline and no command component.")
-        elif type_ in schema.ELSEWHERE:
+        elif type_ in schema.CLOUD_ONLY_TYPES:
             message = f"cannot run here: a component of type '{type_}'; commands and pipelines can."
             top.wrong("type", message, severity="elsewhere")
         else:
@@ -188,7 +188,7 @@ class DocumentReader:
             return None
         if path not in self._files:
             try:
-                data, source = read_document(path)
+                data, source = read_yaml(path)
             except SpecError as error:
                 self._problems.append(list(error.problems))
                 self._files[path] = None

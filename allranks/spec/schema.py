@@ -79,7 +79,7 @@ POLICY_KEYS = {
 PORT_MODES = frozenset(
     {"direct", "download", "eval_download", "eval_mount", "mount", "ro_mount", "rw_mount", "upload", "link"}
 )
-ELSEWHERE = frozenset(
+CLOUD_ONLY_TYPES = frozenset(
     {"spark", "automl", "parallel", "import", "data_transfer", "finetuning", "distillation", "promptflow_parallel"}
     | {"flow", "do_while", "if_else", "parallel_for", "ray"}
 )

@@ -12,10 +12,10 @@ from typing import Any
 
 from allranks.errors import Problem
 from allranks.spec.document import yaml_kind
-from allranks.spec.expressions import references
+from allranks.spec.expressions import find_references
 from allranks.spec.limits import MOST_DIGITS
 from allranks.spec.model import Source
-from allranks.spec.suggest import did_you_mean, nearest
+from allranks.spec.suggest import did_you_mean, nearest_name
 
 _ADDRESS = re.compile(r"azureml:|/subscriptions/|(?!file:)[A-Za-z][\w+.-]+://")
 
@@ -70,7 +70,7 @@ class Section:
                 continue
             self.wrong(key, f"'{key}' is not a key of {what}.", did_you_mean(key, keys, f"keys of {what}"))
             value = self.data.pop(key)
-            near = nearest(key, keys)
+            near = nearest_name(key, keys)
             if near is not None and near not in self.data:
                 self.data[near] = value
 
@@ -100,7 +100,7 @@ class Section:
         if value is None or (isinstance(value, int) and not isinstance(value, bool)):
             return value
         if isinstance(value, str):
-            if references(value):
+            if find_references(value):
                 return value
             if re.fullmatch(rf"[+-]?\d{{1,{MOST_DIGITS}}}", value.strip(), re.ASCII):
                 return int(value)
@@ -149,7 +149,7 @@ class Section:
         if value is None or (isinstance(value, str) and value in choices):
             return value
         self.wrong(key, f"{shown_value(value)} is none of the {plural}.", did_you_mean(str(value), choices, plural))
-        return nearest(str(value), choices)
+        return nearest_name(str(value), choices)
 
     def local(self, text: str) -> str:
         """Make a local path absolute, from the document's folder; addresses and bindings stay as they are."""

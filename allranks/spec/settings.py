@@ -12,7 +12,7 @@ from allranks.spec.distribution import CLOUD_ONLY_DISTRIBUTIONS, DISTRIBUTION_KI
 from allranks.spec.document import yaml_kind
 from allranks.spec.model import CountOrBinding, Distribution, Environment, Resources
 from allranks.spec.section import Section, a_or_an, is_address
-from allranks.spec.suggest import did_you_mean, nearest
+from allranks.spec.suggest import did_you_mean, nearest_name
 
 # As get_asset_arm_id of azure-ai-ml reads it; the short name of a curated environment is left to the service.
 _VERSIONLESS = re.compile(r"azureml:(?!AzureML-)[^:@/]+|azureml://registries/[^/]+/environments/[^/]+")
@@ -95,7 +95,7 @@ def read_distribution(section: Section) -> Distribution | None:
     if type_ not in DISTRIBUTION_KINDS:
         message = f"'{written}' is no distribution." if written else "states no type."
         inner.wrong("type" if written else "", message, did_you_mean(type_, DISTRIBUTION_KINDS, "distributions"))
-        type_ = nearest(type_, DISTRIBUTION_KINDS) or ""
+        type_ = nearest_name(type_, DISTRIBUTION_KINDS) or ""
     if not type_:
         return None
     kind = DISTRIBUTION_KINDS[type_]
@@ -138,7 +138,7 @@ def read_tier(section: Section) -> str | None:
         return None if written in ("", "null") else written
     hint = did_you_mean(written, schema.JOB_TIERS, "tiers")
     inner.wrong("job_tier", f"'{inner.text('job_tier')}' is no tier of Azure ML.", hint)
-    return nearest(written, schema.JOB_TIERS)
+    return nearest_name(written, schema.JOB_TIERS)
 
 
 def check_services(section: Section) -> None:

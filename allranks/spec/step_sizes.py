@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from allranks.errors import Problem
-from allranks.sizes import sizes
+from allranks.sizes import all_sizes
 from allranks.spec.check_machines import Compute, StepMachines, machines_of_steps
 from allranks.spec.distribution import distribution_kind
 from allranks.spec.model import Pipeline
@@ -89,7 +89,7 @@ def check_sizes(pipeline: Pipeline, found: Sequence[StepSize]) -> list[Problem]:
         found: what ``step_sizes`` has found.
     """
     problems = []
-    most = max((size.gpus for size in sizes().values() if not size.retired), default=0)
+    most = max((size.gpus for size in all_sizes().values() if not size.retired), default=0)
     for one in found:
         if one.size is None and one.is_distributed and (one.processes or 0) > most:
             message = f"{one.processes} processes on each node, and no size has more than {most} GPUs."

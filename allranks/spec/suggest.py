@@ -31,7 +31,7 @@ _ALIASES = {
 }
 
 
-def nearest(word: str, choices: Iterable[str]) -> str | None:
+def nearest_name(word: str, choices: Iterable[str]) -> str | None:
     """Return the choice that was probably meant by ``word``, or None."""
     by_folded = {choice.lower().replace("-", "_"): choice for choice in choices}
     folded = word.lower().replace("-", "_")
@@ -48,7 +48,7 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
 
 def nearest_hint(word: str, choices: Iterable[str]) -> str:
     """Write the hint for an unknown ``word``: the nearest choice; empty without one that is near."""
-    near = nearest(word, choices)
+    near = nearest_name(word, choices)
     return "" if near is None else f"Did you mean '{near}'?"
 
 

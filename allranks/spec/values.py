@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from allranks.errors import Problem
-from allranks.spec.expressions import literal_text, single, single_quoted_inputs
+from allranks.spec.expressions import literal_text, single_quoted_inputs, single_reference
 from allranks.spec.model import Component, Data, Input, Literal, Pipeline, Step
 from allranks.spec.section import a_or_an, shown_value
 
@@ -110,7 +110,7 @@ def given_values(step: Step, known: Values) -> dict[str, Literal | Data]:
 
 def resolved_value(value: Literal | Data | None, known: Values) -> Literal | Data | None:
     """Return a value or, for a binding to the pipeline's input, that one's; None where only the run knows it."""
-    reference = single(value.path if isinstance(value, Data) else value)
+    reference = single_reference(value.path if isinstance(value, Data) else value)
     if reference is None:
         return value
     return known.get(reference.name) if reference.scope == "parent.inputs" else None

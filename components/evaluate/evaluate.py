@@ -17,13 +17,20 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from shared.data import Dataset, Index, Split, Text
-from shared.data.dataset.order import Rows
+from shared.data import Dataset, Index, Split, TextEncoding
+from shared.data.dataset.order import RowNumbers
 from shared.distributed import Refusal, World, init
 from shared.language import LanguageMetrics
 from shared.metrics import measure_classification
-from shared.models import Card
-from shared.models.predictor import Predictor, Scorer, load_predictor, load_scorer, read_card, tokenizer_of_model
+from shared.models import ModelCard
+from shared.models.predictor import (
+    RowPredictor,
+    TokenScorer,
+    load_predictor,
+    load_scorer,
+    read_card,
+    tokenizer_of_model,
+)
 from shared.outputs import ModelOutputs, OutputParts
 from shared.regression import measure_regression
 from shared.report import Subject, write_classification, write_language, write_regression
@@ -94,7 +101,7 @@ def main() -> None:
         world.note(f"{', '.join(shown)} on {split.rows} rows of {split.name}")
 
 
-def refuse_misfit(card: Card, index: Index, model: Path) -> None:
+def refuse_misfit(card: ModelCard, index: Index, model: Path) -> None:
     """Refuse a model that was trained on another kind of data.
 
     Raises:
@@ -109,7 +116,7 @@ def refuse_misfit(card: Card, index: Index, model: Path) -> None:
         raise Refusal(f"model and data do not fit: {'; '.join(problems)}. Prepare the data as for the training.")
 
 
-def array_problems(card: Card, index: Index) -> list[str]:
+def array_problems(card: ModelCard, index: Index) -> list[str]:
     """What keeps a model from taking rows of numbers."""
     x, problems = index.arrays["x"], []
     if card.input_shape != x.shape:
@@ -119,7 +126,7 @@ def array_problems(card: Card, index: Index) -> list[str]:
     return problems
 
 
-def text_problems(card: Card, text: Text, model: Path) -> list[str]:
+def text_problems(card: ModelCard, text: TextEncoding, model: Path) -> list[str]:
     """What keeps a model from taking rows of tokens."""
     problems = []
     if tokenizer_of_model(model, card) != text.fingerprint:
@@ -136,7 +143,7 @@ def text_problems(card: Card, text: Text, model: Path) -> list[str]:
     return problems
 
 
-def measure_rows(settings: Settings, index: Index, split: Split, card: Card, world: World) -> Conclusion:
+def measure_rows(settings: Settings, index: Index, split: Split, card: ModelCard, world: World) -> Conclusion:
     """Predict the rank's rows; what it gives writes the report, from the outputs of all ranks."""
     parts = OutputParts(settings.report / _PARTS, "rows", world.world_size, split.rows, settings.batch_size)
     model, _ = load_predictor(settings.model, world.device)
@@ -151,7 +158,7 @@ def measure_rows(settings: Settings, index: Index, split: Split, card: Card, wor
     return conclude
 
 
-def measure_language(settings: Settings, index: Index, split: Split, card: Card, world: World) -> Conclusion:
+def measure_language(settings: Settings, index: Index, split: Split, card: ModelCard, world: World) -> Conclusion:
     """Score the rank's rows; what it gives writes the report, from the sums of all ranks."""
     text, folder = index.text, settings.report / _PARTS
     assert text is not None  # noqa: S101  # the task says so
@@ -177,7 +184,7 @@ def measure_language(settings: Settings, index: Index, split: Split, card: Card,
 
 
 def write_report(
-    folder: Path, outputs: OutputParts, labels: npt.NDArray[Any], index: Index, card: Card, split: Split
+    folder: Path, outputs: OutputParts, labels: npt.NDArray[Any], index: Index, card: ModelCard, split: Split
 ) -> dict[str, float]:
     """Write the report of a classification or regression, and give its numbers."""
     text = index.text
@@ -203,12 +210,12 @@ def rows_at_once(batch_size: int, length: int, vocabulary: int) -> int:
     return max(1, min(batch_size, _LOGITS_AT_ONCE // (length * vocabulary)))
 
 
-def predict_rows(model: Predictor, split: Split, batches: list[Rows]) -> Iterator[ModelOutputs]:
+def predict_rows(model: RowPredictor, split: Split, batches: list[RowNumbers]) -> Iterator[ModelOutputs]:
     """Outputs of the batches, (rows, outputs) each."""
     return (model(split.take(rows)["x"]) for rows in batches)
 
 
-def score_rows(model: Scorer, split: Split, batches: list[Rows]) -> tuple[list[Sums], list[Sums]]:
+def score_rows(model: TokenScorer, split: Split, batches: list[RowNumbers]) -> tuple[list[Sums], list[Sums]]:
     """Of each row the sum of its cross entropies and its right tokens; of each batch the sum at each place."""
     sums, places = [], []
     for rows in batches:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from shared.data import Index
-from shared.data.dataset.index import BYTES, SPLITS, shard_to_json
+from shared.data.dataset.index import BYTE_TOKENIZER, SPLITS, shard_to_json
 from shared.data.dataset.index_file import shard_from_json
 from shared.data.text.documents import DocumentSource
 from shared.data.text.encode import EncodedUnit, RowLayout, encode_units
@@ -255,7 +255,7 @@ def summary_line(index: Index, documents: dict[str, int], dataset: str) -> str:
     rows = ", ".join(f"{split} {index.rows(split)}" for split in SPLITS)
     what = f"{len(index.classes)} classes" if index.classes else f"{sum(text.size.values()):,} bytes of text"
     gzip = f", gzip {text.gzip_bits_per_byte('test'):.3f} bits per byte of test" if text.gzip_size.get("test") else ""
-    tokens = "bytes" if text.tokenizer == BYTES else "a tokenizer"
+    tokens = "bytes" if text.tokenizer == BYTE_TOKENIZER else "a tokenizer"
     length = f"up to {text.sequence_length}" if index.classes else str(text.sequence_length)
     return (
         f"prepared {dataset}: {rows} rows of {length} tokens from {sum(documents.values())} documents, "

@@ -17,16 +17,16 @@ from shared.settings.fields import without
 from shared.settings.network import NetworkSettings
 from shared.settings.trainer import TrainerSettings
 from shared.settings.training import LoopSettings, OptimizerSettings
-from shared.training.core.batch_plan import STOPPED, BatchPlan, plan_batches
+from shared.training.core.batch_plan import EXIT_STOPPED, BatchPlan, plan_batches
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from shared.models import Normalised
-    from shared.training.torch.feed import Batch
-    from shared.training.torch.objective import Objective
-    from shared.training.torch.optimization import Precision
-    from shared.training.torch.progress import Meter
+    from shared.models import NormalisedModel
+    from shared.training.torch.feed import TensorBatch
+    from shared.training.torch.meter import LossMeter
+    from shared.training.torch.objective import TrainingObjective
+    from shared.training.torch.optimization import TrainingPrecision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def main() -> None:
     plan = plan_batches(settings.batch)  # refuses a batch that does not divide over the ranks, before torch is imported
     with init("torch", timeout=settings.timeouts.start, step_timeout=settings.timeouts.step) as world:
         finished = train(settings, plan, world)
-    sys.exit(0 if finished else STOPPED)
+    sys.exit(0 if finished else EXIT_STOPPED)
 
 
 def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
@@ -52,37 +52,37 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.models import save_model
     from shared.training.core.open_data import open_data
     from shared.training.core.position import plan_checkpoints
-    from shared.training.core.run import Run
-    from shared.training.core.schedule import Schedule
+    from shared.training.core.run import TrainingRun
+    from shared.training.core.schedule import LearningSchedule
     from shared.training.core.unused import note_unused
     from shared.training.torch.buckets import settle_buckets
-    from shared.training.torch.evaluation import Evaluation
-    from shared.training.torch.feed import Feed, Reader
+    from shared.training.torch.evaluation import SplitEvaluation
+    from shared.training.torch.feed import BatchFeed, RowReader
+    from shared.training.torch.meter import LossMeter
     from shared.training.torch.objective import objective_of
-    from shared.training.torch.optimization import Precision, make_optimizer, set_learning_rate
-    from shared.training.torch.progress import Meter
+    from shared.training.torch.optimization import TrainingPrecision, make_optimizer, set_learning_rate
     from shared.training.torch.start import make_rows_model, set_up
-    from shared.training.torch.state import Saver
+    from shared.training.torch.state import TrainingSaver
 
     set_up(world, settings.timeouts.step)
     data = open_data(settings.data, plan, tasks=("classification", "regression"))
     note_unused(settings, data, world)
-    precision = Precision(settings.precision.precision, world.device)
+    precision = TrainingPrecision(settings.precision.precision, world.device)
     module, card = make_rows_model(settings.network, settings.precision, settings.seed, data, world, precision.dtype)
     optimizer = make_optimizer(module, settings.optimizer)
-    saver = Saver(plan_checkpoints(settings, data), world, module, optimizer, precision.scaler)
+    saver = TrainingSaver(plan_checkpoints(settings, data), world, module, optimizer, precision.scaler)
     at = saver.restore()
 
-    loader, reader = settings.loader, Reader(data.split("train"), world.device, settings.loader)
-    feed = Feed(reader, plan, world.rank, settings.loop, loader, settings.seed)
-    validation = Evaluation(data, "validation", world, precision, plan, loader, settings.timeouts)
-    schedule = Schedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
+    loader, reader = settings.loader, RowReader(data.split("train"), world.device, settings.loader)
+    feed = BatchFeed(reader, plan, world.rank, settings.loop, loader, settings.seed)
+    validation = SplitEvaluation(data, "validation", world, precision, plan, loader, settings.timeouts)
+    schedule = LearningSchedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
     model = parallel(module, world, compiled=settings.precision.compile)
     objective = objective_of(data.index, settings.optimizer.label_smoothing)
     settle_buckets(model, module, feed.one_pass(), precision)
 
-    meter = Meter(world)
-    with Run(settings, world, saver, at, schedule, meter) as run:
+    meter = LossMeter(world)
+    with TrainingRun(settings, world, saver, at, schedule, meter) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
                 set_learning_rate(optimizer, schedule(at.step))
@@ -100,7 +100,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     return True
 
 
-def parallel(module: Normalised, world: World, *, compiled: bool) -> nn.Module:
+def parallel(module: NormalisedModel, world: World, *, compiled: bool) -> nn.Module:
     """Wrap the model, then compile it: the compiler then splits its graph where DDP starts to send gradients."""
     import torch
     from torch.nn.parallel import DistributedDataParallel
@@ -118,7 +118,12 @@ def parallel(module: Normalised, world: World, *, compiled: bool) -> nn.Module:
 
 
 def add_gradients(
-    model: nn.Module, batch: Batch, plan: BatchPlan, objective: Objective, precision: Precision, meter: Meter
+    model: nn.Module,
+    batch: TensorBatch,
+    plan: BatchPlan,
+    objective: TrainingObjective,
+    precision: TrainingPrecision,
+    meter: LossMeter,
 ) -> None:
     """Add up the gradients of the mean loss over the global batch, in passes; the ranks exchange them in the last."""
     passes = zip(*(tensor.split(plan.rows_per_pass) for tensor in batch), strict=True)

@@ -18,14 +18,14 @@ from shared.settings.fields import Input, Output, change
 from shared.settings.network import DecoderSizes, NetworkSettings
 from shared.settings.running import CheckpointSettings
 from shared.settings.training import PrecisionSettings
-from shared.training.core.batch_plan import STOPPED, BatchPlan
+from shared.training.core.batch_plan import EXIT_STOPPED, BatchPlan
 from shared.training.deepspeed import ConfigFile, plan_batches, read_config_file
 
 if TYPE_CHECKING:
     from shared.training.deepspeed.engine_types import DeepSpeedEngine
-    from shared.training.torch.feed import Batch
-    from shared.training.torch.objective import Objective
-    from shared.training.torch.progress import Meter
+    from shared.training.torch.feed import TensorBatch
+    from shared.training.torch.meter import LossMeter
+    from shared.training.torch.objective import TrainingObjective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,50 +124,50 @@ def main() -> None:
     plan = plan_batches(settings.batch, file)  # refuses a batch that does not divide, before torch is imported
     with init("deepspeed", timeout=settings.timeouts.start, step_timeout=settings.timeouts.step) as world:
         finished = train(settings, file, plan, world)
-    sys.exit(0 if finished else STOPPED)
+    sys.exit(0 if finished else EXIT_STOPPED)
 
 
 def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     from shared.training.core.open_data import open_data
     from shared.training.core.position import plan_checkpoints
-    from shared.training.core.run import Run
+    from shared.training.core.run import TrainingRun
     from shared.training.core.unused import note_unused
     from shared.training.deepspeed.configuration import make_configuration
     from shared.training.deepspeed.engine import start_engine
     from shared.training.deepspeed.model import make_task_model
     from shared.training.deepspeed.schedule import make_schedule
-    from shared.training.deepspeed.state import Saver
+    from shared.training.deepspeed.state import TrainingSaver
     from shared.training.deepspeed.tuning import tune_configuration
     from shared.training.deepspeed.whole_model import save_whole_model
     from shared.training.torch.even_evaluation import EvenEvaluation
-    from shared.training.torch.feed import Feed, Reader
+    from shared.training.torch.feed import BatchFeed, RowReader
+    from shared.training.torch.meter import LossMeter
     from shared.training.torch.objective import objective_of
-    from shared.training.torch.optimization import Precision, set_learning_rate
-    from shared.training.torch.progress import Meter
+    from shared.training.torch.optimization import TrainingPrecision, set_learning_rate
     from shared.training.torch.start import set_up
-    from shared.training.torch.throughput import Throughput
+    from shared.training.torch.throughput import TokenThroughput
 
     set_up(world, given.timeouts.step)
     data = open_data(given.data, plan, tasks=("classification", "regression", "language_modeling"))
     note_unused(given, data, world)
     config, loader = make_configuration(given, file, plan, world), given.loader
-    reader = Reader(data.split("train"), world.device, loader)
+    reader = RowReader(data.split("train"), world.device, loader)
     if given.zero.autotune:
         config = tune_configuration(config, data, reader, world, add_gradients)
     settings, plan = config.settings, config.plan  # the file has had a say in them
     module, card = make_task_model(settings, data, world, config.build_device(world.device))
     engine = start_engine(module, config, world.device)
-    saver = Saver(plan_checkpoints(settings, data), world, engine)
+    saver = TrainingSaver(plan_checkpoints(settings, data), world, engine)
     at = saver.restore()
 
-    feed = Feed(reader, plan, world.rank, settings.loop, loader, settings.seed)
-    precision = Precision("fp32", world.device)
+    feed = BatchFeed(reader, plan, world.rank, settings.loop, loader, settings.seed)
+    precision = TrainingPrecision("fp32", world.device)
     validation = EvenEvaluation(data, "validation", world, precision, plan, loader, settings.timeouts)
     schedule = make_schedule(feed.steps, settings.optimizer.learning_rate, settings.schedule, file)
     objective = objective_of(data.index, settings.optimizer.label_smoothing)
-    meter, throughput = Meter(world), Throughput(card, settings.precision.precision, world)
-    with Run(settings, world, saver, at, schedule, meter, throughput, feed.steps_per_epoch) as run:
+    meter, throughput = LossMeter(world), TokenThroughput(card, settings.precision.precision, world)
+    with TrainingRun(settings, world, saver, at, schedule, meter, throughput, feed.steps_per_epoch) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
                 set_learning_rate(engine.optimizer, schedule(at.step))
@@ -181,7 +181,9 @@ def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> b
     return True
 
 
-def add_gradients(engine: DeepSpeedEngine, batch: Batch, plan: BatchPlan, objective: Objective, meter: Meter) -> None:
+def add_gradients(
+    engine: DeepSpeedEngine, batch: TensorBatch, plan: BatchPlan, objective: TrainingObjective, meter: LossMeter
+) -> None:
     """Add up the gradients of the mean loss over the global batch, in passes; DeepSpeed takes its step in the last."""
     for rows, y in zip(*(tensor.split(plan.rows_per_pass) for tensor in batch), strict=True):
         loss = objective.loss(engine(rows).float(), y)

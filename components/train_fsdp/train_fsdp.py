@@ -20,17 +20,17 @@ from shared.settings.running import CheckpointSettings
 from shared.settings.sharding import ParallelSettings
 from shared.settings.trainer import TrainerSettings
 from shared.settings.training import BatchSettings, LoopSettings, OptimizerSettings, PrecisionSettings
-from shared.training.core.batch_plan import STOPPED, BatchPlan, plan_batches
+from shared.training.core.batch_plan import EXIT_STOPPED, BatchPlan, plan_batches
 from shared.training.fsdp import RankLayout, plan_layout
 
 if TYPE_CHECKING:
     import torch
 
-    from shared.models import Decoder
+    from shared.models import DecoderModel
     from shared.training.fsdp.mesh import RankMesh
-    from shared.training.torch.feed import Batch
-    from shared.training.torch.objective import Objective
-    from shared.training.torch.progress import Meter
+    from shared.training.torch.feed import TensorBatch
+    from shared.training.torch.meter import LossMeter
+    from shared.training.torch.objective import TrainingObjective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,54 +140,54 @@ def main() -> None:
     plan = plan_batches(settings.batch, layout.data_parallel)
     with init("torch", timeout=settings.timeouts.start, step_timeout=settings.timeouts.step) as world:
         finished = train(settings, layout, plan, world)
-    sys.exit(0 if finished else STOPPED)
+    sys.exit(0 if finished else EXIT_STOPPED)
 
 
 def train(settings: Settings, layout: RankLayout, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     from shared.training.core.open_data import open_data
     from shared.training.core.position import plan_checkpoints
-    from shared.training.core.run import Run
-    from shared.training.core.schedule import Schedule
+    from shared.training.core.run import TrainingRun
+    from shared.training.core.schedule import LearningSchedule
     from shared.training.core.unused import note_unused
     from shared.training.fsdp.evaluation import ShardedEvaluation
     from shared.training.fsdp.mesh import make_mesh
     from shared.training.fsdp.model import make_stage, materialise_stage
     from shared.training.fsdp.optimization import clip_gradients
     from shared.training.fsdp.pipeline_parallel import PipelineStep
-    from shared.training.fsdp.state import Saver
+    from shared.training.fsdp.state import TrainingSaver
     from shared.training.fsdp.whole_model import save_whole_model
-    from shared.training.torch.feed import Feed, Reader
+    from shared.training.torch.feed import BatchFeed, RowReader
+    from shared.training.torch.meter import LossMeter
     from shared.training.torch.objective import objective_of
-    from shared.training.torch.optimization import Precision, make_optimizer, set_learning_rate
-    from shared.training.torch.progress import Meter
-    from shared.training.torch.start import limit_waits, set_up, tokenizer_of
-    from shared.training.torch.throughput import Throughput
+    from shared.training.torch.optimization import TrainingPrecision, make_optimizer, set_learning_rate
+    from shared.training.torch.start import limit_collectives, set_up, tokenizer_folder
+    from shared.training.torch.throughput import TokenThroughput
 
     set_up(world, settings.timeouts.step)
     data = open_data(settings.data, plan, tasks=("language_modeling",))
     note_unused(settings, data, world)
-    precision, mesh = Precision(settings.precision.precision, world.device), make_mesh(layout, world)
-    limit_waits(settings.timeouts.step)  # in the groups of the mesh too
+    precision, mesh = TrainingPrecision(settings.precision.precision, world.device), make_mesh(layout, world)
+    limit_collectives(settings.timeouts.step)  # in the groups of the mesh too
     module, card = make_stage(settings.decoder, data, mesh, precision.dtype)  # takes no memory before it is divided
     compute = parallel(module, mesh, settings, precision.dtype)
     materialise_stage(module, settings.parallel, settings.seed, world)
     optimizer = make_optimizer(module, settings.optimizer)
-    saver = Saver(plan_checkpoints(settings, data), world, module, optimizer)
+    saver = TrainingSaver(plan_checkpoints(settings, data), world, module, optimizer)
     at = saver.restore()
 
-    loader, reader = settings.loader, Reader(data.split("train"), world.device, settings.loader)
-    feed = Feed(reader, plan, mesh.data_rank, settings.loop, loader, settings.seed)
+    loader, reader = settings.loader, RowReader(data.split("train"), world.device, settings.loader)
+    feed = BatchFeed(reader, plan, mesh.data_rank, settings.loop, loader, settings.seed)
     validation = ShardedEvaluation(data, "validation", world, precision, plan, loader, settings.timeouts, mesh, compute)
-    schedule = Schedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
+    schedule = LearningSchedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
     objective = objective_of(data.index, settings.optimizer.label_smoothing)
     pipeline = (
         PipelineStep(module, mesh, compute, plan, objective, card.sequence_length, settings.parallel)
         if layout.pipeline_parallel > 1
         else None
     )
-    meter, throughput = Meter(world), Throughput(card, settings.precision.precision, world)
-    with Run(settings, world, saver, at, schedule, meter, throughput, feed.steps_per_epoch) as run:
+    meter, throughput = LossMeter(world), TokenThroughput(card, settings.precision.precision, world)
+    with TrainingRun(settings, world, saver, at, schedule, meter, throughput, feed.steps_per_epoch) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
                 set_learning_rate(optimizer, schedule(at.step))
@@ -202,11 +202,11 @@ def train(settings: Settings, layout: RankLayout, plan: BatchPlan, world: World)
                     return False
             run.end_epoch(validation.measure(module))
         run.finish()
-        save_whole_model(settings.model, module, card, world, tokenizer_of(data))
+        save_whole_model(settings.model, module, card, world, tokenizer_folder(data))
     return True
 
 
-def parallel(module: Decoder, mesh: RankMesh, settings: Settings, dtype: torch.dtype) -> torch.dtype:
+def parallel(module: DecoderModel, mesh: RankMesh, settings: Settings, dtype: torch.dtype) -> torch.dtype:
     """Divide a decoder over the ranks, in place; return the type that it computes in.
 
     The order is that in which the parts wrap each other. Tensor parallelism divides the layers; each block then
@@ -240,7 +240,9 @@ def parallel(module: Decoder, mesh: RankMesh, settings: Settings, dtype: torch.d
     return compute
 
 
-def add_gradients(module: Decoder, batch: Batch, plan: BatchPlan, objective: Objective, meter: Meter) -> None:
+def add_gradients(
+    module: DecoderModel, batch: TensorBatch, plan: BatchPlan, objective: TrainingObjective, meter: LossMeter
+) -> None:
     """Add up the gradients of the mean loss over the global batch, in passes.
 
     The ranks exchange them in each pass, unlike DDP's: to keep whole gradients until the last one would take the memory

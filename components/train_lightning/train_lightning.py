@@ -18,7 +18,7 @@ from shared.settings.fields import change, without
 from shared.settings.lightning import ModuleSettings
 from shared.settings.trainer import TrainerSettings
 from shared.settings.training import LoopSettings, OptimizerSettings
-from shared.training.core.batch_plan import STOPPED, BatchPlan, plan_batches
+from shared.training.core.batch_plan import EXIT_STOPPED, BatchPlan, plan_batches
 
 if TYPE_CHECKING:
     from lightning.pytorch.strategies import DDPStrategy
@@ -55,7 +55,7 @@ def main() -> None:
     plan = plan_batches(settings.batch)  # refuses a batch that does not divide over the ranks, before torch is imported
     with init("torch", timeout=settings.timeouts.start, step_timeout=settings.timeouts.step) as world:
         finished = train(settings, plan, world)
-    sys.exit(0 if finished else STOPPED)
+    sys.exit(0 if finished else EXIT_STOPPED)
 
 
 def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
@@ -65,32 +65,32 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.distributed.lightning_cluster import LaunchedCluster, launch_of_devices
     from shared.training.core.open_data import open_data
     from shared.training.core.position import plan_checkpoints
-    from shared.training.core.run import Run
-    from shared.training.core.schedule import Schedule
+    from shared.training.core.run import TrainingRun
+    from shared.training.core.schedule import LearningSchedule
     from shared.training.core.unused import note_unused
     from shared.training.lightning.bookkeeping import RunCallback, RunLogger
     from shared.training.lightning.state import SafetensorsIO, TrainingSaver
     from shared.training.lightning.task import make_own_task, make_zoo_task
-    from shared.training.torch.feed import Feed, Reader
-    from shared.training.torch.optimization import Precision
-    from shared.training.torch.passes import Passes
-    from shared.training.torch.progress import Meter
+    from shared.training.torch.feed import BatchFeed, RowReader
+    from shared.training.torch.meter import LossMeter
+    from shared.training.torch.optimization import TrainingPrecision
+    from shared.training.torch.passes import EpochPasses
     from shared.training.torch.start import set_up
 
     own = bool(settings.network.module)
     set_up(world, settings.timeouts.step)
     data = open_data(settings.data, plan, tasks=("classification", "regression"))
     note_unused(settings, data, world)
-    precision, loader = Precision(settings.precision.precision, world.device), settings.loader
-    reader = Reader(data.split("train"), world.device, loader)
-    feed = Feed(reader, plan, world.rank, settings.loop, loader, settings.seed)
-    schedule = Schedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
+    precision, loader = TrainingPrecision(settings.precision.precision, world.device), settings.loader
+    reader = RowReader(data.split("train"), world.device, loader)
+    feed = BatchFeed(reader, plan, world.rank, settings.loop, loader, settings.seed)
+    schedule = LearningSchedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
     common = settings, settings.network, data, world, precision, plan
     task = make_own_task(*common, schedule) if own else make_zoo_task(*common, feed, schedule)
     saver = TrainingSaver(plan_checkpoints(settings, data), world, feed.steps_per_epoch)
     at, path = saver.restore()
-    launch, meter = launch_of_devices(world.launch, world.device), Meter(world)
-    with Run(settings, world, saver, at, task.rate, meter) as run:
+    launch, meter = launch_of_devices(world.launch, world.device), LossMeter(world)
+    with TrainingRun(settings, world, saver, at, task.rate, meter) as run:
         bookkeeping = RunCallback(run, saver, meter, plan, task.validate)
         clip = settings.optimizer.clip_norm if task.lightning.automatic_optimization else None
         trainer = Trainer(
@@ -112,7 +112,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
             enable_progress_bar=False,
             enable_model_summary=False,
         )
-        trainer.fit(task.lightning, Passes(feed, plan, at, task.prepare), task.validation_passes, ckpt_path=path)
+        trainer.fit(task.lightning, EpochPasses(feed, plan, at, task.prepare), task.validation_passes, ckpt_path=path)
         if bookkeeping.stopped:
             return False
         run.finish()

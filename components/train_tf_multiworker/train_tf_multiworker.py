@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from shared.distributed import Refusal, World, init
 from shared.settings.command_line import read_settings
 from shared.settings.keras import KerasTrainerSettings as Settings
-from shared.training.core.batch_plan import STOPPED, BatchPlan, plan_batches
+from shared.training.core.batch_plan import EXIT_STOPPED, BatchPlan, plan_batches
 
 if TYPE_CHECKING:
     import keras
 
-    from shared.training.keras.objective import Objective
+    from shared.training.keras.objective import TrainingObjective
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
     )  # refuses a batch that does not divide over the workers, before TensorFlow is imported
     with init("tensorflow", timeout=settings.timeouts.start, step_timeout=settings.timeouts.step) as world:
         finished = train(settings, plan, world)
-    sys.exit(0 if finished else STOPPED)
+    sys.exit(0 if finished else EXIT_STOPPED)
 
 
 def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
@@ -39,36 +39,36 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.core.agreement import check_same_weights
     from shared.training.core.open_data import open_data
     from shared.training.core.position import plan_checkpoints
-    from shared.training.core.run import Run
-    from shared.training.core.schedule import Schedule
+    from shared.training.core.run import TrainingRun
+    from shared.training.core.schedule import LearningSchedule
     from shared.training.core.unused import note_unused
-    from shared.training.keras.evaluation import Evaluation
-    from shared.training.keras.feed import Feed
+    from shared.training.keras.evaluation import SplitEvaluation
+    from shared.training.keras.feed import BatchFeed
+    from shared.training.keras.meter import LossMeter
     from shared.training.keras.objective import objective_of
     from shared.training.keras.optimization import make_optimizer
-    from shared.training.keras.progress import Meter
     from shared.training.keras.start import make_rows_model, set_up, try_saving
-    from shared.training.keras.state import Saver
+    from shared.training.keras.state import TrainingSaver
 
     set_up()
     data = open_data(settings.data, plan, tasks=("classification", "regression"))
     note_unused(settings, data, world)
-    feed = Feed(data.split("train"), plan, world.rank, settings.loader, settings.seed)
+    feed = BatchFeed(data.split("train"), plan, world.rank, settings.loader, settings.seed)
     steps = settings.loop.epochs * feed.steps_per_epoch
-    schedule = Schedule.for_steps(steps, settings.optimizer.learning_rate, settings.schedule)
+    schedule = LearningSchedule.for_steps(steps, settings.optimizer.learning_rate, settings.schedule)
     with world.strategy.scope():  # variables made here are kept alike on all workers
         model, card = make_rows_model(settings.network, settings.precision, settings.seed, data)
         optimizer = make_optimizer(model, schedule, settings.optimizer)
     try_saving(model, card, settings.network.model_code)
-    saver = Saver(plan_checkpoints(settings, data), world, model, optimizer)
+    saver = TrainingSaver(plan_checkpoints(settings, data), world, model, optimizer)
     at = saver.restore()
-    validation = Evaluation(data, "validation", world, plan, settings.timeouts.step)
+    validation = SplitEvaluation(data, "validation", world, plan, settings.timeouts.step)
     spread = spreader(world.strategy, plan)
     objective = objective_of(data.index, settings.optimizer.label_smoothing)
     step = training_step(model, optimizer, objective, world.strategy, plan, settings)
 
-    meter = Meter(world)
-    with Run(settings, world, saver, at, schedule, meter) as run:
+    meter = LossMeter(world)
+    with TrainingRun(settings, world, saver, at, schedule, meter) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
                 meter.add(step(*map(spread, batch)))
@@ -113,16 +113,16 @@ def spreader(strategy: Any, plan: BatchPlan) -> Callable[[Any], Any]:
 
 
 def training_step(
-    model: keras.Model, optimizer: Any, objective: Objective, strategy: Any, plan: BatchPlan, settings: Settings
+    model: keras.Model, optimizer: Any, objective: TrainingObjective, strategy: Any, plan: BatchPlan, settings: Settings
 ) -> Callable[[Any, Any], Any]:
     """Make the function that makes one optimizer step, and gives this worker's part of the batch's mean loss."""
     import tensorflow as tf
 
     from shared.training.keras.optimization import finish_gradients
-    from shared.training.keras.step import gradients_of
+    from shared.training.keras.step import rank_gradients
 
     variables = model.trainable_variables
-    gradients_here = gradients_of(model, objective, plan, compiled=settings.precision.compile)
+    gradients_here = rank_gradients(model, objective, plan, compiled=settings.precision.compile)
     # Keras sums over the workers by itself, after it has clipped what one of them computed. There is no switch for it.
     optimizer._all_reduce_sum_gradients = lambda summed: summed  # noqa: SLF001
 

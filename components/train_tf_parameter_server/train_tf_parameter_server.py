@@ -19,12 +19,12 @@ from shared.settings.keras import KERAS_NETWORK, KERAS_PRECISION, KerasTrainerSe
 from shared.settings.network import NetworkSettings
 from shared.settings.running import ReportSettings, TimeoutSettings
 from shared.settings.training import BatchSettings, OptimizerSettings, PrecisionSettings
-from shared.training.core.batch_plan import STOPPED, BatchPlan, plan_batches
+from shared.training.core.batch_plan import EXIT_STOPPED, BatchPlan, plan_batches
 
 if TYPE_CHECKING:
     import keras
 
-    from shared.training.keras.objective import Objective
+    from shared.training.keras.objective import TrainingObjective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def main() -> None:
     with init("tensorflow", backend="parameter_server", timeout=settings.timeouts.start) as world:
         if world.coordinator is not None:
             finished = train(settings, plan, world)
-    sys.exit(0 if finished else STOPPED)
+    sys.exit(0 if finished else EXIT_STOPPED)
 
 
 def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
@@ -74,35 +74,35 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.models.keras import save_model
     from shared.training.core.open_data import open_data
     from shared.training.core.position import plan_checkpoints
-    from shared.training.core.run import Run
-    from shared.training.core.schedule import Schedule
+    from shared.training.core.run import TrainingRun
+    from shared.training.core.schedule import LearningSchedule
     from shared.training.core.unused import note_unused
-    from shared.training.keras.evaluation import Evaluation
-    from shared.training.keras.feed import Feed
+    from shared.training.keras.evaluation import SplitEvaluation
+    from shared.training.keras.feed import BatchFeed
+    from shared.training.keras.meter import LossMeter
     from shared.training.keras.objective import objective_of
     from shared.training.keras.optimization import make_optimizer
-    from shared.training.keras.progress import Meter
     from shared.training.keras.start import make_rows_model, set_up, try_saving
-    from shared.training.keras.state import Saver
+    from shared.training.keras.state import TrainingSaver
 
     set_up()
     data = open_data(settings.data, plan, tasks=("classification", "regression"))
     note_unused(settings, data, world)
-    feed = Feed(data.split("train"), plan, 0, settings.loader, settings.seed)
+    feed = BatchFeed(data.split("train"), plan, 0, settings.loader, settings.seed)
     steps = settings.loop.epochs * feed.steps_per_epoch
-    schedule = Schedule.for_steps(steps, settings.optimizer.learning_rate, settings.schedule)
+    schedule = LearningSchedule.for_steps(steps, settings.optimizer.learning_rate, settings.schedule)
     with world.strategy.scope():  # variables made here lie on the servers
         model, card = make_rows_model(settings.network, settings.precision, settings.seed, data)
         optimizer = make_optimizer(model, schedule, settings.optimizer)
     try_saving(model, card, settings.network.model_code)
-    saver = Saver(plan_checkpoints(settings, data), world, model, optimizer)
+    saver = TrainingSaver(plan_checkpoints(settings, data), world, model, optimizer)
     at = saver.restore()
-    validation = Evaluation(data, "validation", world, plan, None, alone=True)
+    validation = SplitEvaluation(data, "validation", world, plan, None, alone=True)
     objective = objective_of(data.index, settings.optimizer.label_smoothing)
     step = training_step(model, optimizer, objective, world.strategy, plan, settings.optimizer)
 
-    meter = Meter(world, alone=True)
-    with Run(settings, world, saver, at, schedule, meter) as run:
+    meter = LossMeter(world, alone=True)
+    with TrainingRun(settings, world, saver, at, schedule, meter) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
                 meter.add(world.coordinator.schedule(step, args=batch))  # read when it is due: that waits for the steps
@@ -121,7 +121,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
 def training_step(
     model: keras.Model,
     optimizer: Any,
-    objective: Objective,
+    objective: TrainingObjective,
     strategy: Any,
     plan: BatchPlan,
     settings: OptimizerSettings,
@@ -130,10 +130,10 @@ def training_step(
     import tensorflow as tf
 
     from shared.training.keras.optimization import finish_gradients
-    from shared.training.keras.step import gradients_of
+    from shared.training.keras.step import rank_gradients
 
     variables = model.trainable_variables
-    gradients_here = gradients_of(model, objective, plan)
+    gradients_here = rank_gradients(model, objective, plan)
 
     def on_the_worker(rows: Any, labels: Any) -> Any:
         loss, gradients = gradients_here(rows, labels)

@@ -20,7 +20,7 @@ from shared.settings.sharding import ShardingSettings
 from shared.settings.trainer import TrainerSettings
 from shared.settings.training import BatchSettings, LoopSettings, OptimizerSettings, PrecisionSettings
 from shared.settings.transformers import BaseModelSettings
-from shared.training.core.batch_plan import STOPPED, BatchPlan, plan_batches
+from shared.training.core.batch_plan import EXIT_STOPPED, BatchPlan, plan_batches
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainingArguments
@@ -94,23 +94,23 @@ def main() -> None:
     framework = "deepspeed" if settings.sharding.sharding == "deepspeed" else "torch"
     with init(framework, timeout=settings.timeouts.start, step_timeout=settings.timeouts.step) as world:
         finished = train(settings, plan, world)
-    sys.exit(0 if finished else STOPPED)
+    sys.exit(0 if finished else EXIT_STOPPED)
 
 
 def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     from shared.models.transformers import TokenModel
     from shared.training.core.open_data import open_data
-    from shared.training.core.run import Run
-    from shared.training.core.schedule import Schedule
+    from shared.training.core.run import TrainingRun
+    from shared.training.core.schedule import LearningSchedule
     from shared.training.core.unused import note_unused
     from shared.training.torch.buckets import settle_buckets
-    from shared.training.torch.evaluation import Evaluation
+    from shared.training.torch.evaluation import SplitEvaluation
     from shared.training.torch.even_evaluation import EvenEvaluation
-    from shared.training.torch.feed import Feed, Reader
-    from shared.training.torch.optimization import Precision
-    from shared.training.torch.progress import Meter
-    from shared.training.torch.start import limit_waits, seed_all, set_up
+    from shared.training.torch.feed import BatchFeed, RowReader
+    from shared.training.torch.meter import LossMeter
+    from shared.training.torch.optimization import TrainingPrecision
+    from shared.training.torch.start import limit_collectives, seed_generators, set_up
     from shared.training.transformers.bookkeeping import RunCallback
     from shared.training.transformers.start import has_unused_parameters, make_base_model, padding_token
     from shared.training.transformers.trainer import FineTuner, NamedPasses
@@ -118,25 +118,27 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     set_up(world, settings.timeouts.step)
     data = open_data(settings.data, plan, tasks=("text_classification", "language_modeling"))
     note_unused(settings, data, world)
-    precision, loader = Precision(settings.precision.precision, world.device), settings.loader
+    precision, loader = TrainingPrecision(settings.precision.precision, world.device), settings.loader
     net, padding = make_base_model(settings.base, settings.precision, settings.seed, data), padding_token(data)
     module, unused = TokenModel(net, padding), has_unused_parameters(net)
-    reader = Reader(data.split("train"), world.device, loader)
-    feed = Feed(reader, plan, world.rank, settings.loop, loader, settings.seed)
-    evaluation = EvenEvaluation if settings.sharding.is_divided else Evaluation
+    reader = RowReader(data.split("train"), world.device, loader)
+    feed = BatchFeed(reader, plan, world.rank, settings.loop, loader, settings.seed)
+    evaluation = EvenEvaluation if settings.sharding.is_divided else SplitEvaluation
     validation = evaluation(data, "validation", world, precision, plan, loader, settings.timeouts)
-    schedule = Schedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
+    schedule = LearningSchedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
     saver = make_saver(settings, data, world, feed.steps_per_epoch)
     at = saver.restore()
-    first, meter = at.step, Meter(world)
-    with Run(settings, world, saver, at, schedule, meter) as run:
+    first, meter = at.step, LossMeter(world)
+    with TrainingRun(settings, world, saver, at, schedule, meter) as run:
 
         def begin() -> None:
             if not (unused or settings.sharding.is_divided):
                 settle_buckets(TokenModel(trainer.model_wrapped, padding), module, feed.one_pass(), precision)
-            seed_all(settings.seed, world.rank)  # the Trainer has seeded all ranks alike, and each has other rows
+            seed_generators(
+                settings.seed, world.rank
+            )  # the Trainer has seeded all ranks alike, and each has other rows
             saver.load()
-            limit_waits(settings.timeouts.step)  # in the groups that the Trainer has made too
+            limit_collectives(settings.timeouts.step)  # in the groups that the Trainer has made too
 
         bookkeeping = RunCallback(run, saver, lambda: validation.measure(module), begin)
         trainer = FineTuner(
@@ -174,11 +176,13 @@ def make_saver(settings: Settings, data: Dataset, world: World, steps_per_epoch:
 def save_gathered(folder: Path, net: PreTrainedModel, saver: TrainingSaver, data: Dataset, world: World) -> None:
     """Gather the weights, wherever they are, and save the model on rank 0."""
     from shared.models.transformers import save_model
-    from shared.training.torch.start import tokenizer_of
+    from shared.training.torch.start import tokenizer_folder
     from shared.training.transformers.start import card_of_transformer
 
     weights, card = saver.weights(), card_of_transformer(net, data)
-    world.once(lambda: save_model(folder, net, weights, card, tokenizer_of(data)), name="save the model", scope="job")
+    world.once(
+        lambda: save_model(folder, net, weights, card, tokenizer_folder(data)), name="save the model", scope="job"
+    )
 
 
 def training_arguments(

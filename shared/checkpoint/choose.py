@@ -12,7 +12,7 @@ from shared.checkpoint.files import SHARDED_FORMAT, checkpoints_newest_first, fi
 from shared.distributed import Refusal, World
 
 
-def newest_valid(folder: str | Path) -> Path | None:
+def newest_valid_checkpoint(folder: str | Path) -> Path | None:
     """Find the newest checkpoint that is whole, or None; a damaged one is passed over with a line on standard error.
 
     `folder` may be a folder of checkpoints or one checkpoint.
@@ -25,7 +25,7 @@ def newest_valid(folder: str | Path) -> Path | None:
     return None
 
 
-def choose(world: World, folder: str | Path, resume_from: Path | None) -> Path | None:
+def choose_sharded_checkpoint(world: World, folder: str | Path, resume_from: Path | None) -> Path | None:
     """Choose the newest whole sharded checkpoint of our folder, else of `resume_from`; or None.
 
     Rank 0 says which there are; all ranks read them, each its share, and agree. One that is damaged is passed over with
@@ -52,7 +52,7 @@ def choose(world: World, folder: str | Path, resume_from: Path | None) -> Path |
     return None
 
 
-def check_same(state: Mapping[str, Any], now: Mapping[str, Any], source: str | Path) -> None:
+def check_same_settings(state: Mapping[str, Any], now: Mapping[str, Any], source: str | Path) -> None:
     """Compare the settings in a checkpoint's state to those of this run.
 
     Raises:

@@ -15,7 +15,7 @@ from typing import Final, TypedDict
 WHOLE_FORMAT: Final = "allranks-checkpoint/1"
 SHARDED_FORMAT: Final = "allranks-sharded-checkpoint/1"
 TENSORS_FILE: Final = "tensors.safetensors"
-STATE: Final = "state.json"
+STATE_FILE: Final = "state.json"
 MANIFEST_FILE: Final = "manifest.json"
 LATEST_FILE: Final = "latest.json"
 _STEP: Final = re.compile(r"step-(\d{8,})")
@@ -58,8 +58,8 @@ def publish_checkpoint(
     """
     folder = part.parent
     final = folder / f"step-{step:08d}"
-    (part / STATE).write_text(json.dumps(state, allow_nan=False), encoding="utf-8")
-    files = {**files, STATE: seal_file(part / STATE)}
+    (part / STATE_FILE).write_text(json.dumps(state, allow_nan=False), encoding="utf-8")
+    files = {**files, STATE_FILE: seal_file(part / STATE_FILE)}
     (part / MANIFEST_FILE).write_text(json.dumps({"format": form, "step": step, "files": files}), encoding="utf-8")
     _sync_to_disk(part / MANIFEST_FILE)
     _sync_to_disk(part)
@@ -90,7 +90,11 @@ def find_damage(
         step = _step_of_name(path.name)
         if step is not None and step != manifest["step"]:
             return f"its manifest says step {manifest['step']}, its name step {step}"
-        names = {STATE, *([TENSORS_FILE] if form == WHOLE_FORMAT else []), *manifest["files"]} if only is None else only
+        names = (
+            {STATE_FILE, *([TENSORS_FILE] if form == WHOLE_FORMAT else []), *manifest["files"]}
+            if only is None
+            else only
+        )
         for name in sorted(names)[share]:
             if name not in manifest["files"]:
                 return f"{name} is not in its manifest"

@@ -17,7 +17,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from shared.checkpoint.files import MANIFEST_FILE, SHARDED_FORMAT, STATE, begin_checkpoint, publish_checkpoint
+from shared.checkpoint.files import MANIFEST_FILE, SHARDED_FORMAT, STATE_FILE, begin_checkpoint, publish_checkpoint
 from shared.checkpoint.ranks import write_rank_states
 from shared.distributed import Refusal, World
 
@@ -26,7 +26,7 @@ _PIECES: Final = "pieces"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ShardPart:
     """A piece of a named tensor: its values, the shape of the whole, and where it belongs in it."""
 
     name: str
@@ -35,8 +35,14 @@ class Part:
     offset: tuple[int, ...]
 
 
-def save(
-    folder: str | Path, step: int, parts: Iterable[Part], state: object, own: object, world: World, timeout: timedelta
+def save_shards(
+    folder: str | Path,
+    step: int,
+    parts: Iterable[ShardPart],
+    state: object,
+    own: object,
+    world: World,
+    timeout: timedelta,
 ) -> None:
     """Write the checkpoint of a step; every rank calls this with its own parts, and rank 0's state is written.
 
@@ -60,7 +66,7 @@ def save(
     )
 
 
-class Reader:
+class ShardReader:
     """Reads pieces of any size out of a whole checkpoint; its files stay open as long as it is there.
 
     Args:
@@ -73,7 +79,7 @@ class Reader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.state = json.loads((path / STATE).read_text(encoding="utf-8"))
+        self.state = json.loads((path / STATE_FILE).read_text(encoding="utf-8"))
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._pieces: dict[str, list[tuple[Any, tuple[int, ...], tuple[int, ...]]]] = {}
         names = json.loads((path / MANIFEST_FILE).read_text(encoding="utf-8"))["files"]
@@ -108,7 +114,7 @@ class Reader:
             )
 
 
-def _write(path: Path, parts: Iterable[Part]) -> None:
+def _write(path: Path, parts: Iterable[ShardPart]) -> None:
     tensors, places = {}, {}
     for part in parts:
         tensors[part.name] = part.values.detach().cpu().contiguous()

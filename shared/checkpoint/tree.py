@@ -22,7 +22,7 @@ Json = Any
 """What `json.dumps(..., allow_nan=False)` takes."""
 
 
-def pack(tree: Any, what: str) -> tuple[dict[str, torch.Tensor], Json]:
+def pack_state(tree: Any, what: str) -> tuple[dict[str, torch.Tensor], Json]:
     """Take a state apart into tensors by name, none sharing memory with another, and JSON that refers to them.
 
     A tensor that stands in several places is kept once. Subclasses of dict and list become plain ones.
@@ -38,19 +38,19 @@ def pack(tree: Any, what: str) -> tuple[dict[str, torch.Tensor], Json]:
     return packer.tensors, packer.pack(tree, "")
 
 
-def unpack(tensors: Mapping[str, torch.Tensor], packed: Json) -> Any:
-    """Put together what ``pack`` took apart; sets come back as sets, NumPy arrays as arrays.
+def unpack_state(tensors: Mapping[str, torch.Tensor], packed: Json) -> Any:
+    """Put together what ``pack_state`` took apart; sets come back as sets, NumPy arrays as arrays.
 
     Raises:
-        Refusal: if the JSON has an object that ``pack`` does not write.
+        Refusal: if the JSON has an object that ``pack_state`` does not write.
     """
     if isinstance(packed, list):
-        return [unpack(tensors, item) for item in packed]
+        return [unpack_state(tensors, item) for item in packed]
     if not isinstance(packed, dict):
         return packed
     kind = next(iter(packed), "")
     if not kind.startswith("$"):
-        return {name: unpack(tensors, item) for name, item in packed.items()}
+        return {name: unpack_state(tensors, item) for name, item in packed.items()}
     value = packed[kind]
     match kind:
         case "$tensor":
@@ -58,11 +58,11 @@ def unpack(tensors: Mapping[str, torch.Tensor], packed: Json) -> Any:
         case "$array":
             return tensors[value].numpy()
         case "$tuple":
-            return tuple(unpack(tensors, item) for item in value)
+            return tuple(unpack_state(tensors, item) for item in value)
         case "$set":
-            return {unpack(tensors, item) for item in value}
+            return {unpack_state(tensors, item) for item in value}
         case "$dict":
-            return {unpack(tensors, key): unpack(tensors, item) for key, item in value}
+            return {unpack_state(tensors, key): unpack_state(tensors, item) for key, item in value}
         case "$float":
             return float(value)
         case "$bytes":

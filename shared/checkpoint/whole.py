@@ -10,12 +10,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from shared.checkpoint.files import STATE, TENSORS_FILE, begin_checkpoint, find_damage, publish_checkpoint, seal_file
+from shared.checkpoint.files import (
+    STATE_FILE,
+    TENSORS_FILE,
+    begin_checkpoint,
+    find_damage,
+    publish_checkpoint,
+    seal_file,
+)
 from shared.checkpoint.ranks import write_rank_states
 from shared.distributed import Refusal, World
 
 
-def save(
+def save_checkpoint(
     folder: str | Path,
     step: int,
     tensors: Mapping[str, Any],
@@ -57,7 +64,7 @@ def save_together(
         folder: the folder of checkpoints, the same one for all ranks.
         step: optimizer steps done, 0 or more.
         own: what this rank alone has to keep; whatever JSON holds.
-        content: gives `tensors` and `state` as for `save`; rank 0 calls it.
+        content: gives `tensors` and `state` as for `save_checkpoint`; rank 0 calls it.
         timeout: how long to wait for the others.
 
     Raises:
@@ -71,21 +78,21 @@ def save_together(
         publish_checkpoint(part, step, state, {TENSORS_FILE: seal_file(part / TENSORS_FILE), **files})
 
 
-def load(path: str | Path) -> tuple[dict[str, Any], Any]:
+def load_checkpoint(path: str | Path) -> tuple[dict[str, Any], Any]:
     """Read one checkpoint: its tensors (torch tensors on the CPU if torch is imported, else NumPy arrays), its state.
 
     Raises:
         Refusal: if it is damaged.
     """
     path = Path(path)
-    why = find_damage(path, only=[STATE, TENSORS_FILE])
+    why = find_damage(path, only=[STATE_FILE, TENSORS_FILE])
     if why is not None:
         raise Refusal(f"The checkpoint {path} is damaged: {why}.")
     if "torch" in sys.modules:
         from safetensors.torch import load_file
     else:
         from safetensors.numpy import load_file
-    return dict(load_file(path / TENSORS_FILE)), json.loads((path / STATE).read_text(encoding="utf-8"))
+    return dict(load_file(path / TENSORS_FILE)), json.loads((path / STATE_FILE).read_text(encoding="utf-8"))
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ Reading: ``Dataset.open(folder).split("train").take(rows)``. The order of rows c
 does not depend on the number of ranks, and a run can go on from any batch at no cost.
 """
 
-from shared.data.dataset.index import Array, Index, Shard, ShardFile, Statistics, Target, Text
+from shared.data.dataset.index import Array, Index, Shard, ShardFile, Statistics, Target, TextEncoding
 from shared.data.dataset.order import batches, epoch_order, rank_slice
 from shared.data.dataset.ragged import Ragged
 from shared.data.dataset.reader import Dataset, Split
@@ -33,7 +33,7 @@ __all__ = [
     "Split",
     "Statistics",
     "Target",
-    "Text",
+    "TextEncoding",
     "batches",
     "epoch_order",
     "rank_slice",

@@ -4,11 +4,11 @@ Nothing here needs the rest of `shared`: a copy of this package travels in each 
 zoo of this package is torch's; `shared.models.keras` has the same in Keras.
 """
 
-from .card import Card
+from .card import ModelCard
 
 try:
-    from .build import ZOO, Normalised, build
-    from .decoder import Decoder, DecoderSettings
+    from .build import ZOO, NormalisedModel, build_network
+    from .decoder import DecoderModel, DecoderSettings
     from .package import check_saveable, load_model, save_model
 except ModuleNotFoundError as error:
     if error.name != "torch":  # a node that trains with TensorFlow has none, and needs the rest
@@ -16,11 +16,11 @@ except ModuleNotFoundError as error:
 
 __all__ = [
     "ZOO",
-    "Card",
-    "Decoder",
+    "DecoderModel",
     "DecoderSettings",
-    "Normalised",
-    "build",
+    "ModelCard",
+    "NormalisedModel",
+    "build_network",
     "check_saveable",
     "load_model",
     "save_model",

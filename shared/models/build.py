@@ -13,16 +13,18 @@ from torch import nn
 
 from . import mlp, resnet, vit
 from .own_code import own_function
-from .refuse import refusal
+from .refuse import make_refusal
 
-Builder = Callable[[tuple[int, ...], int], nn.Module]
+NetworkBuilder = Callable[[tuple[int, ...], int], nn.Module]
 """Takes the shape of one channels-first row and the number of outputs."""
 
-ZOO: Mapping[str, Builder] = MappingProxyType({"mlp": mlp.build, "resnet": resnet.build, "vit": vit.build})
-FOR_IMAGES = ("resnet", "vit")
+ZOO: Mapping[str, NetworkBuilder] = MappingProxyType(
+    {"mlp": mlp.build_mlp, "resnet": resnet.build_resnet, "vit": vit.build_vit}
+)
+IMAGE_ARCHITECTURES = ("resnet", "vit")
 
 
-class Normalised(nn.Module):
+class NormalisedModel(nn.Module):
     """A network that takes rows as the dataset holds them.
 
     The statistics belong to the model, so that whoever has it needs nothing else to feed it.
@@ -55,7 +57,7 @@ class Normalised(nn.Module):
         return outputs if (mean, std) == (0.0, 1.0) else outputs.to(self.mean.dtype) * std + mean
 
 
-def build(
+def build_network(
     architecture: str,
     input_shape: tuple[int, ...],
     num_outputs: int,
@@ -80,8 +82,8 @@ def build(
     shape = (input_shape[-1], *input_shape[:-1])
     if builder is None:
         return _from_users_file(architecture, model_code, shape, num_outputs, arguments)
-    if architecture in FOR_IMAGES and len(input_shape) != 3:
-        raise refusal(
+    if architecture in IMAGE_ARCHITECTURES and len(input_shape) != 3:
+        raise make_refusal(
             f"architecture {architecture} takes images, (H, W, C); the rows have shape {input_shape}. Use mlp."
         )
     return builder(shape, num_outputs)
@@ -102,14 +104,14 @@ def _from_users_file(
         try:
             net = builder(*call.args, **call.kwargs)
         except Exception as error:
-            raise refusal(f"{path}: {name}{_shown(call)} raised {type(error).__name__}: {error}") from error
+            raise make_refusal(f"{path}: {name}{_shown(call)} raised {type(error).__name__}: {error}") from error
     if not isinstance(net, nn.Module):
-        raise refusal(f"{path}: {name} returned {type(net).__name__}; it has to return a torch.nn.Module.")
+        raise make_refusal(f"{path}: {name} returned {type(net).__name__}; it has to return a torch.nn.Module.")
     return net
 
 
 def _call(
-    path: Path, builder: Builder, shape: tuple[int, ...], num_outputs: int, arguments: Mapping[str, Any] | None
+    path: Path, builder: NetworkBuilder, shape: tuple[int, ...], num_outputs: int, arguments: Mapping[str, Any] | None
 ) -> inspect.BoundArguments:
     """Say what the user's function or class is called with, or that it cannot be."""
     signature = inspect.signature(builder)
@@ -123,7 +125,7 @@ def _call(
     try:
         return signature.bind(*given[0], **given[1])
     except TypeError as error:
-        raise refusal(f"{path}: {builder.__name__}{signature} has to take {wanted}: {error}.") from error
+        raise make_refusal(f"{path}: {builder.__name__}{signature} has to take {wanted}: {error}.") from error
 
 
 def _shown(call: inspect.BoundArguments) -> str:

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .refuse import refusal
+from .refuse import make_refusal
 
-FORMAT = "allranks-model/1"
+MODEL_FORMAT = "allranks-model/1"
 LANGUAGE_MODELING = "language_modeling"
-VERSION = "0.1.0"
+_VERSION = "0.1.0"
 """The library's version, written into each card."""
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class ModelCard:
     """Description of a model, kept beside its weights as JSON.
 
     Attributes:
@@ -49,7 +49,7 @@ class Card:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     task: str = "classification"
-    library_version: str = VERSION
+    library_version: str = _VERSION
     columns: tuple[str, ...] = ()
     target: str = ""
     target_mean: float = 0.0
@@ -74,10 +74,10 @@ class Card:
 
     def to_json(self) -> str:
         """Text of `card.json`."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
+        return json.dumps({"format": MODEL_FORMAT, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, source: str) -> Card:
+    def from_json(cls, text: str, source: str) -> ModelCard:
         """Read `card.json`; `source` names the file in errors.
 
         Raises:
@@ -106,7 +106,7 @@ class Card:
                 arguments=None if found.get("arguments") is None else dict(found["arguments"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise refusal(f"{source} is damaged: {error!r}. Train and save the model again.") from error
-        if version != FORMAT:
-            raise refusal(f"{source} has the format {version!r}; this library reads {FORMAT!r}.")
+            raise make_refusal(f"{source} is damaged: {error!r}. Train and save the model again.") from error
+        if version != MODEL_FORMAT:
+            raise make_refusal(f"{source} has the format {version!r}; this library reads {MODEL_FORMAT!r}.")
         return card

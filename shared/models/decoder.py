@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .refuse import refusal
+from .refuse import make_refusal
 
 _ROTARY_BASE = 10_000.0
 """Base of the rotary frequencies, as in RoFormer (Su et al. 2021) and Llama."""
@@ -63,7 +63,7 @@ class DecoderSettings:
         if not problems and self.heads % self.key_value_heads:
             problems.append(f"heads {self.heads} is not a multiple of key_value_heads {self.key_value_heads}")
         if problems:
-            raise refusal(f"This decoder cannot be built: {'; '.join(problems)}.")
+            raise make_refusal(f"This decoder cannot be built: {'; '.join(problems)}.")
 
     @property
     def head_width(self) -> int:
@@ -87,10 +87,10 @@ class DecoderSettings:
         return 6.0 * multiplied + 12.0 * self.layers * self.width * sequence_length
 
 
-class Decoder(nn.Module):
+class DecoderModel(nn.Module):
     """Embedding, blocks, norm, output layer; or the part of them that one stage of a pipeline has.
 
-    Its parameters are on the meta device, without memory: `initialise` it, or load a state with ``assign=True``.
+    Its parameters are on the meta device, without memory: `initialise_decoder`, or load a state with ``assign=True``.
 
     Args:
         settings: its sizes.
@@ -105,7 +105,9 @@ class Decoder(nn.Module):
         last = stage == stages - 1
         with torch.device("meta"):
             self.embed = nn.Embedding(settings.vocabulary, settings.width) if stage == 0 else None
-            self.blocks = nn.ModuleDict({str(n): Block(settings) for n in range(stage * share, (stage + 1) * share)})
+            self.blocks = nn.ModuleDict(
+                {str(n): DecoderBlock(settings) for n in range(stage * share, (stage + 1) * share)}
+            )
             self.norm = nn.RMSNorm(settings.width) if last else None
             head = last and not settings.tied
             self.head = nn.Linear(settings.width, settings.vocabulary, bias=False) if head else None
@@ -114,7 +116,7 @@ class Decoder(nn.Module):
         """Map tokens (N, L), int, to logits (N, L, vocabulary); in a pipeline, what the stage before gives."""
         if self.embed is not None:
             if x.shape[1] > self.settings.context_length:
-                raise refusal(
+                raise make_refusal(
                     f"A sequence of {x.shape[1]} tokens is longer than the model's context of "
                     f"{self.settings.context_length}."
                 )
@@ -130,13 +132,13 @@ class Decoder(nn.Module):
         return functional.linear(x, self.embed.weight)
 
 
-class Block(nn.Module):
+class DecoderBlock(nn.Module):
     """Attention and a perceptron, each with a norm before it and added to its input."""
 
     def __init__(self, settings: DecoderSettings) -> None:
         super().__init__()
         self.attention_norm = nn.RMSNorm(settings.width)
-        self.attention = Attention(settings)
+        self.attention = CausalAttention(settings)
         self.feed_norm = nn.RMSNorm(settings.width)
         self.feed = FeedForward(settings.width, settings.feed_forward_width)
 
@@ -146,7 +148,7 @@ class Block(nn.Module):
         return x + self.feed(self.feed_norm(x))
 
 
-class Attention(nn.Module):
+class CausalAttention(nn.Module):
     """Causal self-attention with rotary positions.
 
     How many heads there are is read off the projections: under tensor parallelism a rank has a part of them.
@@ -204,7 +206,7 @@ def _rotated(q: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
     return turn(q), turn(k)
 
 
-def initialise(module: Decoder, seed: int, device: torch.device | str = "cpu") -> Decoder:
+def initialise_decoder(module: DecoderModel, seed: int, device: torch.device | str = "cpu") -> DecoderModel:
     """Give a decoder memory on a device, and its first values."""
     module.to_empty(device=device)
     with torch.no_grad():

@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from .card import Card
-from .mlmodel import environment_files, mlmodel
-from .refuse import refusal
+from .card import ModelCard
+from .mlmodel import environment_files, mlmodel_document
+from .refuse import make_refusal
 
-WEIGHTS: Final = "weights.safetensors"
+WEIGHTS_NAME: Final = "weights.safetensors"
 CARD_NAME: Final = "card.json"
 INSIDE: Final = Path("artifacts", "model")
 
 
-def begin(folder: str | Path) -> Path:
+def begin_model(folder: str | Path) -> Path:
     """Make the folder for the weights, empty, and return it; what an earlier attempt left in it is removed."""
     inside = Path(folder) / INSIDE
     shutil.rmtree(inside, ignore_errors=True)
@@ -25,9 +25,9 @@ def begin(folder: str | Path) -> Path:
     return inside
 
 
-def finish(
+def finish_model(
     folder: str | Path,
-    card: Card,
+    card: ModelCard,
     serve: Path,
     installed: Mapping[str, str],
     folders: Mapping[str, str | Path | None] | None = None,
@@ -35,7 +35,7 @@ def finish(
     """Write all that belongs to a saved model besides its weights.
 
     Args:
-        folder: which `begin` has made.
+        folder: which `begin_model` has made.
         card: what the model is.
         serve: the script that MLflow runs to load it.
         installed: versions of the packages that it needs, by name.
@@ -51,7 +51,7 @@ def finish(
     for name, text in environment_files(platform.python_version(), installed).items():
         (folder / name).write_text(text, encoding="utf-8")
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    (folder / "MLmodel").write_text(mlmodel(card, platform.python_version(), size), encoding="utf-8")
+    (folder / "MLmodel").write_text(mlmodel_document(card, platform.python_version(), size), encoding="utf-8")
 
 
 def _leaving_out(model: Path) -> Callable[[str, list[str]], set[str]]:
@@ -64,7 +64,7 @@ def _leaving_out(model: Path) -> Callable[[str, list[str]], set[str]]:
     return names_left_out
 
 
-def opened(folder: str | Path) -> tuple[Path, Card]:
+def open_model(folder: str | Path) -> tuple[Path, ModelCard]:
     """Find the weights' folder and the card of a saved model; `folder` may be the weights' folder itself.
 
     Raises:
@@ -73,5 +73,5 @@ def opened(folder: str | Path) -> tuple[Path, Card]:
     folder = Path(folder)
     inside = folder if (folder / CARD_NAME).is_file() else folder / INSIDE
     if not (inside / CARD_NAME).is_file():
-        raise refusal(f"{folder} holds no model of this library: there is no {INSIDE / CARD_NAME}.")
-    return inside, Card.from_json((inside / CARD_NAME).read_text(encoding="utf-8"), str(inside / CARD_NAME))
+        raise make_refusal(f"{folder} holds no model of this library: there is no {INSIDE / CARD_NAME}.")
+    return inside, ModelCard.from_json((inside / CARD_NAME).read_text(encoding="utf-8"), str(inside / CARD_NAME))

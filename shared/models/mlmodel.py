@@ -7,23 +7,23 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 
-from .card import LANGUAGE_MODELING, Card
+from .card import LANGUAGE_MODELING, ModelCard
 
 _OLDEST_MLFLOW = "2.13.0"
 """The first one that loads models from code."""
 
-COLUMNS = [
+_COLUMNS = [
     {"type": "string", "name": "text", "required": False},
     {"type": "array", "items": {"type": "long"}, "name": "tokens", "required": False},
 ]
 """What a model of transformers takes: one of the two."""
 
 
-def mlmodel(card: Card, python: str, size: int) -> str:
+def mlmodel_document(card: ModelCard, python: str, size: int) -> str:
     """Text of `MLmodel`; its fields are those of MLflow 3's `save_model` for a script. `size` is in bytes."""
     of_text = card.task == LANGUAGE_MODELING
     tensors = [_tensor(card.input_dtype, [-1, -1] if of_text else [-1, *card.input_shape])]
-    inputs = COLUMNS if card.framework == "transformers" else tensors
+    inputs = _COLUMNS if card.framework == "transformers" else tensors
     outputs = [_tensor("float32", [-1, -1, card.outputs] if of_text else [-1, card.outputs])]
     return f"""\
 flavors:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from torch import nn
 
 
-def build(input_shape: tuple[int, ...], num_outputs: int, *, width: int = 256, depth: int = 2) -> nn.Module:
+def build_mlp(input_shape: tuple[int, ...], num_outputs: int, *, width: int = 256, depth: int = 2) -> nn.Module:
     """Build `depth` hidden layers of `width` units for inputs of any shape."""
     sizes = [math.prod(input_shape), *[width] * depth]
     layers: list[nn.Module] = [nn.Flatten()]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .refuse import refusal
+from .refuse import make_refusal
 
 
 @contextmanager
@@ -29,14 +29,14 @@ def own_function(
     """
     file, colon, name = architecture.partition(":")
     if not colon or not file.endswith(".py") or not name.isidentifier():
-        raise refusal(f"{what} is not known: {choices} in model_code.")
+        raise make_refusal(f"{what} is not known: {choices} in model_code.")
     if model_code is None:
-        raise refusal(f"{what} needs the input model_code: the folder in which {file} is.")
+        raise make_refusal(f"{what} needs the input model_code: the folder in which {file} is.")
     folder = Path(model_code).resolve()
     path = (folder / file).resolve()
     if not path.is_relative_to(folder) or not path.is_file():
         there = ", ".join(sorted(p.name for p in folder.glob("*.py"))) or "no .py file"
-        raise refusal(f"{what}: there is no {file} in {folder}, which holds {there}.")
+        raise make_refusal(f"{what}: there is no {file} in {folder}, which holds {there}.")
     before = sys.dont_write_bytecode
     sys.path.insert(0, str(folder))
     sys.dont_write_bytecode = True  # the folder is an input, which nobody writes to
@@ -56,9 +56,9 @@ def _function(path: Path, name: str) -> Callable[..., Any]:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise refusal(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+        raise make_refusal(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
     function = getattr(module, name, None)
     if not callable(function):
         own = [n for n, f in vars(module).items() if getattr(f, "__module__", "") == spec.name and callable(f)]
-        raise refusal(f"{path} has no function or class {name}; it has {', '.join(own) or 'none'}.")
+        raise make_refusal(f"{path} has no function or class {name}; it has {', '.join(own) or 'none'}.")
     return function

@@ -25,45 +25,45 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from .build import Normalised, build
-from .card import LANGUAGE_MODELING, Card
-from .decoder import Decoder, DecoderSettings, initialise
-from .folder import WEIGHTS, begin, finish, opened
+from .build import NormalisedModel, build_network
+from .card import LANGUAGE_MODELING, ModelCard
+from .decoder import DecoderModel, DecoderSettings, initialise_decoder
+from .folder import WEIGHTS_NAME, begin_model, finish_model, open_model
 from .mlmodel import installed_versions
-from .refuse import refusal
+from .refuse import make_refusal
 
 _SAVEABLE: Final = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8}) | {
     torch.int8, torch.int16, torch.int32, torch.int64,
 }  # fmt: skip
 
 
-def from_card(card: Card, model_code: str | Path | None = None) -> nn.Module:
-    """Build the module that a card describes, with fresh weights in float32: a `Normalised`, or a `Decoder`.
+def from_card(card: ModelCard, model_code: str | Path | None = None) -> nn.Module:
+    """Build the module that a card describes, with fresh weights in float32: a `NormalisedModel`, or a `DecoderModel`.
 
     Raises:
-        Refusal: see `build`.
+        Refusal: see `build_network`.
     """
     if card.task == LANGUAGE_MODELING:
-        return initialise(empty_decoder(card), seed=0)
-    net = build(card.architecture, card.input_shape, card.outputs, model_code, card.arguments)
-    return Normalised(card.mean, card.std, net, card.target_mean, card.target_std)
+        return initialise_decoder(empty_decoder(card), seed=0)
+    net = build_network(card.architecture, card.input_shape, card.outputs, model_code, card.arguments)
+    return NormalisedModel(card.mean, card.std, net, card.target_mean, card.target_std)
 
 
-def empty_decoder(card: Card) -> Decoder:
+def empty_decoder(card: ModelCard) -> DecoderModel:
     """Build the language model that a card describes, without memory for its weights.
 
     Raises:
         Refusal: if it is none that this version can build.
     """
     if card.architecture != "decoder":
-        raise refusal(f"architecture {card.architecture!r} is no language model: choose decoder.")
+        raise make_refusal(f"architecture {card.architecture!r} is no language model: choose decoder.")
     try:
-        return Decoder(DecoderSettings(**card.settings))
+        return DecoderModel(DecoderSettings(**card.settings))
     except TypeError as error:
-        raise refusal(f"The settings {dict(card.settings)} are not those of a decoder: {error}.") from error
+        raise make_refusal(f"The settings {dict(card.settings)} are not those of a decoder: {error}.") from error
 
 
-def check_saveable(module: nn.Module, card: Card, model_code: str | Path | None = None) -> None:
+def check_saveable(module: nn.Module, card: ModelCard, model_code: str | Path | None = None) -> None:
     """Show before the first step that the module can be saved and rebuilt: after the last one it would be too late.
 
     Leaves the random number generators as they were.
@@ -80,7 +80,7 @@ def check_saveable(module: nn.Module, card: Card, model_code: str | Path | None 
 def save_model(
     folder: str | Path,
     module: nn.Module,
-    card: Card,
+    card: ModelCard,
     model_code: str | Path | None = None,
     tokenizer: str | Path | None = None,
     packages: Sequence[str] = (),
@@ -89,9 +89,9 @@ def save_model(
 
     Args:
         folder: where to; made if needed.
-        module: a `Normalised` or a `Decoder`, on any device.
+        module: a `NormalisedModel` or a `DecoderModel`, on any device.
         card: what it is.
-        model_code: folder of the user's code, which is copied into the model; needed if `build` needed it.
+        model_code: folder of the user's code, which is copied into the model; needed if `build_network` needed it.
         tokenizer: folder of a language model's tokenizer, which is copied into the model; None for bytes.
         packages: what the user's code imports besides torch and NumPy.
 
@@ -99,13 +99,13 @@ def save_model(
         Refusal: see `check_saveable`.
     """
     state = _state(module)
-    save_file(state, begin(folder) / WEIGHTS)
+    save_file(state, begin_model(folder) / WEIGHTS_NAME)
     needed = ("torch", "safetensors", "numpy", *packages)
     copied = {"model_code": model_code, "tokenizer": tokenizer}
-    finish(folder, card, Path(__file__).with_name("serve.py"), installed_versions(needed), copied)
+    finish_model(folder, card, Path(__file__).with_name("serve.py"), installed_versions(needed), copied)
 
 
-def load_model(folder: str | Path) -> tuple[nn.Module, Card]:
+def load_model(folder: str | Path) -> tuple[nn.Module, ModelCard]:
     """Read a folder that `save_model` wrote (or its ``artifacts/model``), in eval mode on the CPU.
 
     Runs the user's code in the folder, if the architecture is the user's.
@@ -113,11 +113,13 @@ def load_model(folder: str | Path) -> tuple[nn.Module, Card]:
     Raises:
         Refusal: if the folder holds no such model, or a damaged one.
     """
-    inside, card = opened(folder)
+    inside, card = open_model(folder)
     try:
-        state = load_file(inside / WEIGHTS)
+        state = load_file(inside / WEIGHTS_NAME)
     except (SafetensorError, OSError) as error:
-        raise refusal(f"{inside / WEIGHTS} cannot be read: {error}. Train and save the model again.") from error
+        raise make_refusal(
+            f"{inside / WEIGHTS_NAME} cannot be read: {error}. Train and save the model again."
+        ) from error
     users = inside / "model_code"
     module = _to_be_loaded(card, users if users.is_dir() else None)
     _load(module, state, f"{card.architecture} as this version builds it, saved by {card.library_version},")
@@ -130,20 +132,20 @@ def _state(module: nn.Module) -> dict[str, torch.Tensor]:
     owners: dict[int, str] = {}
     for name, tensor in state.items():
         if nn.parameter.is_lazy(tensor):
-            raise refusal(f"{name} of the model has no size yet, as in LazyLinear: give each layer its sizes.")
+            raise make_refusal(f"{name} of the model has no size yet, as in LazyLinear: give each layer its sizes.")
         if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided or tensor.dtype not in _SAVEABLE:
             what = f"{tensor.layout} of {tensor.dtype}" if isinstance(tensor, torch.Tensor) else type(tensor).__name__
-            raise refusal(f"The model cannot be saved: {name} in its state is a {what}, not a plain tensor.")
+            raise make_refusal(f"The model cannot be saved: {name} in its state is a {what}, not a plain tensor.")
         first = owners.setdefault(tensor.untyped_storage().data_ptr(), name) if tensor.numel() else name
         if first != name:
-            raise refusal(
+            raise make_refusal(
                 f"The model cannot be saved: {first} and {name} share memory. Use one parameter in both places "
                 "under one name (for instance functional.linear with the embedding's weight), or register a copy."
             )
     return {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
 
 
-def _to_be_loaded(card: Card, model_code: str | Path | None) -> nn.Module:
+def _to_be_loaded(card: ModelCard, model_code: str | Path | None) -> nn.Module:
     """Build a module that is only loaded into: a decoder, which may be large, without memory of its own."""
     if card.task == LANGUAGE_MODELING:
         return empty_decoder(card)
@@ -156,7 +158,7 @@ def _load(module: nn.Module, state: dict[str, torch.Tensor], what: str) -> None:
     if "mean" in state:
         module.to(state["mean"].dtype)
     try:
-        module.load_state_dict(state, assign=isinstance(module, Decoder))
+        module.load_state_dict(state, assign=isinstance(module, DecoderModel))
     except RuntimeError as error:
         detail = " ".join(str(error).split())
-        raise refusal(f"{what} does not take the weights: {detail}") from error
+        raise make_refusal(f"{what} does not take the weights: {detail}") from error

@@ -11,46 +11,46 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .card import Card
-from .refuse import refusal
+from .card import ModelCard
+from .refuse import make_refusal
 
-INSIDE = Path("artifacts", "model")
+_INSIDE = Path("artifacts", "model")
 
-Outputs = npt.NDArray[np.floating[Any]]
-Predictor = Callable[[npt.NDArray[Any]], Outputs]
+NumberArray = npt.NDArray[np.floating[Any]]
+RowPredictor = Callable[[npt.NDArray[Any]], NumberArray]
 """Takes raw rows (N, *input_shape) as the dataset holds them; gives (N, outputs), float32 or wider.
 
 That of a language model takes tokens (N, L) of any integer type and gives logits (N, L, vocabulary).
 """
 
-Scorer = Callable[[npt.NDArray[Any]], tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]]
+TokenScorer = Callable[[npt.NDArray[Any]], tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]]
 """Takes rows of tokens (N, L + 1) of a language model's data; gives for each token but the first of a row its cross
 entropy in nats, and whether it was the most probable one: (N, L) each."""
 
-EXTRAS = {"keras": "tensorflow", "transformers": "text"}
+_EXTRAS = {"keras": "tensorflow", "transformers": "text"}
 """The extra of this library that brings a framework, where it has another name."""
 
 
-def read_card(folder: str | Path) -> Card:
+def read_card(folder: str | Path) -> ModelCard:
     """Say what a saved model is, without loading it.
 
     Raises:
         Refusal: if the folder holds no model of this library.
     """
-    path = Path(folder) / INSIDE / "card.json"
+    path = Path(folder) / _INSIDE / "card.json"
     if not path.is_file():
-        raise refusal(f"{folder} holds no model of this library: there is no {INSIDE}/card.json.")
-    return Card.from_json(path.read_text(encoding="utf-8"), str(path))
+        raise make_refusal(f"{folder} holds no model of this library: there is no {_INSIDE}/card.json.")
+    return ModelCard.from_json(path.read_text(encoding="utf-8"), str(path))
 
 
-def tokenizer_of_model(folder: str | Path, card: Card) -> str:
+def tokenizer_of_model(folder: str | Path, card: ModelCard) -> str:
     """The same for the same tokenizer: the sha256 of its file in a saved model; ``bytes`` where there is none."""
-    places = (Path(folder) / INSIDE / name / "tokenizer.json" for name in ("tokenizer", "huggingface"))
+    places = (Path(folder) / _INSIDE / name / "tokenizer.json" for name in ("tokenizer", "huggingface"))
     found = next((place for place in places if place.is_file()), None)
     return card.tokenizer if found is None else hashlib.sha256(found.read_bytes()).hexdigest()
 
 
-def load_predictor(folder: str | Path, device: Any) -> tuple[Predictor, Card]:
+def load_predictor(folder: str | Path, device: Any) -> tuple[RowPredictor, ModelCard]:
     """Read a model that any of the trainers saved.
 
     Args:
@@ -65,7 +65,7 @@ def load_predictor(folder: str | Path, device: Any) -> tuple[Predictor, Card]:
         return _with_keras(Path(folder)) if card.framework == "keras" else _with_torch(Path(folder), device)
 
 
-def load_scorer(folder: str | Path, device: Any) -> Scorer:
+def load_scorer(folder: str | Path, device: Any) -> TokenScorer:
     """Read a language model to measure it where it computes: its logits are too many to be copied.
 
     Raises:
@@ -89,18 +89,18 @@ def load_scorer(folder: str | Path, device: Any) -> Scorer:
 
 
 @contextmanager
-def _framework(folder: str | Path, card: Card) -> Iterator[None]:
+def _framework(folder: str | Path, card: ModelCard) -> Iterator[None]:
     """Say which package is missing for a model."""
     try:
         yield
     except ModuleNotFoundError as error:
-        raise refusal(
+        raise make_refusal(
             f"{folder} is a model of {card.framework}, and {error.name} is not installed: "
-            f'pip install "allranks[{EXTRAS.get(card.framework, card.framework)}]", or use an environment that has it.'
+            f'pip install "allranks[{_EXTRAS.get(card.framework, card.framework)}]", or use an environment that has it.'
         ) from error
 
 
-def _module(folder: Path, device: Any) -> tuple[Any, Card]:
+def _module(folder: Path, device: Any) -> tuple[Any, ModelCard]:
     """Load a module of torch onto a device."""
     if read_card(folder).framework == "transformers":
         from .transformers import load_model as load
@@ -111,28 +111,28 @@ def _module(folder: Path, device: Any) -> tuple[Any, Card]:
     return module.to(device).eval(), card
 
 
-def _with_torch(folder: Path, device: Any) -> tuple[Predictor, Card]:
+def _with_torch(folder: Path, device: Any) -> tuple[RowPredictor, ModelCard]:
     import torch
 
     module, card = _module(folder, device)
 
-    def predict(rows: npt.NDArray[Any]) -> Outputs:
+    def predict(rows: npt.NDArray[Any]) -> NumberArray:
         rows = rows.astype(np.int64) if card.vocabulary else rows  # an embedding looks up no smaller type
         with torch.inference_mode():
             outputs = module(torch.from_numpy(rows).to(device))
         wide = outputs if outputs.dtype == torch.float64 else outputs.float()
-        result: Outputs = wide.cpu().numpy()
+        result: NumberArray = wide.cpu().numpy()
         return result
 
     return predict, card
 
 
-def _with_keras(folder: Path) -> tuple[Predictor, Card]:
+def _with_keras(folder: Path) -> tuple[RowPredictor, ModelCard]:
     from .keras import load_model
 
     model, card = load_model(folder)
 
-    def predict(rows: npt.NDArray[Any]) -> Outputs:
+    def predict(rows: npt.NDArray[Any]) -> NumberArray:
         return np.asarray(model(rows, training=False))
 
     return predict, card

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def refusal(message: str) -> Exception:
+def make_refusal(message: str) -> Exception:
     """Make the error that a component prints without a traceback; a ValueError where a saved model stands alone."""
     try:
         from shared.distributed import Refusal

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 
-def build(input_shape: tuple[int, ...], num_outputs: int, *, width: int = 32, stages: int = 3) -> nn.Module:
+def build_resnet(input_shape: tuple[int, ...], num_outputs: int, *, width: int = 32, stages: int = 3) -> nn.Module:
     """Build a network for images of `input_shape` (channels, height, width), doubling its width at each stage."""
     return ResNet(input_shape, num_outputs, width, stages)
 
@@ -24,7 +24,7 @@ class ResNet(nn.Module):
         blocks: list[nn.Module] = []
         for stage in range(stages):
             inputs, outputs = width << max(stage - 1, 0), width << stage
-            blocks += [Block(inputs, outputs, stride=2 if stage else 1), Block(outputs, outputs)]
+            blocks += [ResidualBlock(inputs, outputs, stride=2 if stage else 1), ResidualBlock(outputs, outputs)]
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.GroupNorm(8, width << (stages - 1))
         self.head = nn.Linear(width << (stages - 1), num_outputs)
@@ -37,7 +37,7 @@ class ResNet(nn.Module):
         return self.head(functional.relu(self.norm(x)).mean((2, 3)))
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Pre-activation residual block; its last convolution starts at 0, so that the block starts as the identity."""
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:

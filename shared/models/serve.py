@@ -13,12 +13,12 @@ import torch
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
-ROWS_AT_ONCE = 1024
+_ROWS_AT_ONCE = 1024
 _OUTPUTS_AT_ONCE = 2**24
 """A language model gives a whole vocabulary for each token of a row: 64 MiB of float32 at once."""
 
 
-class Served(PythonModel):
+class ServedModel(PythonModel):
     """Takes raw rows as the dataset held them and returns one logit for each class, or the value of a regression.
 
     A language model takes rows of tokens and returns logits for what may follow each.
@@ -44,7 +44,7 @@ class Served(PythonModel):
             np.array(model_input, dtype=self.card.input_dtype, ndmin=1 + len(self.card.input_shape))
         )
         per_row = rows.shape[1] * self.card.vocabulary if self.card.vocabulary else 1
-        at_once = max(1, min(ROWS_AT_ONCE, _OUTPUTS_AT_ONCE // max(1, per_row)))
+        at_once = max(1, min(_ROWS_AT_ONCE, _OUTPUTS_AT_ONCE // max(1, per_row)))
         with torch.inference_mode():
             parts = [self.module(part.to(self.device)).float().cpu() for part in rows.split(at_once)]
         return torch.cat(parts).numpy()
@@ -63,4 +63,4 @@ def _package(folder: Path) -> ModuleType:
     return package
 
 
-set_model(Served())
+set_model(ServedModel())

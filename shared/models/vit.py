@@ -10,11 +10,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-PATCHES_PER_SIDE = 8
+_PATCHES_PER_SIDE = 8
 """The patch size, 2 pixels at least, is chosen so that the longer side has about this many patches."""
 
 
-def build(input_shape: tuple[int, ...], num_outputs: int, *, width: int = 64, depth: int = 4) -> nn.Module:
+def build_vit(input_shape: tuple[int, ...], num_outputs: int, *, width: int = 64, depth: int = 4) -> nn.Module:
     """Build a transformer for images of `input_shape` (channels, height, width); sides are padded to whole patches."""
     return ViT(input_shape, num_outputs, width, depth)
 
@@ -25,12 +25,12 @@ class ViT(nn.Module):
     def __init__(self, input_shape: tuple[int, ...], num_outputs: int, width: int, depth: int) -> None:
         super().__init__()
         channels, *sides = input_shape
-        self.patch = max(2, round(max(sides) / PATCHES_PER_SIDE))
+        self.patch = max(2, round(max(sides) / _PATCHES_PER_SIDE))
         patches = [-(-side // self.patch) for side in sides]
         self.padding = (0, patches[1] * self.patch - sides[1], 0, patches[0] * self.patch - sides[0])
         self.embed = nn.Linear(channels * self.patch**2, width)
         self.positions = nn.Parameter(torch.randn(1, patches[0] * patches[1], width) * 0.3)
-        self.blocks = nn.ModuleList(Block(width, heads=width // 32) for _ in range(depth))
+        self.blocks = nn.ModuleList(TransformerBlock(width, heads=width // 32) for _ in range(depth))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, num_outputs)
 
@@ -44,7 +44,7 @@ class ViT(nn.Module):
         return self.head(self.norm(x).mean(1))
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Self-attention and a perceptron, each added to its input; the last layer of each starts at 0."""
 
     def __init__(self, width: int, heads: int) -> None:

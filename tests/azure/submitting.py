@@ -10,7 +10,7 @@ import pytest
 
 from allranks import catalogue, library
 from allranks.azure import retry, watch
-from allranks.azure.client import connect, find_workspace
+from allranks.azure.client import connect_workspace, find_workspace
 from tests.azure.stand_in.fixture import StandIn
 from tests.azure.stand_in.state import WORKSPACE_ID
 from tests.cli.conftest import Called, cli
@@ -48,7 +48,7 @@ jobs:
 
 def workspace_client() -> Any:
     """An unmodified client of the stand-in's workspace."""
-    return connect(find_workspace())
+    return connect_workspace(find_workspace())
 
 
 def environments(stand_in: StandIn) -> None:

@@ -17,7 +17,7 @@ from allranks.azure import retry
 from allranks.azure.clusters import ComputeCluster
 from allranks.cli.main import main
 from allranks.errors import UsageError
-from allranks.sizes import find
+from allranks.sizes import find_size
 from tests.azure.stand_in.fixture import StandIn
 
 FILES = sorted((library.root() / "environments" / "clusters").glob("*.yaml"))
@@ -33,7 +33,7 @@ def sent(file: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_cluster_of_the_library_is_what_its_name_says(file: Path) -> None:
     rest = sent(file)["properties"]["properties"]
-    size = find(rest["vmSize"])
+    size = find_size(rest["vmSize"])
     assert size is not None
     assert not size.retired
     assert rest["scaleSettings"]["minNodeCount"] == 0, "it costs nothing while it has nothing to do"

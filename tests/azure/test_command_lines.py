@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from azure.ai.ml import load_component, load_job
 
-from allranks.azure.job_source import pipeline_of
+from allranks.azure.job_source import pipeline_of_job
 from allranks.azure.python_target import read_python_pipeline
 from allranks.azure.reader import job_builder
 from allranks.catalogue import resolve
-from allranks.cli.target import load
+from allranks.cli.target import load_target
 from allranks.local.planning import plan_pipeline
-from allranks.spec import Pipeline, read
-from allranks.spec.expressions import render_command, single
+from allranks.spec import Pipeline, read_spec
+from allranks.spec.expressions import render_command, single_reference
 
 TYPED = {  # an input's type and what the YAML gives it, as it is written: as a default, and on the step
     "number": ("10", "10.0", '"10"', "1e-3", "1.0e-3", "0.00001", "0.1", "100000000000000000000", "0", "-3", '" 7 "'),
@@ -109,7 +109,7 @@ def _commands(pipeline: Any, nodes: Mapping[str, Any], known: Mapping[str, str],
 
 
 def _followed(value: str, known: Mapping[str, str]) -> str | None:
-    reference = single(value)
+    reference = single_reference(value)
     return value if reference is None else known.get(reference.name)
 
 
@@ -121,14 +121,14 @@ def commands_here(pipeline: Pipeline) -> dict[str, str]:
 @pytest.mark.parametrize("file", ["job.yaml", "of_component.yaml"])
 def test_yaml(folder: Path, file: str) -> None:
     expected = commands_sent(load_job(folder / file))
-    assert commands_here(read(folder / file)) == expected
-    assert commands_here(pipeline_of(load_job(folder / file), resolve)) == expected
+    assert commands_here(read_spec(folder / file)) == expected
+    assert commands_here(pipeline_of_job(load_job(folder / file), resolve)) == expected
 
 
 def test_a_component_and_a_pipeline_component_by_themselves(folder: Path) -> None:
     (expected,) = set(commands_sent(load_component(folder / "inner.yaml")()._to_job()).values())
     for file in ("inner.yaml", "echo.yaml"):
-        assert set(commands_here(load(str(folder / file))).values()) == {expected}
+        assert set(commands_here(load_target(str(folder / file))).values()) == {expected}
 
 
 @pytest.mark.parametrize("function", ["own", "sent"])

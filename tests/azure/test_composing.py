@@ -80,7 +80,7 @@ def test_an_unknown_component_offers_the_nearest() -> None:
 @pytest.mark.parametrize("name", catalogue.COMPONENTS)
 def test_the_signature_is_what_the_yaml_says(name: str) -> None:
     component = getattr(components, name)
-    declared = read_component(catalogue.components()[name]).inputs
+    declared = read_component(catalogue.component_files()[name]).inputs
     parameters = inspect.signature(component).parameters
     assert list(parameters) == list(declared)
     for port in declared.values():
@@ -94,7 +94,7 @@ def test_the_signature_is_what_the_yaml_says(name: str) -> None:
 
 
 def load_rest(name: str) -> dict[str, Any]:
-    spec: dict[str, Any] = load_component(catalogue.components()[name])._to_rest_object().properties.component_spec
+    spec: dict[str, Any] = load_component(catalogue.component_files()[name])._to_rest_object().properties.component_spec
     return spec
 
 

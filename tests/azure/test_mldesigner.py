@@ -26,7 +26,7 @@ def test_generate_writes_a_function_for_every_component(tmp_path: Path) -> None:
     functions = {node.name: node for node in ast.parse(module.read_text()).body if isinstance(node, ast.FunctionDef)}
     assert set(catalogue.COMPONENTS) <= functions.keys()
     for name in catalogue.COMPONENTS:
-        declared = yaml.safe_load(catalogue.components()[name].read_text())["inputs"]
+        declared = yaml.safe_load(catalogue.component_files()[name].read_text())["inputs"]
         arguments = functions[name].args
         assert {one.arg for one in (*arguments.args, *arguments.kwonlyargs)} == declared.keys()
 

@@ -14,7 +14,7 @@ from allranks.spec import read_component
 
 @pytest.mark.parametrize("component", ["train_ddp", "prepare_text"])
 def test_every_input_is_declared_as_the_component_declares_it(component: str) -> None:
-    for name, declared in read_component(catalogue.components()[component]).inputs.items():
+    for name, declared in read_component(catalogue.component_files()[component]).inputs.items():
         made = port(component, name)
         assert (made.type, bool(made.optional), made.description) == (
             declared.type,
@@ -45,7 +45,7 @@ def test_a_change_replaces_what_the_component_says() -> None:
 def test_a_component_of_one_s_own_is_named_by_its_file(tmp_path: Path) -> None:
     file = tmp_path / "component.yaml"
     file.write_text(
-        catalogue.components()["train_ddp"]
+        catalogue.component_files()["train_ddp"]
         .read_text()
         .replace("code: .", f"code: {tmp_path}")
         .replace("  - ../../shared\n", f"  - {catalogue.library.root()}/shared\n")

@@ -48,9 +48,9 @@ def launch(step: Any) -> list[str]:
     return [kind, str(processes or 1), str(nodes)]
 
 
-@pytest.mark.parametrize("name", sorted(catalogue.pipelines()))
+@pytest.mark.parametrize("name", sorted(catalogue.pipeline_files()))
 def test_every_pipeline_of_the_library(name):
-    file = catalogue.pipelines()[name]
+    file = catalogue.pipeline_files()[name]
     assert meaning(through_the_sdk(file)) == meaning(read_pipeline(file, catalogue.resolve))
 
 

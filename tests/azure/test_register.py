@@ -100,7 +100,7 @@ def test_every_component_has_the_environment_by_its_full_id(registered: Register
 
 def test_every_component_has_the_hash_and_the_files_of_its_snapshot(registered: Registered) -> None:
     for name in catalogue.COMPONENTS:
-        files = snapshot.files(read_component(registered.checkout / f"components/{name}/component.yaml"))
+        files = snapshot.snapshot_files(read_component(registered.checkout / f"components/{name}/component.yaml"))
         parts = registered.specification(name)["code"].split("/")
         code = properties(registered.store, "codes", parts[-3], parts[-1])
         assert code["properties"]["hash_sha256"] == snapshot.content_hash(files), name
@@ -161,7 +161,7 @@ def test_an_environment_s_files_are_those_of_its_folder_but_not_its_description(
     for name in catalogue.ENVIRONMENTS:
         folder = registered.checkout / "environments" / name
         build = properties(registered.store, "environments", f"allranks-{name}", VERSION)["build"]
-        files = snapshot.files(Component(name=name, source=Source(None, folder), code=folder))
+        files = snapshot.snapshot_files(Component(name=name, source=Source(None, folder), code=folder))
         assert {"Dockerfile", "requirements.txt"} <= {file.path for file in files}
         assert "environment.yaml" not in {file.path for file in files}
         assert build["dockerfilePath"] == "Dockerfile"

@@ -23,7 +23,7 @@ PIPELINE = "image_classification"
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the library that this process takes for the library."""
-    cached = (catalogue.components, catalogue.environments, catalogue.pipelines)
+    cached = (catalogue.component_files, catalogue.environment_files, catalogue.pipeline_files)
     copy_checkout(tmp_path)
     monkeypatch.setattr(library, "root", lambda: tmp_path)
     for function in cached:

@@ -58,7 +58,7 @@ def test_the_sdk_accepts_every_copy(by_name: dict[str, LibraryAsset], place: Ass
 
 
 def test_the_sdk_accepts_every_component_as_it_is_written() -> None:
-    for path in catalogue.components().values():
+    for path in catalogue.component_files().values():
         assert load_component(path)._validate().error_messages == {}, path
 
 
@@ -66,14 +66,14 @@ def test_a_changed_text_leaves_the_hash_of_the_code_alone(tmp_path: Path) -> Non
     for folder in ("components/train_ddp", "shared"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     file = tmp_path / "components/train_ddp/component.yaml"
-    before = snapshot.content_hash(snapshot.files(read_component(file)))
+    before = snapshot.content_hash(snapshot.snapshot_files(read_component(file)))
     file.write_text(re.sub("display_name: .*", "display_name: Another name", file.read_text()))
-    assert snapshot.content_hash(snapshot.files(read_component(file))) == before
+    assert snapshot.content_hash(snapshot.snapshot_files(read_component(file))) == before
     (tmp_path / "components/train_ddp/train_ddp.py").open("a").write("\n")
-    assert snapshot.content_hash(snapshot.files(read_component(file))) != before
+    assert snapshot.content_hash(snapshot.snapshot_files(read_component(file))) != before
 
 
 def test_a_changed_text_leaves_the_files_of_an_environment_alone() -> None:
-    for path in catalogue.environments().values():
+    for path in catalogue.environment_files().values():
         ignored = (path.parent / ".amlignore").read_text().split("\n")
         assert {"environment.yaml", ".amlignore", "__pycache__/"} <= set(ignored), path.parent

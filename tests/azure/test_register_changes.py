@@ -11,7 +11,7 @@ import pytest
 from azure.ai.ml import load_component, load_environment
 
 from allranks import catalogue
-from allranks.azure.client import connect, connect_registry, find_workspace
+from allranks.azure.client import connect_registry, connect_workspace, find_workspace
 from allranks.library import VERSION
 from tests.azure.registering import Shell, actions, changes, copy_checkout, properties, sent
 from tests.azure.stand_in.fixture import StandIn
@@ -63,9 +63,9 @@ def test_a_half_done_registration_is_completed_by_a_repeat(cli: Cli, stand_in: S
 
 
 def test_what_somebody_published_without_marks_is_compared_by_its_content(cli: Cli, stand_in: StandIn) -> None:
-    client = connect(find_workspace())
-    client.environments.create_or_update(load_environment(catalogue.environments()["compare"]))
-    client.components.create_or_update(load_component(catalogue.components()["compare_models"]))
+    client = connect_workspace(find_workspace())
+    client.environments.create_or_update(load_environment(catalogue.environment_files()["compare"]))
+    client.components.create_or_update(load_component(catalogue.component_files()["compare_models"]))
     stand_in.forget_log()
     done = cli("register", *SMALL, "--workspace")
     assert done.code == 0, done.out
@@ -86,9 +86,9 @@ def test_what_somebody_published_without_marks_is_compared_by_its_content(cli: C
 def test_what_somebody_published_differently_is_refused(
     cli: Cli, stand_in: StandIn, change: Callable[[Any], None], said: str
 ) -> None:
-    client = connect(find_workspace())
-    client.environments.create_or_update(load_environment(catalogue.environments()["compare"]))
-    component = load_component(catalogue.components()["compare_models"])
+    client = connect_workspace(find_workspace())
+    client.environments.create_or_update(load_environment(catalogue.environment_files()["compare"]))
+    component = load_component(catalogue.component_files()["compare_models"])
     change(component)
     client.components.create_or_update(component)
     stand_in.forget_log()
@@ -102,7 +102,7 @@ def test_what_somebody_published_differently_is_refused(
 @pytest.mark.usefixtures("stand_in")
 def test_files_that_a_registry_does_not_give_back_are_no_reason_to_trust(cli: Cli) -> None:
     client = connect_registry("shared")
-    client.environments.create_or_update(load_environment(catalogue.environments()["compare"]))
+    client.environments.create_or_update(load_environment(catalogue.environment_files()["compare"]))
     done = cli("register", *SMALL, "--registry", "shared")
     assert done.code == 2
     assert "cannot be compared" in done.err

@@ -152,7 +152,7 @@ def test_an_upload_that_was_killed_leaves_nothing_wrong(azure_server: StandIn, t
     assert done.returncode == 0, done.stderr
     assert "1 published, 1 unchanged" in done.stdout
     uploaded = code_of(azure_server, "registry", "check_cluster")
-    files = snapshot.files(read_component(tmp_path / "components/check_cluster/component.yaml"))
+    files = snapshot.snapshot_files(read_component(tmp_path / "components/check_cluster/component.yaml"))
     assert uploaded == {file.path: b"".join(file.chunks()) for file in files}
 
 

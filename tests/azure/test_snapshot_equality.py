@@ -47,7 +47,7 @@ def of_ours(component_yaml: Path) -> tuple[dict[str, bytes], str]:
         code=None if sdk.code is None else base / sdk.code,
         includes=tuple(base / include for include in sdk.additional_includes or ()),
     )
-    files = snapshot.files(component)
+    files = snapshot.snapshot_files(component)
     return {file.path: b"".join(file.chunks()) for file in files}, snapshot.content_hash(files)
 
 
@@ -323,7 +323,7 @@ def test_build_copies_links_and_keeps_modes(tmp_path: Path) -> None:
     write(tmp_path, {"code/run.sh": "#!/bin/sh", "code/deep/a.txt": "a", "elsewhere": "linked"})
     (tmp_path / "code/run.sh").chmod(0o755)
     (tmp_path / "code/link").symlink_to(tmp_path / "elsewhere")
-    snapshot.build(snapshot.files(component(tmp_path / "code")), tmp_path / "built")
+    snapshot.copy_snapshot(snapshot.snapshot_files(component(tmp_path / "code")), tmp_path / "built")
     assert os.access(tmp_path / "built/run.sh", os.X_OK)
     assert not (tmp_path / "built/link").is_symlink()
     assert (tmp_path / "built/link").read_text() == "linked"
@@ -332,30 +332,30 @@ def test_build_copies_links_and_keeps_modes(tmp_path: Path) -> None:
 
 def test_a_built_archive_is_the_one_that_was_hashed(tmp_path: Path) -> None:
     write(tmp_path, {"code/a": "a", "lib/b": "b"})
-    files = snapshot.files(component(tmp_path / "code", tmp_path / "lib.zip"))
-    snapshot.build(files, tmp_path / "built")
+    files = snapshot.snapshot_files(component(tmp_path / "code", tmp_path / "lib.zip"))
+    snapshot.copy_snapshot(files, tmp_path / "built")
     assert (tmp_path / "built/lib.zip").read_bytes() == b"".join(next(f for f in files if f.path == "lib.zip").chunks())
 
 
 def test_what_is_missing_or_endless_is_named(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"no file or folder .*/nowhere"):
-        snapshot.files(component(tmp_path / "nowhere"))
+        snapshot.snapshot_files(component(tmp_path / "nowhere"))
     (tmp_path / "code").mkdir()
     with pytest.raises(StorageError, match=r"no file or folder .*/absent"):
-        snapshot.files(component(tmp_path / "code", tmp_path / "absent"))
+        snapshot.snapshot_files(component(tmp_path / "code", tmp_path / "absent"))
     (tmp_path / "code/dangling").symlink_to("gone")
     with pytest.raises(StorageError, match="dangling"):
-        snapshot.files(component(tmp_path / "code"))
+        snapshot.snapshot_files(component(tmp_path / "code"))
     (tmp_path / "code/dangling").unlink()
     (tmp_path / "code/again").symlink_to(tmp_path / "code")
     with pytest.raises(StorageError, match="again is a link to a folder that contains it"):
-        snapshot.files(component(tmp_path / "code"))
+        snapshot.snapshot_files(component(tmp_path / "code"))
 
 
 def test_a_wrong_pattern_names_its_file(tmp_path: Path) -> None:
     write(tmp_path, {".amlignore": "ok\n[z-a]\n"})
     with pytest.raises(UsageError, match=r"\.amlignore: '\[z-a\]' is not a valid pattern"):
-        snapshot.files(component(tmp_path))
+        snapshot.snapshot_files(component(tmp_path))
 
 
 def test_a_small_tree_takes_two_milliseconds(tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ def test_a_small_tree_takes_two_milliseconds(tmp_path: Path) -> None:
 
     def seconds() -> float:
         start = perf_counter()
-        snapshot.content_hash(snapshot.files(sample))
+        snapshot.content_hash(snapshot.snapshot_files(sample))
         return perf_counter() - start
 
     assert min(seconds() for _ in range(20)) < 0.002 * 3  # thrice the aim: the machine may be busy

@@ -27,7 +27,7 @@ def refusal(attempt: Callable[[], Any]) -> str:
 
 def test_published_versions_do_not_change(ready: StandIn) -> None:
     client = workspace_client()
-    component = load_component(catalogue.components()["train_ddp"])
+    component = load_component(catalogue.component_files()["train_ddp"])
     client.components.create_or_update(component)
     component.description = "Another one."
     client.components.create_or_update(component)
@@ -38,20 +38,20 @@ def test_published_versions_do_not_change(ready: StandIn) -> None:
 
 
 def test_an_environment_has_to_be_there(stand_in: StandIn) -> None:
-    component = load_component(catalogue.components()["train_ddp"])
+    component = load_component(catalogue.component_files()["train_ddp"])
     said = refusal(lambda: workspace_client().components.create_or_update(component))
     assert said.startswith("404 (UserError) Environment ")
 
 
 def test_a_registry_takes_no_unnamed_environment(stand_in: StandIn) -> None:
-    environment = load_environment(catalogue.environments()["pytorch"])
+    environment = load_environment(catalogue.environment_files()["pytorch"])
     environment._is_anonymous = True
     said = refusal(lambda: connect_registry("shared").environments.create_or_update(environment))
     assert "Anonymous environments cannot be created in a registry" in said
 
 
 def job(change: Callable[[Any], None]) -> Any:
-    found = load_job(catalogue.pipelines()["image_classification"])
+    found = load_job(catalogue.pipeline_files()["image_classification"])
     change(found)
     return found
 

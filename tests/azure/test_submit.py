@@ -64,7 +64,7 @@ def code_of(stand_in: StandIn, component: dict[str, Any]) -> dict[str, Any]:
 
 def assert_snapshot(stand_in: StandIn, component: dict[str, Any], name: str) -> None:
     """What lies in Azure's storage is what the local engine would give to a node, file by file, with the same hash."""
-    files = snapshot.files(read_component(catalogue.components()[name]))
+    files = snapshot.snapshot_files(read_component(catalogue.component_files()[name]))
     code = code_of(stand_in, component)
     assert code["properties"]["hash_sha256"] == snapshot.content_hash(files)
     assert stand_in.uploaded(code["codeUri"]) == {file.path: b"".join(file.chunks()) for file in files}
@@ -137,7 +137,7 @@ def test_compare_frameworks(ready: StandIn, cli: Cli) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(catalogue.PIPELINES) - {"image_classification", "compare_frameworks"}))
 def test_every_other_pipeline_of_the_library(ready: StandIn, cli: Cli, name: str) -> None:
-    declared = read_pipeline(catalogue.pipelines()[name], resolve=catalogue.resolve).inputs.values()
+    declared = read_pipeline(catalogue.pipeline_files()[name], resolve=catalogue.resolve).inputs.values()
     data = [f"{one.name}=azureml://datastores/workspaceblobstore/paths/x" for one in declared if one.required]
     done = cli("submit", name, *data)
     assert done.code == 0, done.err
@@ -217,7 +217,7 @@ jobs:
 
 
 def test_the_yaml_of_a_pipeline_component(ready: StandIn, cli: Cli, tmp_path: Path) -> None:
-    path = catalogue.components()["train_ddp"]
+    path = catalogue.component_files()["train_ddp"]
     (tmp_path / "two.yaml").write_text(PIPELINE_COMPONENT.replace("azureml:train_ddp", str(path)))
     assert cli("submit", str(tmp_path / "two.yaml"), "data=azureml:numbers:1", "epochs=0").code == 2
     (tmp_path / "config.json").write_text("{}")
@@ -232,7 +232,7 @@ def test_a_dry_run_asks_azure_nothing(stand_in: StandIn, cli: Cli) -> None:
     done = cli("submit", "image_classification", "epochs=3", "--scale", "train=2x4", "--dry-run", "--json")
     assert done.code == 0
     train = done.json["steps"]["train"]
-    files = snapshot.files(read_component(catalogue.components()["train_ddp"]))
+    files = snapshot.snapshot_files(read_component(catalogue.component_files()["train_ddp"]))
     assert train["snapshot"] == snapshot.content_hash(files)
     assert (train["nodes"], train["processes"], train["files"]) == (2, 4, len(files))
     assert train["inputs"]["epochs"] == 3

@@ -76,7 +76,7 @@ def register(client: Any, names: tuple[str, ...], environment: str = "azureml:{}
     """Register components of the library, with their environments named as the place wants it."""
     with quiet_sdk():
         for name in names:
-            component = load_component(catalogue.components()[name])
+            component = load_component(catalogue.component_files()[name])
             own = component.environment.removeprefix("azureml:").partition(":")[0]
             component.environment = environment.format(own, library.VERSION)
             client.components.create_or_update(component)
@@ -99,7 +99,7 @@ def test_components_by_their_ids_in_a_registry(stand_in: StandIn, cli: Cli) -> N
     with quiet_sdk():
         client = connect_registry("shared")
         for name in ("pytorch", "evaluate"):
-            client.environments.create_or_update(load_environment(catalogue.environments()[name]))
+            client.environments.create_or_update(load_environment(catalogue.environment_files()[name]))
     place = "azureml://registries/shared/environments/{}/versions/{}"
     register(client, ("prepare_data", "train_ddp", "evaluate"), place)
     done = cli("submit", "image_classification", "--registry", "shared")
@@ -111,7 +111,7 @@ def test_components_by_their_ids_in_a_registry(stand_in: StandIn, cli: Cli) -> N
 def test_a_changed_component_goes_along_as_it_is(ready: StandIn) -> None:
     @pipeline(default_compute="serverless")
     def changed(data: Input(type="uri_folder")) -> None:
-        train = load_component(catalogue.components()["train_ddp"])
+        train = load_component(catalogue.component_files()["train_ddp"])
         train.command += " --seed 3"
         train(data=data).name = "train"
 
@@ -123,7 +123,7 @@ def test_a_changed_component_goes_along_as_it_is(ready: StandIn) -> None:
 
 def test_a_component_that_only_azure_knows(ready: StandIn, cli: Cli, tmp_path: Path) -> None:
     with quiet_sdk():
-        theirs = load_component(catalogue.components()["train_ddp"])
+        theirs = load_component(catalogue.component_files()["train_ddp"])
         theirs.name, theirs.version = "theirs", "4"
         workspace_client().components.create_or_update(theirs)
     job = """

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import allranks
-from allranks.azure.placement import duration_seconds, placement
+from allranks.azure.placement import checked_placement, duration_seconds
 from allranks.errors import SpecError, UsageError
 from tests.azure.stand_in.fixture import StandIn
 from tests.azure.submitting import Cli, job_sent
@@ -166,7 +166,7 @@ def test_times_and_their_units() -> None:
         with pytest.raises(UsageError, match="is no time"):
             duration_seconds(wrong)
     with pytest.raises(UsageError, match="timeout of train: 'x' is no time"):
-        placement(timeout={"train": "x"})
+        checked_placement(timeout={"train": "x"})
 
 
 def test_ranks_that_no_size_has_are_refused_in_python(nested: str) -> None:

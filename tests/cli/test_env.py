@@ -26,7 +26,7 @@ def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "environment.yaml").write_text("name: allranks-compare\n")
     (folder / "requirements.txt").write_text("no-such-package>=1  # never\n")
     (folder / "lock.txt").write_text("no-such-package==1.2\n")
-    monkeypatch.setattr(catalogue, "environments", lambda: {"compare": folder / "environment.yaml"})
+    monkeypatch.setattr(catalogue, "environment_files", lambda: {"compare": folder / "environment.yaml"})
     return folder
 
 
@@ -62,7 +62,7 @@ def test_check_says_what_is_lacking_and_the_next_command(
 
 
 def planned(*steps: str, pipeline: str = "compare_frameworks") -> dict[str, PlannedStep]:
-    plan = plan_pipeline(read_pipeline(catalogue.pipelines()[pipeline]))
+    plan = plan_pipeline(read_pipeline(catalogue.pipeline_files()[pipeline]))
     return {name: plan.steps[name] for name in steps or plan.steps}
 
 
@@ -76,7 +76,7 @@ def test_all_environments_that_lack_something_are_named_at_once(
     nothing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = {"compare": nothing / "environment.yaml", "pytorch": nothing / "environment.yaml"}
-    monkeypatch.setattr(catalogue, "environments", lambda: places)
+    monkeypatch.setattr(catalogue, "environment_files", lambda: places)
     with pytest.raises(CannotRunHereError) as caught:
         requirements.choose_interpreters(planned("compare", "train_ddp", "prepare"), tmp_path)
     assert [line.split(" asks")[0] for line in caught.value.message.splitlines()] == [
@@ -174,10 +174,10 @@ def test_an_environment_that_was_built_without_a_gpu_is_not_for_a_machine_with_o
             environments._digest(name, gpu=False)
         )
     monkeypatch.setattr(environments, "has_gpu", lambda: False)
-    assert environments.interpreter(tmp_path, "pytorch") is not None
+    assert environments.built_interpreter(tmp_path, "pytorch") is not None
     monkeypatch.setattr(environments, "has_gpu", lambda: True)
-    assert environments.interpreter(tmp_path, "pytorch") is None
-    assert environments.interpreter(tmp_path, "compare") is not None, "it has no torch"
+    assert environments.built_interpreter(tmp_path, "pytorch") is None
+    assert environments.built_interpreter(tmp_path, "compare") is not None, "it has no torch"
 
 
 @pytest.mark.slow
@@ -195,7 +195,7 @@ def test_a_step_runs_in_the_environment_that_is_built(
     assert "error: compare: packages failed: ERROR: No matching distribution found for no-such-package==1.2" in said
     assert f"hint: All that was printed: {log}" in said
     assert "uv pip install" in log.read_text(), "uv is tried first, then pip"
-    assert environments.interpreter(tmp_path, "compare") is None
+    assert environments.built_interpreter(tmp_path, "compare") is None
     (nothing / "lock.txt").write_text("--no-index\npip\n")
     assert main(["env", "build", "allranks-compare", *build[2:], "--json"]) == 0
     said = capfd.readouterr()
@@ -206,12 +206,12 @@ def test_a_step_runs_in_the_environment_that_is_built(
     ]
     python = Path(state["python"])
     assert python != Path(sys.executable)
-    assert environments.interpreter(tmp_path, "compare") == python
+    assert environments.built_interpreter(tmp_path, "compare") == python
     assert requirements.choose_interpreters(planned("compare"), tmp_path).pythons == {"compare": python}
     assert main(build) == 0
     assert capfd.readouterr() == (f"built: {python}\n", ""), "what is built is kept"
     (nothing / "lock.txt").write_text("pip\nsetuptools\n")
-    assert environments.interpreter(tmp_path, "compare") is None, "what was built is not what is asked for now"
+    assert environments.built_interpreter(tmp_path, "compare") is None, "what was built is not what is asked for now"
 
 
 def test_one_build_of_tensorflow_stands_for_the_other(tmp_path: Path) -> None:
@@ -219,6 +219,6 @@ def test_one_build_of_tensorflow_stands_for_the_other(tmp_path: Path) -> None:
     (tmp_path / "tensorflow-2.20.0.dist-info" / "METADATA").write_text("Name: tensorflow\nVersion: 2.20.0\n")
     file = tmp_path / "requirements.txt"
     file.write_text("tensorflow-cpu>=2.19\n")
-    assert requirements.unmet(file, tmp_path) == []
+    assert requirements.unmet_requirements(file, tmp_path) == []
     file.write_text("tensorflow-cpu>=2.21\n")
-    assert requirements.unmet(file, tmp_path) == ["tensorflow-cpu>=2.21 (2.20.0 is installed)"]
+    assert requirements.unmet_requirements(file, tmp_path) == ["tensorflow-cpu>=2.21 (2.20.0 is installed)"]

@@ -14,13 +14,13 @@ import pytest
 
 from allranks.local.assets import register_asset
 from allranks.local.cache import Workplace
-from allranks.local.folders import Home, RunFolder, write_json
+from allranks.local.folders import RunFolder, RunsHome, write_json_file
 
 ROOT = Path(__file__).parents[2]
 
 
 def make_run(home: Path, run_id: str, status: str = "succeeded", **steps: dict[str, Any]) -> RunFolder:
-    folder = Home(home).run(run_id)
+    folder = RunsHome(home).run(run_id)
     default = {"train": {"status": status, "seconds": 3.0, "nodes": 2, "processes": 2, "metrics": {"accuracy": 0.97}}}
     for name in steps or default:
         folder.step(name).logs.mkdir(parents=True)
@@ -34,7 +34,7 @@ def make_run(home: Path, run_id: str, status: str = "succeeded", **steps: dict[s
         "ended": None if status == "running" else 1_700_000_004.0,
         "steps": steps or default,
     }
-    write_json(folder.state, state)
+    write_json_file(folder.state, state)
     return folder
 
 
@@ -153,7 +153,7 @@ def test_follow_prints_lines_as_they_come_and_ends_with_the_step(runs: Callable[
             with log.open("a") as file:
                 file.write(f"line {number}\nhalf")
         state["steps"]["train"]["status"] = "succeeded"
-        write_json(folder.state, state)
+        write_json_file(folder.state, state)
 
     thread = threading.Thread(target=train)
     thread.start()
@@ -179,7 +179,7 @@ def test_remove(runs: Callable[..., Any], home: Path) -> None:
     (snapshot / "train.py").touch()
     snapshot.chmod(0o500)
     assert runs("remove", "r1").out == "removed r1\n"
-    assert list(Home(home).runs.iterdir()) == []
+    assert list(RunsHome(home).runs.iterdir()) == []
 
 
 def test_remove_refuses_a_run_that_others_reuse(runs: Callable[..., Any], home: Path) -> None:
@@ -197,7 +197,7 @@ def test_remove_refuses_a_run_that_a_running_one_reuses(runs: Callable[..., Any]
     """run.json is written when a run begins, before it has reused anything."""
     make_run(home, "r1")
     running = make_run(home, "r2", "running")
-    write_json(running.step("train").state, {"status": "succeeded", "reused": True, "reused_from": "r1"})
+    write_json_file(running.step("train").state, {"status": "succeeded", "reused": True, "reused_from": "r1"})
     running.lock()
     called = runs("remove", "r1")
     assert called.code == 2
@@ -206,7 +206,7 @@ def test_remove_refuses_a_run_that_a_running_one_reuses(runs: Callable[..., Any]
 
 def test_remove_refuses_a_run_that_a_registered_asset_lies_in(runs: Callable[..., Any], home: Path) -> None:
     for run in ("r1", "r2"):
-        register_asset(Home(home), "digits", None, make_run(home, run).step("train").outputs / "data", "uri_folder")
+        register_asset(RunsHome(home), "digits", None, make_run(home, run).step("train").outputs / "data", "uri_folder")
     called = runs("remove", "r1")
     assert called.code == 2
     assert "holds what is registered as azureml:digits:1." in called.err
@@ -216,18 +216,18 @@ def test_remove_refuses_a_run_that_a_registered_asset_lies_in(runs: Callable[...
 
 def test_remove_takes_along_what_was_not_finished(runs: Callable[..., Any], home: Path) -> None:
     for run, key in (("r1", "mine"), ("r2", "both"), ("r3", "both")):
-        write_json(make_run(home, run, "failed").step("train").state, {"key": key})
+        write_json_file(make_run(home, run, "failed").step("train").state, {"key": key})
     for key in ("mine", "both", "killed"):
-        (Home(home).work(key) / "outputs").mkdir(parents=True)
-        (Home(home).work(key) / "outputs" / "checkpoint").touch()
+        (RunsHome(home).work(key) / "outputs").mkdir(parents=True)
+        (RunsHome(home).work(key) / "outputs" / "checkpoint").touch()
     for run, left in (("r1", {"both"}), ("r2", {"both"}), ("r3", set())):
         assert runs("remove", run).code == 0
         assert {path.name for path in (home / "work").iterdir()} == left
 
 
 def test_remove_leaves_what_an_engine_is_writing(runs: Callable[..., Any], home: Path) -> None:
-    write_json(make_run(home, "r1", "failed").step("train").state, {"key": "busy"})
-    place = Workplace(Home(home), "busy")
+    write_json_file(make_run(home, "r1", "failed").step("train").state, {"key": "busy"})
+    place = Workplace(RunsHome(home), "busy")
     assert place.acquire()
     assert runs("remove", "r1").code == 0
     assert place.path.is_dir()

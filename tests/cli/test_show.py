@@ -61,7 +61,7 @@ def test_show_says_that_a_step_is_a_sweep(cli: Callable[..., Any]) -> None:
 
 
 def test_show_takes_a_file_too(cli: Callable[..., Any]) -> None:
-    path = str(catalogue.components()["train_ddp"])
+    path = str(catalogue.component_files()["train_ddp"])
     document = cli("show", path, "--json").json
     assert document["name"] == "train_ddp"
     assert document["example"] == f"allranks run {path} data=DATA"
@@ -102,7 +102,7 @@ def test_show_takes_what_stands_for_a_registered_component(
 
 def test_show_takes_a_python_pipeline(cli: Callable[..., Any]) -> None:
     pytest.importorskip("azure.ai.ml")
-    file = catalogue.pipelines()["image_classification"].with_suffix(".py")
+    file = catalogue.pipeline_files()["image_classification"].with_suffix(".py")
     document = cli("show", f"{file}:image_classification", "--json").json
     assert (document["kind"], document["path"]) == ("pipeline", str(file))
     assert list(document["steps"]) == list(cli("show", "image_classification", "--json").json["steps"])

@@ -27,10 +27,10 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for file in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / file, tmp_path)
     monkeypatch.setattr(library, "root", lambda: tmp_path)
-    for function in (catalogue.components, catalogue.environments, catalogue.pipelines):
+    for function in (catalogue.component_files, catalogue.environment_files, catalogue.pipeline_files):
         function.cache_clear()
     yield tmp_path
-    for function in (catalogue.components, catalogue.environments, catalogue.pipelines):
+    for function in (catalogue.component_files, catalogue.environment_files, catalogue.pipeline_files):
         function.cache_clear()
 
 

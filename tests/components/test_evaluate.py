@@ -13,7 +13,7 @@ import torch
 from sklearn import metrics as reference
 
 from shared.data import Dataset, batches
-from shared.models import Card, Normalised, build, load_model, save_model
+from shared.models import ModelCard, NormalisedModel, build_network, load_model, save_model
 from tests.components.support import Finished, run_component
 
 PICTURES = {"confusion_matrix.png", "roc.png", "calibration.png"}
@@ -46,12 +46,12 @@ def model(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def fresh(dataset: Dataset, classes: tuple[str, ...] | None = None) -> tuple[Normalised, Card]:
+def fresh(dataset: Dataset, classes: tuple[str, ...] | None = None) -> tuple[NormalisedModel, ModelCard]:
     index = dataset.index
     shape, statistics, classes = index.arrays["x"].shape, index.statistics, classes or index.classes
     torch.manual_seed(0)
-    module = Normalised(statistics.mean, statistics.std, build("mlp", shape, len(classes)))
-    return module, Card("mlp", shape, "uint8", classes, statistics.mean, statistics.std)
+    module = NormalisedModel(statistics.mean, statistics.std, build_network("mlp", shape, len(classes)))
+    return module, ModelCard("mlp", shape, "uint8", classes, statistics.mean, statistics.std)
 
 
 def evaluate(

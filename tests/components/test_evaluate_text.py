@@ -15,7 +15,7 @@ import torch
 from sklearn import metrics as reference
 
 from shared.data import Dataset
-from shared.models import Card, save_model
+from shared.models import ModelCard, save_model
 from shared.models.decoder import DecoderSettings
 from shared.models.package import from_card, load_model
 from tests.components.support import Finished, run_component
@@ -24,7 +24,7 @@ from tests.shared.samples import write_language_dataset, write_text_classificati
 LANGUAGE_FILES = {"index.html", "metrics.json", "rows.csv", "positions.csv", "loss_by_position.png", "row_losses.png"}
 
 
-def language_card(dataset: Dataset, **changes: object) -> Card:
+def language_card(dataset: Dataset, **changes: object) -> ModelCard:
     text = dataset.index.text
     settings = {
         "vocabulary": text.vocabulary,
@@ -34,7 +34,7 @@ def language_card(dataset: Dataset, **changes: object) -> Card:
         "heads": 2,
     }
     settings = {name: getattr(DecoderSettings(**settings), name) for name in DecoderSettings.__dataclass_fields__}
-    card = Card(
+    card = ModelCard(
         "decoder", (text.sequence_length,), "int64", (), (), (), "language_modeling",
         vocabulary=text.vocabulary, tokenizer="bytes", settings=settings,
     )  # fmt: skip
@@ -143,7 +143,7 @@ def test_passages_are_classified(tmp_path: Path) -> None:
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     config = BertConfig(vocab_size=257, **sizes, max_position_embeddings=40, pad_token_id=256, num_labels=2)
     net = BertForSequenceClassification(config).eval()
-    card = Card(
+    card = ModelCard(
         "BertForSequenceClassification", (32,), "int64", dataset.index.classes, (), (), "text_classification",
         framework="transformers", vocabulary=257, tokenizer="bytes",
     )  # fmt: skip

@@ -125,13 +125,13 @@ def test_a_model_of_another_task_is_refused(tmp_path: Path) -> None:
     import torch
 
     from shared.data import Dataset
-    from shared.models import Card, Normalised, build, save_model
+    from shared.models import ModelCard, NormalisedModel, build_network, save_model
 
     data = prepare(tmp_path, write_table(tmp_path / "table" / "t.csv", 300, regression=True), "--task", "regression")
     statistics = Dataset.open(data).index.statistics
     torch.manual_seed(0)
-    module = Normalised(statistics.mean, statistics.std, build("mlp", (FEATURES,), 2))
-    card = Card("mlp", (FEATURES,), "float32", ("a", "b"), statistics.mean, statistics.std)
+    module = NormalisedModel(statistics.mean, statistics.std, build_network("mlp", (FEATURES,), 2))
+    card = ModelCard("mlp", (FEATURES,), "float32", ("a", "b"), statistics.mean, statistics.std)
     save_model(tmp_path / "model", module, card)
     ports = ("--data", data, "--model", tmp_path / "model", "--report", tmp_path / "report")
     finished = run_component("evaluate", *ports, folder=tmp_path)

@@ -113,7 +113,7 @@ def test_it_leaves_what_it_promises(few: Path, tmp_path: Path) -> None:
     assert written[0]["step"] == 5
     assert {line["total"] for line in written} == {metrics["steps"]}
     assert "epoch 2/2" in result.stdout
-    newest = choose.newest_valid(tmp_path / "checkpoints")
+    newest = choose.newest_valid_checkpoint(tmp_path / "checkpoints")
     assert newest is not None
     assert newest.name == f"step-{metrics['steps']:08d}"
 
@@ -147,7 +147,7 @@ def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(few: Path, tmp_path: Pa
         results = finish(ranks, 60)
     assert [result.returncode for result in results] == [143, 143]
     assert "stopped by SIGTERM after step" in results[0].stdout
-    newest = choose.newest_valid(tmp_path / "checkpoints")
+    newest = choose.newest_valid_checkpoint(tmp_path / "checkpoints")
     assert newest is not None
     assert int(newest.name[5:]) == lines(tmp_path)[-1]["step"]
 

@@ -52,12 +52,12 @@ CURVES = f"""
              "--layers", "2", "--width", "32", "--batch-size", "16", "--accumulation-steps", "2"]
     with init("deepspeed") as world:
         from shared.data import Dataset
-        from shared.training.torch.feed import Feed, Reader
+        from shared.training.torch.feed import BatchFeed, RowReader
         from shared.training.deepspeed.configuration import make_configuration
         from shared.training.deepspeed.engine import start_engine, whole_parameters
         from shared.training.deepspeed.model import make_task_model
         from shared.training.torch.objective import objective_of
-        from shared.training.torch.progress import Meter
+        from shared.training.torch.meter import LossMeter
 
         for stage, threshold in ((0, None), (1, None), (2, None), (3, 0), (3, None)):
             args = read_settings(train_deepspeed.Settings, words=[*given, "--zero-stage", str(stage)])
@@ -66,8 +66,8 @@ CURVES = f"""
             data = Dataset.open(args.data)
             module, _ = make_task_model(args, data, world, world.device)
             engine = start_engine(module, config, world.device)
-            reader, meter = Reader(data.split("train"), world.device, args.loader), Meter(world)
-            feed = Feed(reader, config.plan, world.rank, args.loop, args.loader, args.seed)
+            reader, meter = RowReader(data.split("train"), world.device, args.loader), LossMeter(world)
+            feed = BatchFeed(reader, config.plan, world.rank, args.loop, args.loader, args.seed)
             losses = []
             for batch in feed.epoch(0):
                 train_deepspeed.add_gradients(engine, batch, config.plan, objective_of(data.index), meter)

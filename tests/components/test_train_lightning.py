@@ -140,7 +140,7 @@ def test_a_module_of_the_users_trains_resumes_and_is_served(few: Path, code: Pat
     train(few, tmp_path / "killed", **options, checkpoint_every=5)
     assert bit_equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
     assert "validation_accuracy" in lines(tmp_path / "whole")[-1]["metrics"]
-    newest = choose.newest_valid(tmp_path / "whole" / "checkpoints")
+    newest = choose.newest_valid_checkpoint(tmp_path / "whole" / "checkpoints")
     assert newest is not None
     assert {path.suffix for path in newest.iterdir()} == {".json", ".safetensors"}, "no pickle"
 
@@ -180,16 +180,16 @@ def test_what_a_module_lacks_is_said_once(few: Path, code: Path, tmp_path: Path)
     from shared.distributed import Refusal, init
     from shared.settings.command_line import read_settings
     from shared.training.core.batch_plan import BatchPlan
-    from shared.training.core.schedule import Schedule
+    from shared.training.core.schedule import LearningSchedule
     from shared.training.lightning.task import make_own_task
-    from shared.training.torch.optimization import Precision
+    from shared.training.torch.optimization import TrainingPrecision
 
     with init("torch") as world:
-        common = Dataset.open(few), world, Precision("fp32", world.device), BatchPlan(24, 1, 1)
+        common = Dataset.open(few), world, TrainingPrecision("fp32", world.device), BatchPlan(24, 1, 1)
         for options, message in REFUSED:
             settings = read_settings(Settings, words=arguments(few, tmp_path, model_code=code, **options))
             with pytest.raises(Refusal) as raised:
-                make_own_task(settings, settings.network, *common, Schedule("constant", 0.1, 1, 0))
+                make_own_task(settings, settings.network, *common, LearningSchedule("constant", 0.1, 1, 0))
             assert message in str(raised.value)
 
 

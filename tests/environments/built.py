@@ -135,7 +135,7 @@ def test_its_components_run_in_an_environment_that_was_built_from_its_lock(
         "environments"
     ]
     assert state["built"]
-    components = [name for name, path in catalogue.components().items() if environment in _environment(path)]
+    components = [name for name, path in catalogue.component_files().items() if environment in _environment(path)]
     assert components, "an environment in which nothing runs"
     jobs = {}
     for name in components:

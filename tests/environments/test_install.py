@@ -75,7 +75,7 @@ def test_horovod_is_left_to_the_script_and_all_else_to_pip(install: ModuleType) 
 
 @pytest.mark.parametrize("name", catalogue.ENVIRONMENTS)
 def test_an_environment_has_what_azure_builds_it_from(name: str) -> None:
-    path = catalogue.environments()[name]
+    path = catalogue.environment_files()[name]
     document = yaml.safe_load(path.read_text())
     folder = path.parent / document["build"]["path"]
     dockerfile = (folder / document["build"]["dockerfile_path"]).read_text()

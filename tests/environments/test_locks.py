@@ -16,7 +16,7 @@ from allranks.local.requirements import EQUIVALENT_PACKAGES, read_requirements
 from allranks.spec import read_pipeline
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = {name: path.parent for name, path in catalogue.environments().items()}
+FOLDERS = {name: path.parent for name, path in catalogue.environment_files().items()}
 TESTED = locks.read_pins(ROOT / "constraints.txt")
 NOT_IN_AN_INDEX = {"horovod"}
 
@@ -86,7 +86,7 @@ def test_an_extra_brings_what_the_steps_of_its_environments_ask_for(name: str, e
 
 @pytest.mark.parametrize("name", ["image_classification", "image_classification_torchrun", "language_model"])
 def test_the_first_pipelines_of_the_readme_need_local_alone(name: str) -> None:
-    pipeline = read_pipeline(catalogue.pipelines()[name])
+    pipeline = read_pipeline(catalogue.pipeline_files()[name])
     used = {catalogue.environment_of(step.component.environment.reference) for step in pipeline.steps.values()}
     assert used <= satisfied_by(extra("local"))
 

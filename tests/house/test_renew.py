@@ -160,7 +160,7 @@ def test_what_cannot_be_renewed_is_said(tree: Path, capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize("name", BY_FLAGS)
 def test_what_is_read_from_a_component_is_written_again(name: str) -> None:
-    text = catalogue.components()[name].read_text()
+    text = catalogue.component_files()[name].read_text()
     document = yaml.safe_load(text)
     found = (match for line in text.splitlines() if (match := ARGUMENT.fullmatch(line)))
     interface = {
@@ -185,7 +185,7 @@ def test_a_copied_tree_is_current_and_follows_its_script(tmp_path: Path, capsys:
     script.write_text(script.read_text() + "\nimport shared.cluster.survey\n")
     assert main(["renew", str(tmp_path)]) == 0
     assert capsys.readouterr().out == "components/prepare_data/.amlignore\n"
-    paths = {file.path for file in snapshot.files(read_component(folder / "component.yaml"))}
+    paths = {file.path for file in snapshot.snapshot_files(read_component(folder / "component.yaml"))}
     assert {"shared/cluster/__init__.py", "shared/cluster/survey.py"} <= paths
 
 
@@ -196,4 +196,6 @@ def test_a_line_by_hand_brings_a_file_back(tmp_path: Path) -> None:
     with (folder / ".amlignore").open("a") as file:
         file.write("!/shared/metrics.py\n")
     assert main(["renew", str(tmp_path), "--check"]) == 0
-    assert "shared/metrics.py" in {file.path for file in snapshot.files(read_component(folder / "component.yaml"))}
+    assert "shared/metrics.py" in {
+        file.path for file in snapshot.snapshot_files(read_component(folder / "component.yaml"))
+    }

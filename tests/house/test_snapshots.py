@@ -48,7 +48,7 @@ runpy.run_path(SCRIPT, run_name="__main__")
 
 
 def snapshot_of(name: str, root: Path = ROOT) -> list[snapshot.SnapshotFile]:
-    return snapshot.files(read_component(root / "components" / name / "component.yaml"))
+    return snapshot.snapshot_files(read_component(root / "components" / name / "component.yaml"))
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", WITH_SHARED)
 def test_all_that_a_snapshot_imports_of_ours_is_in_it(name: str) -> None:
-    whole = source_tree(read_component(catalogue.components()[name]))
+    whole = source_tree(read_component(catalogue.component_files()[name]))
     kept = {file.path for file in snapshot_of(name)}
     wanted = {
         place: whole.targets(place, ("start",)) | whole.packages_above(place) for place in kept & set(whole.files)
@@ -75,7 +75,7 @@ def test_all_that_a_snapshot_imports_of_ours_is_in_it(name: str) -> None:
 @pytest.mark.parametrize("name", WITH_SHARED)
 def test_the_script_and_all_that_it_may_import_start_in_its_own_snapshot(name: str, tmp_path: Path) -> None:
     files = snapshot_of(name)
-    snapshot.build(files, tmp_path)
+    snapshot.copy_snapshot(files, tmp_path)
     modules = [
         file.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         for file in files

@@ -39,13 +39,12 @@ class Room:
     ours: str = ""
 
 
-CORE = "shared/settings shared/distributed shared/checkpoint shared/sharded_checkpoint shared/data shared/models shared/training/core shared/tracking"
+CORE = "shared/settings shared/distributed shared/checkpoint shared/data shared/models shared/training/core shared/tracking"
 TORCH = f"{CORE} shared/training/torch"
 
 ROOMS = (
     # On nodes. What is looked at before a framework is imported needs none.
     Room("shared/settings/*", ours="shared/distributed"),
-    Room("shared/arguments.py", ours="shared/distributed"),
     Room("shared/distributed/torch_group.py", "torch"),
     Room("shared/distributed/deepspeed_group.py", "torch", later="deepspeed"),
     Room("shared/distributed/horovod_group.py", later="torch horovod tensorflow"),
@@ -70,7 +69,7 @@ ROOMS = (
     Room(
         "shared/data/*",
         "numpy",
-        ours="shared/arguments shared/settings shared/data shared/distributed shared/tracking",
+        ours="shared/settings shared/data shared/distributed shared/tracking",
     ),
     Room("shared/models/keras/*", "numpy safetensors mlflow keras", later="tensorflow", ours="shared/models"),
     Room(
@@ -84,12 +83,12 @@ ROOMS = (
     Room("shared/training/core/*", "numpy", ours=CORE),
     Room("shared/training/torch/*", "numpy torch", later="horovod", ours=CORE),
     Room("shared/training/keras/*", "numpy keras tensorflow", later="horovod", ours=CORE),
-    Room("shared/training/fsdp/*", "torch", ours=f"{TORCH} shared/arguments"),
+    Room("shared/training/fsdp/*", "torch", ours=f"{TORCH}"),
     Room(
         "shared/training/deepspeed/*",
         "torch deepspeed pydantic",
         later="jinja2",
-        ours=f"{TORCH} shared/arguments",
+        ours=f"{TORCH}",
     ),
     Room("shared/training/lightning/*", "numpy torch lightning", ours=f"{TORCH} shared/tree"),
     Room(  # its Trainer runs over DeepSpeed, whose parts the checkpoints are then made of

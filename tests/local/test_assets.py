@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from allranks.errors import UsageError
-from allranks.local.assets import MAP_FILE, Stands, read_mapping, register_asset
-from allranks.local.folders import Home
+from allranks.local.assets import MAP_FILE, CloudStandIns, read_mapping, register_asset
+from allranks.local.folders import RunsHome
 from tests.local.support import allranks, pipeline, run_json, step
 
 
@@ -54,7 +54,7 @@ def test_a_folder_of_a_datastore_serves_what_lies_below_it(tmp_path):
 
 
 def test_a_mapped_folder_is_not_left_upwards(tmp_path):
-    stands = Stands({"https://host/data": tmp_path})
+    stands = CloudStandIns({"https://host/data": tmp_path})
     with pytest.raises(UsageError, match="leads out of"):
         stands.find("https://host/data/../../etc/passwd")
 
@@ -96,7 +96,7 @@ def test_what_a_step_registers_can_be_used_by_the_next_run(tmp_path):
 
 
 def test_versions_count_up_and_the_newest_is_the_latest(tmp_path):
-    home = Home(tmp_path)
+    home = RunsHome(tmp_path)
     assert [register_asset(home, "a", None, data(tmp_path / str(n)), "uri_folder") for n in range(3)] == ["1", "2", "3"]
-    assert Stands({}, home).find("azureml:a@latest") == tmp_path / "2"
-    assert Stands({}, home).find("azureml:a:2") == tmp_path / "1"
+    assert CloudStandIns({}, home).find("azureml:a@latest") == tmp_path / "2"
+    assert CloudStandIns({}, home).find("azureml:a:2") == tmp_path / "1"

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from allranks.local import assets
-from allranks.local.assets import Stands, register_asset
+from allranks.local.assets import CloudStandIns, register_asset
 from allranks.local.cache import Workplace, discard_leftovers
-from allranks.local.folders import Home, RunFolder, write_json
+from allranks.local.folders import RunFolder, RunsHome, write_json_file
 from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step, wait_for
 
 
@@ -162,7 +162,7 @@ def test_an_output_is_registered_by_the_next_start_if_the_engine_was_killed_befo
 
 
 def test_engines_that_register_at_the_same_time_lose_no_version(tmp_path):
-    home = Home(tmp_path)
+    home = RunsHome(tmp_path)
     with ThreadPoolExecutor(8) as pool:
         chosen = list(
             pool.map(lambda n: register_asset(home, "model", None, tmp_path / str(n), "uri_folder"), range(24))
@@ -174,14 +174,14 @@ def test_the_latest_version_is_the_one_registered_last_though_the_clock_was_set_
     for version, now in (("a", 2e9), ("b", 1e9)):
         (tmp_path / version).touch()
         monkeypatch.setattr(assets.time, "time", lambda now=now: now)
-        register_asset(Home(tmp_path), "model", version, tmp_path / version, "uri_file")
-    assert Stands(home=Home(tmp_path)).find("azureml:model@latest") == tmp_path / "b"
+        register_asset(RunsHome(tmp_path), "model", version, tmp_path / version, "uri_file")
+    assert CloudStandIns(home=RunsHome(tmp_path)).find("azureml:model@latest") == tmp_path / "b"
 
 
 # Workplaces
 
 
-def workplace(home: Home, key: str, *files: str) -> Path:
+def workplace(home: RunsHome, key: str, *files: str) -> Path:
     for file in files:
         path = home.work(key) / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -190,13 +190,13 @@ def workplace(home: Home, key: str, *files: str) -> Path:
 
 
 def test_what_killed_processes_left_and_nothing_continues_from_is_removed_by_the_next_run(tmp_path):
-    home = Home(tmp_path / ".allranks")
+    home = RunsHome(tmp_path / ".allranks")
     home.prepare()
     run = home.run("earlier")
     for name in ("step", "sweep", "sweep.0", "empty", "busy"):
         run.step(name).path.mkdir(parents=True)
-        write_json(run.step(name).state, {"key": name})
-    write_json(run.state, {"run_id": "earlier", "status": "running", "steps": {}})
+        write_json_file(run.step(name).state, {"key": name})
+    write_json_file(run.state, {"run_id": "earlier", "status": "running", "steps": {}})
     kept = [
         workplace(home, "step", "lock", "outputs/checkpoints/1"),
         workplace(home, "sweep", "trials.json"),
@@ -218,7 +218,7 @@ def test_what_killed_processes_left_and_nothing_continues_from_is_removed_by_the
 
 
 def test_an_engine_that_waits_for_a_step_does_not_disturb_the_one_that_finishes_it(tmp_path):
-    home, over = Home(tmp_path), threading.Event()
+    home, over = RunsHome(tmp_path), threading.Event()
     home.prepare()
 
     def wait() -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlparse
 
 import pytest
 
-from allranks.local.folders import Home
+from allranks.local.folders import RunsHome
 from allranks.local.stores import MlflowStores, mlflow_databases, mlflow_version
 from allranks.local.sweep.history import MetricHistory
 from tests.local.support import allranks, pipeline, run_json
@@ -70,7 +70,7 @@ def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MlflowStores:
     python = Path(sys.executable)
     database(tmp_path / "cache/allranks" / f"mlflow-{mlflow_version(python)}.db", "new")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    home = Home(tmp_path / "home")
+    home = RunsHome(tmp_path / "home")
     home.prepare()
     return MlflowStores(home)
 
@@ -85,8 +85,8 @@ def test_a_database_of_another_version_is_left_to_that_version(stores, tmp_path)
     before = older.read_bytes()
     assert ready(stores) == tmp_path / "home/mlflow-new.db"
     assert older.read_bytes() == before
-    assert mlflow_databases(Home(tmp_path / "home")) == [tmp_path / "home/mlflow-new.db", older]
-    assert ready(MlflowStores(Home(tmp_path / "home"))) == tmp_path / "home/mlflow-new.db", "found again"
+    assert mlflow_databases(RunsHome(tmp_path / "home")) == [tmp_path / "home/mlflow-new.db", older]
+    assert ready(MlflowStores(RunsHome(tmp_path / "home"))) == tmp_path / "home/mlflow-new.db", "found again"
 
 
 def test_files_never_go_into_the_folder_of_a_run(stores, tmp_path):
@@ -104,12 +104,12 @@ def test_files_never_go_into_the_folder_of_a_run(stores, tmp_path):
     query = "SELECT artifact_location FROM experiments ORDER BY experiment_id"
     assert rows(path, query) == [(f"{place}/{number}",) for number in range(3)] + [("s3://bucket/3",)]
     moved = (tmp_path / "home").rename(tmp_path / "it's moved")
-    assert rows(ready(MlflowStores(Home(moved))), query)[1] == ((moved / "mlflow/1").as_uri(),)
+    assert rows(ready(MlflowStores(RunsHome(moved))), query)[1] == ((moved / "mlflow/1").as_uri(),)
 
 
 def test_an_infinity_and_what_is_no_number_are_no_values(tmp_path):
     """MLflow keeps an infinity as the largest number that there is, and NaN as 0 with a flag."""
-    home = Home(tmp_path)
+    home = RunsHome(tmp_path)
     trial = home.run("r").step("tune.0")
     connection = sqlite3.connect(home.mlflow)
     connection.executescript("""

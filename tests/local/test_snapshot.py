@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.local.folders import Home
+from allranks.local.folders import RunsHome
 from allranks.local.heavy import LARGEST_SNAPSHOT, heavy_snapshots
 from allranks.spec import Component, Source
 from tests.local.support import allranks, pipeline, run_json, step
@@ -56,5 +56,5 @@ def test_models_and_logs_in_a_snapshot_are_warned_of(tmp_path):
 def test_a_dry_run_warns_too(tmp_path):
     (tmp_path / "mlflow.db").touch()
     file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step('ls', more='code: .')}}}\n")
-    Home(tmp_path / ".allranks").prepare()
+    RunsHome(tmp_path / ".allranks").prepare()
     assert "holds models or logs: mlflow.db" in allranks("run", file, "--dry-run", cwd=tmp_path).stderr

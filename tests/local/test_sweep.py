@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.local.folders import Home
+from allranks.local.folders import RunsHome
 from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step, wait_for
 
 TWO_AT_A_TIME = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="trials run within the machine's cores")
@@ -93,7 +93,7 @@ def test_the_best_trials_outputs_are_the_steps_and_a_second_run_repeats_nothing(
     assert float(log_of_use) == best["metric"]
     assert Path(best["folder"], "user_logs", "std_log.txt").read_text() == "made\n"
 
-    run = Home(tmp_path / ".allranks").run(result["run_id"])
+    run = RunsHome(tmp_path / ".allranks").run(result["run_id"])
     assert run.step("tune.3").path == run.path / "steps/tune/trials/3"
     assert json.loads(run.step("tune").state.read_text())["trials"] == tune["trials"]
     assert json.loads(run.step("tune.3").state.read_text())["parameters"] == tune["trials"][3]["parameters"]

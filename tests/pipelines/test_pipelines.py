@@ -12,8 +12,8 @@ from azure.ai.ml import load_job
 from allranks import catalogue
 from allranks.azure.export import export_pipeline
 from allranks.azure.python_target import read_python_pipeline
-from allranks.spec.check import check
-from allranks.spec.expressions import references
+from allranks.spec.check import check_document
+from allranks.spec.expressions import find_references
 from allranks.spec.model import Component, Data, Input, Pipeline
 from allranks.spec.read import read_pipeline
 
@@ -85,14 +85,14 @@ def test_python_and_yaml_are_the_same_to_us(in_python: Pipeline, in_yaml: Pipeli
 
 
 def test_nothing_is_wrong_and_nothing_is_required(in_python: Pipeline, in_yaml: Pipeline) -> None:
-    assert check(in_python, {}) == []
-    assert check(in_yaml, {}) == []
+    assert check_document(in_python, {}) == []
+    assert check_document(in_yaml, {}) == []
 
 
 def test_an_optional_folder_can_be_given(in_python: Pipeline, in_yaml: Pipeline) -> None:
     for pipeline in (in_python, in_yaml):
         of_files = in_python.inputs["dataset"].enum[1]  # the first one is built in; the YAML has no choices
-        assert check(pipeline, {"data": Data(str(FOLDER)), "dataset": of_files}) == []
+        assert check_document(pipeline, {"data": Data(str(FOLDER)), "dataset": of_files}) == []
 
 
 def test_steps_and_outputs_have_the_names_of_all_our_pipelines(in_python: Pipeline) -> None:
@@ -121,7 +121,7 @@ def test_inputs_say_what_the_components_say(in_python: Pipeline) -> None:
     for step in in_python.steps.values():
         assert isinstance(step.component, Component)
         for port, value in step.inputs.items():
-            fed = [reference.name for reference in references(str(value)) if reference.scope == "parent.inputs"]
+            fed = [reference.name for reference in find_references(str(value)) if reference.scope == "parent.inputs"]
             if fed == [port] and port != "processes_per_node":
                 own = port in OWN_DEFAULTS.get(in_python.name, ())
                 ours, theirs = in_python.inputs[port], step.component.inputs[port]

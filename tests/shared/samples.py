@@ -16,7 +16,7 @@ from PIL import Image
 from pyarrow import parquet
 from sklearn.datasets import load_digits
 
-from shared.data import Array, Index, Ragged, Text
+from shared.data import Array, Index, Ragged, TextEncoding
 from shared.data.write import write_index, write_ragged_shard, write_shard
 
 Images = npt.NDArray[np.uint8]
@@ -121,7 +121,7 @@ def write_language_dataset(
         splits[split] = (shard,) if shard else ()
         joined = b"".join(documents)
         size[split], gzip_size[split], tokens[split] = len(joined), len(gzip.compress(joined, 9)), len(stream)
-    text = Text("bytes", 257, sequence_length, 256, 256, size, gzip_size, tokens)
+    text = TextEncoding("bytes", 257, sequence_length, 256, 256, size, gzip_size, tokens)
     write_index(folder, Index("language_modeling", arrays, (), None, splits, text=text))
     return folder
 
@@ -142,7 +142,7 @@ def write_text_classification_dataset(
         x = Ragged.of([np.frombuffer(passage, np.uint8) for passage in passages], "uint16")
         splits[split] = (write_ragged_shard(folder, split, 0, x=x, y=y, arrays=arrays),) if count else ()
         size[split], tokens[split] = len(x.values), len(x.values)
-    text = Text("bytes", 257, sequence_length, 256, 256, size, {}, tokens)
+    text = TextEncoding("bytes", 257, sequence_length, 256, 256, size, {}, tokens)
     write_index(folder, Index("text_classification", arrays, tuple(words), None, splits, text=text))
     return folder
 

@@ -20,14 +20,14 @@ from tests.helpers import clean_environment
 
 
 def save(folder: Path, step: int, keep: int = 2) -> Path:
-    return whole.save(folder, step, {"w": torch.full((3, 2), float(step))}, {"step": step}, keep)
+    return whole.save_checkpoint(folder, step, {"w": torch.full((3, 2), float(step))}, {"step": step}, keep)
 
 
 def test_tensors_and_state_come_back(tmp_path: Path) -> None:
     tensors = {"a": torch.randn(4, 3), "b": torch.tensor(True), "c": torch.randn(2, 2, dtype=torch.bfloat16)}
     state = {"position": [1, 2.5], "names": {"ä": None}}
-    path = whole.save(tmp_path, 12, tensors, state)
-    loaded, loaded_state = whole.load(path)
+    path = whole.save_checkpoint(tmp_path, 12, tensors, state)
+    loaded, loaded_state = whole.load_checkpoint(path)
     assert path.name == "step-00000012"
     assert loaded_state == state
     assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
@@ -44,7 +44,7 @@ assert whole.load(path)[0]["w"].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=clean_environment(), check=True)
-    loaded, _ = whole.load(tmp_path / "step-00000001")
+    loaded, _ = whole.load_checkpoint(tmp_path / "step-00000001")
     assert np.array_equal(loaded["w"].numpy(), [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]])
 
 
@@ -63,14 +63,14 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     for step in (1, 2, 30, 4):
         save(tmp_path, step)
     assert sorted(path.name for path in tmp_path.glob("step-*")) == ["step-00000002", "step-00000004"]
-    newest = choose.newest_valid(tmp_path)
+    newest = choose.newest_valid_checkpoint(tmp_path)
     assert newest == tmp_path / "step-00000004"
-    assert choose.newest_valid(newest) == newest
+    assert choose.newest_valid_checkpoint(newest) == newest
 
 
 def test_an_empty_or_missing_folder_has_none(tmp_path: Path) -> None:
-    assert choose.newest_valid(tmp_path) is None
-    assert choose.newest_valid(tmp_path / "missing") is None
+    assert choose.newest_valid_checkpoint(tmp_path) is None
+    assert choose.newest_valid_checkpoint(tmp_path / "missing") is None
 
 
 @pytest.mark.parametrize("name", ["tensors.safetensors", "state.json", "manifest.json"])
@@ -86,12 +86,12 @@ def test_a_damaged_one_is_passed_over(name: str, harm: str, tmp_path: Path, caps
         path.write_bytes(content)
     else:
         path.write_bytes(content[: len(content) // 2 if harm == "truncate" else 0])
-    assert choose.newest_valid(tmp_path) == tmp_path / "step-00000001"
+    assert choose.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000001"
     assert "step-00000002 is passed over" in capsys.readouterr().err
     with pytest.raises(Refusal, match="step-00000002 is damaged"):
-        whole.load(tmp_path / "step-00000002")
+        whole.load_checkpoint(tmp_path / "step-00000002")
     save(tmp_path, 2)
-    assert choose.newest_valid(tmp_path) == tmp_path / "step-00000002"
+    assert choose.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000002"
 
 
 def test_every_flipped_bit_of_the_tensors_is_noticed(tmp_path: Path) -> None:
@@ -102,14 +102,14 @@ def test_every_flipped_bit_of_the_tensors_is_noticed(tmp_path: Path) -> None:
         content = bytearray(whole)
         content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
         path.write_bytes(content)
-        assert choose.newest_valid(tmp_path) is None
+        assert choose.newest_valid_checkpoint(tmp_path) is None
 
 
 def test_a_damaged_or_foreign_pointer_does_no_harm(tmp_path: Path) -> None:
     save(tmp_path, 1)
     for pointer in ("", "{}", '{"checkpoint": "../../etc"}', '{"checkpoint": "step-00000009"}', "[]"):
         (tmp_path / "latest.json").write_text(pointer)
-        assert choose.newest_valid(tmp_path) == tmp_path / "step-00000001"
+        assert choose.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000001"
 
 
 def test_a_full_disk_leaves_the_one_before(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ whole.save(sys.argv[1], 2, {"w": torch.zeros(100_000)}, {})
     command = [sys.executable, "-c", code, str(tmp_path)]
     done = subprocess.run(command, env=clean_environment(), capture_output=True, check=False)
     assert done.returncode == 1
-    assert choose.newest_valid(tmp_path) == tmp_path / "step-00000001"
+    assert choose.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000001"
     assert save(tmp_path, 2).is_dir()
     assert not list(tmp_path.glob(".writing-*"))
 
@@ -149,9 +149,9 @@ def test_killed_at_any_moment_of_saving_something_whole_is_left(tmp_path: Path) 
             process.send_signal(signal.SIGKILL)
             rest = [int(line) for line in process.stdout]
         last = rest[-1] if rest else first
-        newest = choose.newest_valid(tmp_path)
+        newest = choose.newest_valid_checkpoint(tmp_path)
         assert newest is not None
-        tensors, state = whole.load(newest)
+        tensors, state = whole.load_checkpoint(newest)
         saved = state["step"]
         assert saved in (last, last + 1)
         assert bool((tensors["w"] == saved).all())
@@ -159,17 +159,17 @@ def test_killed_at_any_moment_of_saving_something_whole_is_left(tmp_path: Path) 
 
 def test_settings_that_differ_are_named_with_both_values() -> None:
     saved = {"settings": {"seed": 1, "batch_size": 64, "architecture": "mlp"}}
-    choose.check_same(saved, {"seed": 1, "batch_size": 64}, "here")
+    choose.check_same_settings(saved, {"seed": 1, "batch_size": 64}, "here")
     with pytest.raises(Refusal, match=r"here belongs to another training: seed was 1 and is now 2; batch_size was 64"):
-        choose.check_same(saved, {"seed": 2, "batch_size": 32, "architecture": "mlp"}, "here")
+        choose.check_same_settings(saved, {"seed": 2, "batch_size": 32, "architecture": "mlp"}, "here")
     with pytest.raises(Refusal, match="written by another component"):
-        choose.check_same({"epoch": 1}, {"seed": 1}, "here")
+        choose.check_same_settings({"epoch": 1}, {"seed": 1}, "here")
 
 
 def test_a_manifest_that_names_another_step_is_passed_over(tmp_path: Path) -> None:
-    kept = whole.save(tmp_path, 3, {"a": np.arange(3)}, {})
-    newest = whole.save(tmp_path, 5, {"a": np.arange(5)}, {})
+    kept = whole.save_checkpoint(tmp_path, 3, {"a": np.arange(3)}, {})
+    newest = whole.save_checkpoint(tmp_path, 5, {"a": np.arange(5)}, {})
     manifest = newest / files.MANIFEST_FILE
     manifest.write_text(manifest.read_text().replace('"step": 5', '"step": 4'))
     assert files.find_damage(newest) == "its manifest says step 4, its name step 5"
-    assert choose.newest_valid(tmp_path) == kept
+    assert choose.newest_valid_checkpoint(tmp_path) == kept

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from shared.data import Dataset
 from shared.distributed import Refusal, World
-from shared.models import Card, Decoder, DecoderSettings, check_saveable, load_model, save_model
-from shared.models.decoder import initialise
+from shared.models import DecoderModel, DecoderSettings, ModelCard, check_saveable, load_model, save_model
+from shared.models.decoder import initialise_decoder
 from shared.models.package import from_card
 from shared.models.predictor import load_predictor
 from shared.settings.command_line import read_settings
@@ -26,18 +26,18 @@ from shared.settings.deepspeed import DeepSpeedSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.deepspeed.model import make_task_model
 from shared.training.torch import feed as training_data
-from shared.training.torch.feed import Feed, Reader
-from shared.training.torch.objective import LanguageModeling, objective_of
+from shared.training.torch.feed import BatchFeed, RowReader
+from shared.training.torch.objective import LanguageObjective, objective_of
 from shared.training.torch.optimization import checkpoint_activations, make_optimizer
-from shared.training.torch.start import card_of_decoder, tokenizer_of
+from shared.training.torch.start import card_of_decoder, tokenizer_folder
 from tests.helpers import clean_environment
 from tests.shared.samples import write_language_dataset
 
 SIZES = DecoderSettings(61, 12, layers=2, width=24, heads=6, key_value_heads=2)
 
 
-def card(sizes: DecoderSettings = SIZES) -> Card:
-    return Card(
+def card(sizes: DecoderSettings = SIZES) -> ModelCard:
+    return ModelCard(
         "decoder", (12,), "int64", (), (), (), "language_modeling",
         vocabulary=sizes.vocabulary, tokenizer="bytes", settings=asdict(sizes),
     )  # fmt: skip
@@ -61,18 +61,18 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 @given(st.integers(1, 3), st.integers(1, 4), st.sampled_from([1, 2, 4]), st.booleans(), st.integers(0, 50))
 def test_it_has_as_many_parameters_as_it_says(layers: int, size: int, heads: int, tied: bool, hidden: int) -> None:
     sizes = DecoderSettings(31, 8, layers, 2 * size * heads, heads, 1, hidden, tied)
-    assert sum(parameter.numel() for parameter in Decoder(sizes).parameters()) == sizes.parameters
+    assert sum(parameter.numel() for parameter in DecoderModel(sizes).parameters()) == sizes.parameters
 
 
 def test_it_grows_to_billions_without_memory() -> None:
     sizes = DecoderSettings(32_000, 4096, layers=32, width=4096, heads=32, feed_forward_width=11_008)
     assert sizes.parameters == 6_738_415_616  # Llama 2 of 7 billion
-    assert all(parameter.is_meta for parameter in Decoder(sizes).parameters())
+    assert all(parameter.is_meta for parameter in DecoderModel(sizes).parameters())
     assert sizes.flops_per_token(4096) == pytest.approx(6 * 6.607e9 + 12 * 32 * 4096 * 4096, rel=1e-3)
 
 
 def test_no_token_sees_what_comes_after_it() -> None:
-    module, x = initialise(Decoder(SIZES), 0).double(), tokens()
+    module, x = initialise_decoder(DecoderModel(SIZES), 0).double(), tokens()
     changed = x.clone()
     changed[:, 7:] = (changed[:, 7:] + 1) % SIZES.vocabulary
     before, after = module(x), module(changed)
@@ -84,22 +84,22 @@ def test_no_token_sees_what_comes_after_it() -> None:
 def test_positions_count_from_each_other() -> None:
     """Rotary positions are relative: alone in their window, the same tokens mean the same wherever they stand."""
     one = DecoderSettings(61, 12, layers=1, width=24, heads=2)
-    module = initialise(Decoder(one), 0).double()
+    module = initialise_decoder(DecoderModel(one), 0).double()
     same = torch.full((1, 6), 5)
     outputs = module(same)
     assert torch.allclose(outputs[0, 1:], outputs[0, :-1], atol=1e-12)
 
 
 def test_first_values_depend_on_seed_and_name_alone() -> None:
-    whole = dict(initialise(Decoder(SIZES), 3).named_parameters())
+    whole = dict(initialise_decoder(DecoderModel(SIZES), 3).named_parameters())
     torch.manual_seed(99)
-    parts = [initialise(Decoder(SIZES, stage, 2), 3) for stage in (0, 1)]
+    parts = [initialise_decoder(DecoderModel(SIZES, stage, 2), 3) for stage in (0, 1)]
     halves = {name: parameter for part in parts for name, parameter in part.named_parameters()}
     assert halves.keys() == whole.keys()
     assert all(torch.equal(halves[name], whole[name]) for name in whole)
-    assert not torch.equal(whole["head.weight"], initialise(Decoder(SIZES), 4).head.weight)
+    assert not torch.equal(whole["head.weight"], initialise_decoder(DecoderModel(SIZES), 4).head.weight)
     x = tokens()
-    assert torch.equal(parts[1](parts[0](x)), initialise(Decoder(SIZES), 3)(x))
+    assert torch.equal(parts[1](parts[0](x)), initialise_decoder(DecoderModel(SIZES), 3)(x))
 
 
 def test_all_that_is_wrong_with_its_sizes_is_said() -> None:
@@ -110,7 +110,7 @@ def test_all_that_is_wrong_with_its_sizes_is_said() -> None:
     with pytest.raises(Refusal, match="heads 6 is not a multiple of key_value_heads 4"):
         DecoderSettings(61, 12, width=24, heads=6, key_value_heads=4)
     with pytest.raises(Refusal, match="13 tokens is longer than the model's context of 12"):
-        initialise(Decoder(SIZES), 0)(tokens(1, 13))
+        initialise_decoder(DecoderModel(SIZES), 0)(tokens(1, 13))
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -166,7 +166,7 @@ def test_mlflow_serves_it(tmp_path: Path) -> None:
 def test_activation_checkpointing_gives_the_same_gradients() -> None:
     x, gradients = tokens(), []
     for spared in (False, True):
-        module = initialise(Decoder(SIZES), 0).double()
+        module = initialise_decoder(DecoderModel(SIZES), 0).double()
         if spared:
             checkpoint_activations(module)
         module(x).square().sum().backward()
@@ -175,7 +175,7 @@ def test_activation_checkpointing_gives_the_same_gradients() -> None:
 
 
 def test_norms_and_embeddings_do_not_decay() -> None:
-    module = initialise(Decoder(SIZES), 0)
+    module = initialise_decoder(DecoderModel(SIZES), 0)
     decaying = {
         id(parameter): group["weight_decay"] > 0
         for group in make_optimizer(module, parsed("--weight-decay", "0.1").optimizer).param_groups
@@ -187,10 +187,10 @@ def test_norms_and_embeddings_do_not_decay() -> None:
 
 @pytest.mark.parametrize("held", [True, False])
 def test_labels_are_the_tokens_that_follow(held: bool, text: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_data, "HELD_BYTES", 2**20 if held else 0)
+    monkeypatch.setattr(training_data, "DEVICE_HELD_BYTES", 2**20 if held else 0)
     args = parsed("--epochs", "3", "--batch-size", "8")
-    feed = Feed(
-        Reader(text.split("train"), torch.device("cpu"), args.loader),
+    feed = BatchFeed(
+        RowReader(text.split("train"), torch.device("cpu"), args.loader),
         BatchPlan(8, 1, 1),
         0,
         args.loop,
@@ -207,8 +207,8 @@ def test_labels_are_the_tokens_that_follow(held: bool, text: Dataset, monkeypatc
 
 def test_a_training_may_end_in_the_middle_of_an_epoch(text: Dataset) -> None:
     args = parsed("--epochs", "3", "--batch-size", "8", "--max-steps", "8")
-    feed = Feed(
-        Reader(text.split("train"), torch.device("cpu"), args.loader),
+    feed = BatchFeed(
+        RowReader(text.split("train"), torch.device("cpu"), args.loader),
         BatchPlan(8, 1, 1),
         0,
         args.loop,
@@ -222,7 +222,7 @@ def test_a_training_may_end_in_the_middle_of_an_epoch(text: Dataset) -> None:
 
 def test_bits_per_byte_count_bytes_and_not_tokens(text: Dataset) -> None:
     objective = objective_of(text.index, split="validation")
-    assert isinstance(objective, LanguageModeling)
+    assert isinstance(objective, LanguageObjective)
     x = torch.from_numpy(text.split("validation").take(np.arange(7))["x"].astype("int64"))
     outputs, y = torch.zeros(7, 16, 257), x[:, 1:]
     parts = [objective.measure(outputs[part], y[part]) for part in (slice(0, 4), slice(4, 7))]
@@ -244,4 +244,4 @@ def test_a_model_has_to_fit_the_text(text: Dataset) -> None:
         make_task_model(parsed("--architecture", "vit"), text, cast("World", None), torch.device("cpu"))
     made = card_of_decoder(parsed("--context-length", "64").decoder, told)
     assert (made.settings["context_length"], made.sequence_length, made.outputs) == (64, 16, 257)
-    assert tokenizer_of(text) is None
+    assert tokenizer_folder(text) is None

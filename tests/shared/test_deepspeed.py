@@ -15,7 +15,7 @@ from shared.distributed import Refusal, World
 from shared.settings.command_line import read_settings
 from shared.settings.deepspeed import DeepSpeedSettings
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.core.schedule import Schedule
+from shared.training.core.schedule import LearningSchedule
 from shared.training.deepspeed.batch_plan import _plan
 from shared.training.deepspeed.config_file import _read
 
@@ -259,7 +259,7 @@ def test_the_files_schedule_is_deepspeeds_own() -> None:
         theirs.step()
     assert [found(step) for step in range(20)] == expected
     assert found(3) == expected[3], "in any order"
-    assert make_schedule(20, rate, usual, {}) == Schedule.for_steps(20, rate, usual)
+    assert make_schedule(20, rate, usual, {}) == LearningSchedule.for_steps(20, rate, usual)
 
 
 def test_what_is_tried_and_what_is_chosen(tmp_path: Path) -> None:

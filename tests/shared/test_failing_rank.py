@@ -19,8 +19,8 @@ from contextlib import contextmanager, nullcontext
 from shared.distributed import Refusal, init
 from shared.settings.command_line import read_settings
 from shared.settings.trainer import TrainerSettings
-from shared.training.core.position import Position
-from shared.training.core.run import Run
+from shared.training.core.position import TrainingPosition
+from shared.training.core.run import TrainingRun
 
 @contextmanager
 def slow(seconds):
@@ -33,7 +33,7 @@ words = [part for flag in ("data", "model", "checkpoints", "metrics") for part i
 settings = read_settings(TrainerSettings, words=[*words, "--epochs", "1"])
 schedule = types.SimpleNamespace(steps=1)
 meter = types.SimpleNamespace(stopping_on_sigterm=nullcontext)
-with init() as world, slow({closing}), Run(settings, world, None, Position(), schedule, meter) as run:
+with init() as world, slow({closing}), TrainingRun(settings, world, None, TrainingPosition(), schedule, meter) as run:
     run.log({{"loss": 1.0}})
     time.sleep(0.2)
     world.barrier("all have begun")

@@ -11,7 +11,7 @@ import pytest
 from shared.data import Dataset, batches
 from shared.data.dataset import reader
 from shared.distributed import Refusal
-from shared.models import Card
+from shared.models import ModelCard
 from shared.settings.running import LoaderSettings
 from shared.training.core.batch_plan import BatchPlan
 from tests.components.training import write_digits
@@ -29,9 +29,9 @@ def zoo() -> ModuleType:
     return shared.models.keras
 
 
-def card(architecture: str = "mlp", shape: tuple[int, ...] = (8, 8, 1), **more: object) -> Card:
+def card(architecture: str = "mlp", shape: tuple[int, ...] = (8, 8, 1), **more: object) -> ModelCard:
     known = {"classes": ("zero", "one", "two"), "mean": (4.9,) * shape[-1], "std": (6.0,) * shape[-1], **more}
-    return Card(architecture, shape, "uint8", framework="keras", **known)
+    return ModelCard(architecture, shape, "uint8", framework="keras", **known)
 
 
 @pytest.mark.parametrize("architecture", ZOO)
@@ -53,7 +53,7 @@ def test_the_zoo_takes_images_and_saves_what_it_gives(
 def test_ranks_together_see_each_global_batch_and_the_next_is_read_meanwhile(
     held: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shared.training.keras.feed import Feed
+    from shared.training.keras.feed import BatchFeed
 
     split = Dataset.open(write_digits(tmp_path, rows=200)).split("train")
     monkeypatch.setattr(reader, "HELD_ARRAY_BYTES", 2**20 if held else 0)
@@ -61,7 +61,7 @@ def test_ranks_together_see_each_global_batch_and_the_next_is_read_meanwhile(
     loader = LoaderSettings(loader_workers=2, prefetch=2)
     order = list(batches(split.rows, batch_size=24, seed=5, epoch=3))
     for start in (0, 2, 5):
-        feeds = [Feed(split, BatchPlan(24, 4, 2), rank, loader, 5).epoch(3, start) for rank in range(4)]
+        feeds = [BatchFeed(split, BatchPlan(24, 4, 2), rank, loader, 5).epoch(3, start) for rank in range(4)]
         parts = list(zip(*feeds, strict=True))
         assert len(parts) == len(order) - start
         for rows, ranks in zip(order[start:], parts, strict=True):

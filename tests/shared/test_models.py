@@ -15,7 +15,7 @@ import yaml
 from torch import nn
 
 from shared.distributed import Refusal
-from shared.models import ZOO, Card, Normalised, build, check_saveable, load_model, save_model
+from shared.models import ZOO, ModelCard, NormalisedModel, build_network, check_saveable, load_model, save_model
 from shared.models.mlmodel import environment_files, installed_versions
 from shared.models.package import from_card
 from tests.helpers import clean_environment
@@ -23,8 +23,8 @@ from tests.helpers import clean_environment
 CLASSES = ("zero", "one", "two")
 
 
-def card(architecture: str = "mlp", shape: tuple[int, ...] = (8, 8, 1), dtype: str = "uint8") -> Card:
-    return Card(architecture, shape, dtype, CLASSES, (4.9,) * shape[-1], (6.0,) * shape[-1])
+def card(architecture: str = "mlp", shape: tuple[int, ...] = (8, 8, 1), dtype: str = "uint8") -> ModelCard:
+    return ModelCard(architecture, shape, dtype, CLASSES, (4.9,) * shape[-1], (6.0,) * shape[-1])
 
 
 def rows(count: int = 5, shape: tuple[int, ...] = (8, 8, 1)) -> torch.Tensor:
@@ -55,7 +55,7 @@ def test_every_parameter_gets_a_gradient(architecture: str) -> None:
 
 
 def test_normalisation_works_on_the_last_axis_and_leaves_constant_channels_finite() -> None:
-    module = Normalised((2.0, 5.0), (4.0, 0.0), nn.Identity())
+    module = NormalisedModel((2.0, 5.0), (4.0, 0.0), nn.Identity())
     out = module(torch.tensor([[[[2, 5], [6, 5]]]], dtype=torch.uint8))
     assert out.shape == (1, 2, 1, 2)
     assert out.tolist() == [[[[0.0, 1.0]], [[0.0, 0.0]]]]
@@ -65,7 +65,7 @@ def test_a_table_needs_no_channels() -> None:
     module = from_card(card(shape=(13,), dtype="float64"))
     assert module(torch.randn(4, 13, dtype=torch.float64)).shape == (4, 3)
     with pytest.raises(Refusal, match="resnet takes images"):
-        build("resnet", (13,), 3)
+        build_network("resnet", (13,), 3)
 
 
 USERS = """
@@ -116,12 +116,12 @@ def code(tmp_path: Path) -> Path:
 )
 def test_what_is_wrong_with_the_users_function_is_said(architecture: str, text: str, code: Path) -> None:
     with pytest.raises(Refusal, match=text):
-        build(architecture, (8, 8, 1), 3, code)
+        build_network(architecture, (8, 8, 1), 3, code)
 
 
 def test_the_users_function_needs_its_folder() -> None:
     with pytest.raises(Refusal, match="needs the input model_code"):
-        build("mine.py:build", (8, 8, 1), 3)
+        build_network("mine.py:build", (8, 8, 1), 3)
 
 
 def test_a_model_in_the_folder_of_its_code_does_not_copy_itself(code: Path) -> None:
@@ -157,17 +157,17 @@ class Tied(nn.Module):
 
 def test_what_cannot_be_saved_is_refused_before_training() -> None:
     with pytest.raises(Refusal, match=r"net.first.weight and net.second.weight share memory"):
-        check_saveable(Normalised((0.0,), (1.0,), Tied()), card())
+        check_saveable(NormalisedModel((0.0,), (1.0,), Tied()), card())
     with pytest.raises(Refusal, match=r"net.weight of the model has no size yet"):
-        check_saveable(Normalised((0.0,), (1.0,), nn.LazyLinear(3)), card())
+        check_saveable(NormalisedModel((0.0,), (1.0,), nn.LazyLinear(3)), card())
     strange = nn.Linear(2, 2)
     strange.register_buffer("table", torch.eye(2).to_sparse())
     with pytest.raises(Refusal, match=r"net.table in its state is a torch.sparse_coo"):
-        check_saveable(Normalised((0.0,), (1.0,), strange), card())
+        check_saveable(NormalisedModel((0.0,), (1.0,), strange), card())
     with pytest.raises(
         Refusal, match="mlp cannot be saved: a second one, built in the same way, does not take the weights"
     ):
-        check_saveable(Normalised((0.0,), (1.0,), nn.Linear(2, 2)), card())
+        check_saveable(NormalisedModel((0.0,), (1.0,), nn.Linear(2, 2)), card())
 
 
 def test_a_damaged_or_foreign_folder_is_refused(tmp_path: Path) -> None:

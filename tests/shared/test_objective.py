@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as reference
 
 from shared.regression import measure_regression
-from shared.training.torch.objective import Classification, Regression
+from shared.training.torch.objective import ClassificationObjective, RegressionObjective
 
 
 @given(seed=st.integers(0, 1000), rows=st.integers(2, 50), scale=st.sampled_from([1e-3, 1.0, 1e6]))
@@ -30,7 +30,7 @@ def test_everything_equals_scikit_learn(seed: int, rows: int, scale: float) -> N
     assert numbers["largest_error"] == reference.max_error(targets, said)
 
     # The same over ranks: sums of parts.
-    objective = Regression(float(targets.mean()), float(targets.std()))
+    objective = RegressionObjective(float(targets.mean()), float(targets.std()))
     parts = [slice(0, rows // 2), slice(rows // 2, None)]
     measured = [objective.measure(torch.from_numpy(outputs[p]), torch.from_numpy(targets[p])) for p in parts]
     found = objective.metrics(torch.stack(measured).sum(0).tolist(), rows)
@@ -41,12 +41,12 @@ def test_everything_equals_scikit_learn(seed: int, rows: int, scale: float) -> N
 
 def test_targets_that_are_all_equal_explain_nothing() -> None:
     assert "r2" not in measure_regression(np.ones((3, 1), "float32"), np.full(3, 2.0)).numbers()
-    assert "r2" not in Regression(2.0, 0.0).metrics([3.0, 3.0, 0.0, 0.0], 3)
+    assert "r2" not in RegressionObjective(2.0, 0.0).metrics([3.0, 3.0, 0.0, 0.0], 3)
 
 
 def test_a_classification_is_measured_in_sums() -> None:
     outputs, labels = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 1.0]]), torch.tensor([0, 0, 0])
-    objective = Classification()
+    objective = ClassificationObjective()
     found = objective.metrics(objective.measure(outputs, labels).tolist(), 3)
     assert found["accuracy"] == pytest.approx(2 / 3)
     assert found["loss"] == pytest.approx(float(objective.loss(outputs, labels)))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from shared.distributed import Refusal
-from shared.training.core.position import Position
+from shared.training.core.position import TrainingPosition
 
 
-def position(epoch: int, batch: int, *steps: int) -> Position:
-    return Position(epoch, batch, steps[-1], history=[{"step": float(step), "train_loss": 2.0} for step in steps])
+def position(epoch: int, batch: int, *steps: int) -> TrainingPosition:
+    return TrainingPosition(
+        epoch, batch, steps[-1], history=[{"step": float(step), "train_loss": 2.0} for step in steps]
+    )
 
 
 def test_a_cut_epoch_that_was_counted_as_done_is_put_back() -> None:

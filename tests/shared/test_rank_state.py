@@ -141,7 +141,7 @@ def test_a_rank_file_that_is_damaged_is_noticed(harm: str, tmp_path: Path) -> No
         file.unlink()
     else:
         shutil.copyfile(file, path / "rank-00002.json")
-    assert (choose.newest_valid(tmp_path) is None) == (harm != "forge")
+    assert (choose.newest_valid_checkpoint(tmp_path) is None) == (harm != "forge")
     with pytest.raises(Refusal, match=r"rank-0000[12]\.json"):
         ranks.read_rank_state(path, 2 if harm == "forge" else 1)
 

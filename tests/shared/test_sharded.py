@@ -14,8 +14,8 @@ CODE = """
     from torch.nn import functional
     from torch.distributed.fsdp import fully_shard
     from shared.distributed import init
-    from shared.models import Card, Decoder, DecoderSettings
-    from shared.models.decoder import initialise
+    from shared.models import ModelCard, DecoderModel, DecoderSettings
+    from shared.models.decoder import initialise_decoder
     from shared.settings.sharding import ParallelSettings
     from shared.training.fsdp.layout import RankLayout
     from shared.training.fsdp.mesh import DATA, make_mesh
@@ -27,8 +27,8 @@ CODE = """
 
     torch.set_default_dtype(torch.float64)
     sizes = DecoderSettings(37, 8, layers=2, width=20, heads=2)  # 37 tokens and norms of 20 do not divide evenly
-    card = Card("decoder", (8,), "int64", (), (), (), "language_modeling", vocabulary=37, settings=asdict(sizes))
-    whole = initialise(Decoder(sizes).double(), 5)
+    card = ModelCard("decoder", (8,), "int64", (), (), (), "language_modeling", vocabulary=37, settings=asdict(sizes))
+    whole = initialise_decoder(DecoderModel(sizes).double(), 5)
     torch.manual_seed(0)
     tokens = torch.randint(0, 37, (4, 9))
 
@@ -37,7 +37,7 @@ CODE = """
 
     with init("torch") as world:
         mesh = make_mesh(RankLayout(2, 2, 1), world)
-        module = Decoder(sizes).double()
+        module = DecoderModel(sizes).double()
         divide_layers(module, mesh)
         for block in module.blocks.values():
             block.compile(backend="aot_eager")

@@ -27,15 +27,15 @@ COMMON = """
     from shared.checkpoint import choose
     from shared.checkpoint import shards
     from shared.distributed import init
-    from shared.checkpoint.shards import Part, Reader
+    from shared.checkpoint.shards import ShardPart, ShardReader
 
     whole = torch.arange(70.0).reshape(7, 10)
 
     def save(world, folder, step):
         first, last = (7 * world.rank // world.world_size, 7 * (world.rank + 1) // world.world_size)
-        parts = [Part("x", whole[first:last] + step, (7, 10), (first, 0))]
+        parts = [ShardPart("x", whole[first:last] + step, (7, 10), (first, 0))]
         if world.rank == 0:
-            parts.append(Part("count", torch.tensor(3.0 + step), (), ()))
+            parts.append(ShardPart("count", torch.tensor(3.0 + step), (), ()))
         shards.save(folder, step, parts, {"at": step}, {"rank": world.rank}, world, timedelta(seconds=30))
 """
 
@@ -110,7 +110,7 @@ def test_what_is_missing_in_it_is_said(tmp_path: Path) -> None:
     save_file({"x": torch.ones(3, 2)}, tmp_path / "rank-00000.safetensors", {"pieces": pieces})
     (tmp_path / "state.json").write_text("{}")
     (tmp_path / "manifest.json").write_text(json.dumps({"files": {"rank-00000.safetensors": {}, "state.json": {}}}))
-    reader = shards.Reader(tmp_path)
+    reader = shards.ShardReader(tmp_path)
     reader.read("x", torch.empty(2, 2), (1, 0))
     with pytest.raises(Refusal, match=r"of x \[2, 2\] at \[2, 0\] it holds 2 of 4 elements"):
         reader.read("x", torch.empty(2, 2), (2, 0))

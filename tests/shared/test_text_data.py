@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.data import Array, Dataset, Index, Ragged, Text
+from shared.data import Array, Dataset, Index, Ragged, TextEncoding
 from shared.data.write import write_index, write_ragged_shard
 from shared.distributed import Refusal
 from tests.shared.samples import sentences, write_language_dataset, write_text_classification_dataset
@@ -32,7 +32,7 @@ def passages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         y = np.arange(start, start + size)
         shards.append(write_ragged_shard(folder, "train", number, x=x, y=y, arrays=ARRAYS))
         start += size
-    text = Text("tokenizer", 70_000, 5, 9, 8, {"train": 10}, {}, {"train": 17}, "ab" * 32)
+    text = TextEncoding("tokenizer", 70_000, 5, 9, 8, {"train": 10}, {}, {"train": 17}, "ab" * 32)
     splits = {"train": tuple(shards), "validation": (), "test": ()}
     write_index(folder, Index("text_classification", ARRAYS, ("a", "b"), None, splits, text=text))
     return folder

@@ -16,16 +16,21 @@ from torch import nn
 
 from shared.data import Dataset
 from shared.distributed import Refusal
-from shared.models import ZOO, build
+from shared.models import ZOO, build_network
 from shared.settings.command_line import read_settings
 from shared.settings.network import NetworkSettings
 from shared.settings.trainer import TrainerSettings
 from shared.settings.training import ScheduleSettings
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.core.schedule import Schedule
+from shared.training.core.schedule import LearningSchedule
 from shared.training.torch import feed as training_data
-from shared.training.torch.feed import Feed, Reader
-from shared.training.torch.optimization import Precision, checkpoint_activations, make_optimizer, set_learning_rate
+from shared.training.torch.feed import BatchFeed, RowReader
+from shared.training.torch.optimization import (
+    TrainingPrecision,
+    checkpoint_activations,
+    make_optimizer,
+    set_learning_rate,
+)
 from tests.components.training import write_digits
 from tests.helpers import clean_environment
 
@@ -83,23 +88,23 @@ finally:
 
 
 def test_the_schedule_rises_peaks_and_falls() -> None:
-    cosine = Schedule.for_steps(100, 0.5, ScheduleSettings(warmup_fraction=0.1))
+    cosine = LearningSchedule.for_steps(100, 0.5, ScheduleSettings(warmup_fraction=0.1))
     rates = [cosine(step) for step in range(100)]
     assert rates[10] == max(rates) == 0.5
     assert rates[:11] == sorted(rates[:11])
     assert rates[10:] == sorted(rates[10:], reverse=True)
     assert 0 < rates[0] < 0.05
     assert cosine(100) == pytest.approx(0, abs=1e-15)
-    assert Schedule("linear", 1.0, 10, 0)(5) == 0.5
-    assert Schedule("constant", 1.0, 10, 0)(9) == 1.0
-    assert Schedule("cosine", 1.0, 4, 4)(3) < 1.0
+    assert LearningSchedule("linear", 1.0, 10, 0)(5) == 0.5
+    assert LearningSchedule("constant", 1.0, 10, 0)(9) == 1.0
+    assert LearningSchedule("cosine", 1.0, 4, 4)(3) < 1.0
 
 
 def test_weight_decay_suits_the_optimizer_and_spares_vectors() -> None:
     assert parsed().optimizer.suited_decay == 0.3
     assert parsed("--optimizer", "sgd").optimizer.suited_decay == 0.0005
     assert parsed("--weight-decay", "0").optimizer.suited_decay == 0.0
-    optimizer = make_optimizer(build("mlp", (8, 8, 1), 3), parsed("--weight-decay", "0.7").optimizer)
+    optimizer = make_optimizer(build_network("mlp", (8, 8, 1), 3), parsed("--weight-decay", "0.7").optimizer)
     decays = {p.ndim: group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
     assert decays == {1: 0.0, 2: 0.7}
     set_learning_rate(optimizer, 0.25)
@@ -111,7 +116,7 @@ def test_weight_decay_suits_the_optimizer_and_spares_vectors() -> None:
 def test_each_optimizer_makes_the_loss_smaller(name: str, momentum: str) -> None:
     torch.manual_seed(0)
     net, args = nn.Linear(4, 1), parsed("--optimizer", name, "--learning-rate", "0.05", "--momentum", momentum)
-    optimizer, precision = make_optimizer(net, args.optimizer), Precision("fp32", CPU)
+    optimizer, precision = make_optimizer(net, args.optimizer), TrainingPrecision("fp32", CPU)
     x = torch.randn(32, 4)
     losses = []
     for _ in range(30):
@@ -132,7 +137,7 @@ def test_clipping_bounds_the_step() -> None:
     optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
     before = float(net.weight)
     (net(torch.ones(1)) * 1000).sum().backward()
-    Precision("fp32", CPU).step(optimizer, 0.5)
+    TrainingPrecision("fp32", CPU).step(optimizer, 0.5)
     assert before - float(net.weight) == pytest.approx(0.5, rel=1e-4)
 
 
@@ -142,7 +147,7 @@ def test_activation_checkpointing_gives_the_same_gradients(architecture: str) ->
     grads = []
     for spared in (False, True):
         torch.manual_seed(0)
-        net = build(architecture, (8, 8, 1), 3).double()
+        net = build_network(architecture, (8, 8, 1), 3).double()
         names = list(net.state_dict())
         if spared:
             checkpoint_activations(net)
@@ -164,15 +169,15 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 def test_ranks_together_see_each_global_batch_from_any_start(
     held: bool, workers: str, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training_data, "HELD_BYTES", 2**20 if held else 0)
+    monkeypatch.setattr(training_data, "DEVICE_HELD_BYTES", 2**20 if held else 0)
     args = parsed("--loader-workers", workers, "--prefetch", "2")
-    reader = Reader(dataset.split("train"), CPU, args.loader)
+    reader = RowReader(dataset.split("train"), CPU, args.loader)
     assert (reader.held is not None) == held
-    alone = list(Feed(reader, BatchPlan(24, 1, 1), 0, args.loop, args.loader, args.seed).epoch(3))
+    alone = list(BatchFeed(reader, BatchPlan(24, 1, 1), 0, args.loop, args.loader, args.seed).epoch(3))
     assert len(alone) == 140 // 24
     for start in (0, 2, 5):
         feeds = [
-            Feed(reader, BatchPlan(24, 4, 2), rank, args.loop, args.loader, args.seed).epoch(3, start)
+            BatchFeed(reader, BatchPlan(24, 4, 2), rank, args.loop, args.loader, args.seed).epoch(3, start)
             for rank in range(4)
         ]
         parts = list(zip(*feeds, strict=True))
@@ -183,13 +188,13 @@ def test_ranks_together_see_each_global_batch_from_any_start(
 
 
 def test_reading_ahead_passes_on_what_went_wrong(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_data, "HELD_BYTES", 0)
+    monkeypatch.setattr(training_data, "DEVICE_HELD_BYTES", 0)
     args = parsed()
-    reader = Reader(dataset.split("train"), CPU, args.loader)
+    reader = RowReader(dataset.split("train"), CPU, args.loader)
 
     def fail(rows: np.ndarray) -> None:
         raise OSError(f"no disk for {len(rows)} rows")
 
     monkeypatch.setattr(reader, "read", fail)
     with pytest.raises(OSError, match="no disk for 20 rows"):
-        list(Feed(reader, BatchPlan(20, 1, 1), 0, args.loop, args.loader, args.seed).epoch(0))
+        list(BatchFeed(reader, BatchPlan(20, 1, 1), 0, args.loop, args.loader, args.seed).epoch(0))

@@ -27,8 +27,8 @@ TREES = st.recursive(
 
 
 def there_and_back(value: Any) -> Any:
-    tensors, packed = tree.pack(value, "It")
-    return tree.unpack(tensors, json.loads(json.dumps(packed, allow_nan=False)))
+    tensors, packed = tree.pack_state(value, "It")
+    return tree.unpack_state(tensors, json.loads(json.dumps(packed, allow_nan=False)))
 
 
 @given(TREES)
@@ -41,9 +41,9 @@ def test_what_goes_in_comes_out(value: Any) -> None:
 def test_tensors_keep_their_bits_and_shared_ones_are_kept_once() -> None:
     weight = torch.randn(3, 4, dtype=torch.float64)
     value = {0: {"exp_avg": weight, "step": torch.tensor(2.0)}, "tied": weight, "part": weight[1:], "n": np.arange(3)}
-    tensors, packed = tree.pack(value, "It")
+    tensors, packed = tree.pack_state(value, "It")
     assert len(tensors) == 4
-    again = tree.unpack(tensors, json.loads(json.dumps(packed)))
+    again = tree.unpack_state(tensors, json.loads(json.dumps(packed)))
     assert torch.equal(again[0]["exp_avg"], weight)
     assert again["tied"] is again[0]["exp_avg"]
     assert torch.equal(again["part"], weight[1:])
@@ -67,9 +67,9 @@ def test_numbers_that_json_lacks() -> None:
 
 def test_an_object_is_refused_by_its_place() -> None:
     with pytest.raises(Refusal, match=r"hyper_parameters\.loss is a torch\.nn\.modules\.loss\.MSELoss"):
-        tree.pack({"hyper_parameters": {"loss": torch.nn.MSELoss()}}, "The checkpoint")
+        tree.pack_state({"hyper_parameters": {"loss": torch.nn.MSELoss()}}, "The checkpoint")
 
 
 def test_what_another_program_wrote_is_refused() -> None:
     with pytest.raises(Refusal, match=r"\$object"):
-        tree.unpack({}, {"$object": "os.system"})
+        tree.unpack_state({}, {"$object": "os.system"})

@@ -12,11 +12,11 @@ def test_step_timeout_counts_in_groups_that_a_framework_has_made_itself() -> Non
     import torch
     import torch.distributed as dist
     from shared.distributed import init
-    from shared.training.torch.start import limit_waits
+    from shared.training.torch.start import limit_collectives
 
     with init("torch", timeout=timedelta(minutes=5)) as world:
         group = dist.new_group([0, 1])  # as DeepSpeed does
-        limit_waits(1 / 60)
+        limit_collectives(1 / 60)
         if world.rank == 1:
             time.sleep(6)
         else:

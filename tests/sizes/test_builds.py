@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from allranks import catalogue
-from allranks.sizes import build_table, find, images_in_words, judge_image, sizes
+from allranks.sizes import all_sizes, build_table, find_size, images_in_words, judge_image
 from tests.helpers import ROOT
 
 TABLE = build_table()
@@ -19,7 +19,7 @@ PIN = re.compile(r"^(?P<name>[A-Za-z][\w.-]*)(?:\[[\w,-]+\])?==(?P<version>[^\s;
 
 
 def dockerfile(image: str) -> str:
-    return (catalogue.environments()[image].parent / "Dockerfile").read_text()
+    return (catalogue.environment_files()[image].parent / "Dockerfile").read_text()
 
 
 def pinned(path: Path) -> dict[str, str]:
@@ -29,7 +29,7 @@ def pinned(path: Path) -> dict[str, str]:
 
 def test_every_environment_and_every_gpu_is_in_the_table() -> None:
     assert set(TABLE.images) == set(catalogue.ENVIRONMENTS)
-    assert set(TABLE.capabilities) == {size.gpu for size in sizes().values() if size.gpu}
+    assert set(TABLE.capabilities) == {size.gpu for size in all_sizes().values() if size.gpu}
 
 
 @pytest.mark.parametrize("image", TABLE.images)
@@ -61,7 +61,7 @@ def test_torch_comes_from_the_index_of_its_cuda_and_before_all_else(image: str) 
 @pytest.mark.parametrize("image", ON_GPUS)
 def test_tensorflow_is_the_build_for_gpus_with_a_cudnn_for_every_gpu(image: str) -> None:
     tensorflow, text = TABLE.builds["tensorflow"], dockerfile(image)
-    locked = catalogue.environments()[image].parent / "image-lock.txt"
+    locked = catalogue.environment_files()[image].parent / "image-lock.txt"
     pins = {
         **dict(re.findall(r'"([\w-]+)(?:\[[\w-]+\])?==([\d.]+)"', text)),
         **(pinned(locked) if locked.is_file() else {}),
@@ -90,7 +90,7 @@ def test_the_tested_versions_are_the_shipped_versions() -> None:
 def test_requirements_and_locks_take_the_builds_of_the_table(image: str) -> None:
     """Every list of an environment, whatever tool made it."""
     names = {"torch": "torch", "tensorflow-cpu": "tensorflow", "tensorflow": "tensorflow"}
-    folder = catalogue.environments()[image].parent
+    folder = catalogue.environment_files()[image].parent
     lists = [path for path in folder.iterdir() if path.suffix in {".txt", ".lock"}]
     assert lists
     for path in lists:
@@ -110,7 +110,7 @@ def test_every_build_runs_on_the_oldest_driver_of_azure_s_hosts() -> None:
 
 
 @pytest.mark.parametrize(
-    "size", [size for size in sizes().values() if size.gpu and not size.retired], ids=lambda size: size.name
+    "size", [size for size in all_sizes().values() if size.gpu and not size.retired], ids=lambda size: size.name
 )
 def test_every_size_of_today_suits_or_says_why_not(size) -> None:
     words = images_in_words(size)
@@ -137,7 +137,7 @@ def test_every_size_of_today_suits_or_says_why_not(size) -> None:
     ],
 )
 def test_what_an_image_is_worth_on_a_size(image: str, size: str, suits: bool, reason: str) -> None:
-    known = find(size)
+    known = find_size(size)
     assert known is not None
     verdict = judge_image(image, known)
     assert verdict.suits == suits

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from allranks.sizes import VMSize, find, nccl_variables, sizes, with_infiniband
+from allranks.sizes import VMSize, all_sizes, find_size, nccl_variables, with_infiniband
 
-EVERY = list(sizes().values())
+EVERY = list(all_sizes().values())
 _PARTS = re.compile(r"Standard_[A-Z]+\d+(?:-\d+)?(?P<features>[a-z]*)")
 
 
@@ -45,7 +45,7 @@ def test_every_size_is_whole(size: VMSize) -> None:
     ],
 )
 def test_what_the_guide_says(name: str, gpus: int, memory: int, infiniband: int) -> None:
-    size = find(name)
+    size = find_size(name)
     assert size is not None
     assert (size.gpus, size.gpu_memory, size.infiniband) == (gpus, memory, infiniband)
 
@@ -59,7 +59,7 @@ def test_rdma_without_sriov_does_not_count() -> None:
 
 
 def test_unknown_sizes_are_unknown() -> None:
-    assert find("Standard_DS3_v2") is None
+    assert find_size("Standard_DS3_v2") is None
     assert nccl_variables("Standard_DS3_v2") == {}
 
 
@@ -77,7 +77,7 @@ def test_nccl_gets_variables_only_where_they_help() -> None:
 
 def test_the_size_with_infiniband_and_the_same_gpu() -> None:
     def better(name: str) -> str | None:
-        size = find(name)
+        size = find_size(name)
         assert size is not None
         found = with_infiniband(size)
         return found and found.name

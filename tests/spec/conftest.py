@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from allranks.errors import Problem, SpecError
-from allranks.spec import check, read
+from allranks.spec import check_document, read_spec
 
 # The first text that is drawn builds a table of Unicode, once: seconds in a fresh clone on a loaded machine.
 settings.register_profile("allranks", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -81,7 +81,7 @@ def problems_of(folder: Path) -> Callable[..., list[Problem]]:
         path = folder / "document.yaml"
         path.write_text(text)
         try:
-            return check(read(path), values)
+            return check_document(read_spec(path), values)
         except SpecError as error:
             return list(error.problems)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.spec import Data, Pipeline, check, read
+from allranks.spec import Data, Pipeline, check_document, read_spec
 from allranks.spec.graph import step_dependencies
 
 TRAIN = """
@@ -41,7 +41,7 @@ def pipeline(folder: Path, first: str, second: str) -> Pipeline:
     (folder / "train.yaml").write_text(TRAIN)
     file = folder / "pipeline.yaml"
     file.write_text(PIPELINE.replace("FIRST", first).replace("SECOND", second))
-    found = read(file)
+    found = read_spec(file)
     assert isinstance(found, Pipeline)
     return found
 
@@ -65,7 +65,7 @@ def test_a_value_is_taken(tmp_path, first, second, inputs):
     assert second_step.inputs["rate"] == inputs
     assert second_step.inputs["data"] == found.steps["first"].inputs["data"]
     assert step_dependencies(second_step) == (), "it is the value that both have, and nothing that the first makes"
-    assert check(found) == []
+    assert check_document(found) == []
 
 
 def test_data_keeps_the_mode_that_the_borrower_asks_for(tmp_path):
@@ -75,7 +75,7 @@ def test_data_keeps_the_mode_that_the_borrower_asks_for(tmp_path):
         f"data: {{path: {taken('data')}, mode: download}}",
     )
     assert found.steps["second"].inputs["data"] == Data("${{parent.inputs.rows}}", "uri_folder", "download")
-    assert check(found) == []
+    assert check_document(found) == []
 
 
 def test_part_of_a_text_is_taken_as_text(tmp_path):
@@ -94,7 +94,7 @@ def test_part_of_a_text_is_taken_as_text(tmp_path):
 )
 def test_what_cannot_be_taken_is_explained(tmp_path, first, second, message):
     found = pipeline(tmp_path, first, f"data: {{path: ./rows}}, rate: {second}")
-    errors = [str(problem) for problem in check(found) if problem.severity == "error"]
+    errors = [str(problem) for problem in check_document(found) if problem.severity == "error"]
     assert any(message in error for error in errors), errors
 
 
@@ -105,6 +105,6 @@ def test_an_inline_command_takes_the_type_with_the_value(tmp_path):
         "  a: {command: 'echo ${{inputs.n}}', environment: azureml:e:1, inputs: {n: 3}}\n"
         "  b: {command: 'echo ${{inputs.n}}', environment: azureml:e:1, inputs: {n: '${{parent.jobs.a.inputs.n}}'}}\n"
     )
-    found = read(file)
+    found = read_spec(file)
     assert isinstance(found, Pipeline)
     assert found.steps["b"].component.inputs["n"].type == "integer"

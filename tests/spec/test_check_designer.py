@@ -78,18 +78,18 @@ def test_lint_names_it_only_when_asked(tmp_path: Path, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("name", catalogue.COMPONENTS)
 def test_the_library_lacks_nothing(name: str) -> None:
-    assert check_designer(read_component(catalogue.components()[name])) == []
+    assert check_designer(read_component(catalogue.component_files()[name])) == []
 
 
 @pytest.mark.parametrize("name", catalogue.COMPONENTS)
 def test_every_component_of_the_library_is_found_by_its_tag(name: str) -> None:
-    tags = yaml.safe_load(catalogue.components()[name].read_text())["tags"]
+    tags = yaml.safe_load(catalogue.component_files()[name].read_text())["tags"]
     assert tags["allranks"] in ("data", "training", "evaluation", "diagnosis")
 
 
 @pytest.mark.parametrize("name", catalogue.COMPONENTS)
 def test_models_of_the_library_deploy_without_code(name: str) -> None:
-    component = read_component(catalogue.components()[name])
+    component = read_component(catalogue.component_files()[name])
     kinds = {output.type for output in component.outputs.values() if "model" in output.name}
     kinds |= {port.type for port in component.inputs.values() if port.name == "model"}
     assert kinds <= {"mlflow_model"}
@@ -98,18 +98,18 @@ def test_models_of_the_library_deploy_without_code(name: str) -> None:
 
 @pytest.mark.parametrize("name", catalogue.ENVIRONMENTS)
 def test_images_are_pinned(name: str) -> None:
-    lines = (catalogue.environments()[name].parent / "Dockerfile").read_text().splitlines()
+    lines = (catalogue.environment_files()[name].parent / "Dockerfile").read_text().splitlines()
     images = [line.split()[1] for line in lines if line.startswith("FROM ")]
     assert images
     for image in images:
         _, _, tag = image.partition(":")
         assert tag[-12:-4].isdigit(), f"{image} has a tag that moves; a dated one stays: 20260901.v1"
-    document = yaml.safe_load(catalogue.environments()[name].read_text())
+    document = yaml.safe_load(catalogue.environment_files()[name].read_text())
     assert "image" not in document, "an image that nothing is built upon would have to be pinned here, too"
 
 
 @pytest.mark.parametrize("name", catalogue.COMPONENTS)
 def test_environments_are_named_with_their_version(name: str) -> None:
-    reference = read_component(catalogue.components()[name]).environment.reference or ""
+    reference = read_component(catalogue.component_files()[name]).environment.reference or ""
     assert reference.count(":") == 2
     assert "@" not in reference

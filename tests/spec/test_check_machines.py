@@ -10,7 +10,7 @@ import pytest
 from allranks import catalogue
 from allranks.cli.main import main
 from allranks.errors import Problem
-from allranks.spec import Compute, check_machines, read
+from allranks.spec import Compute, check_machines, read_spec
 from tests.local.support import allranks
 
 COMPONENT = """\
@@ -46,7 +46,7 @@ def problems(
     (folder / "component.yaml").write_text(COMPONENT.format(mode=mode))
     file = folder / "pipeline.yaml"
     file.write_text(PIPELINE.format(step=step, compute=compute))
-    return check_machines(read(file, resolve=catalogue.resolve), computes=computes)
+    return check_machines(read_spec(file, resolve=catalogue.resolve), computes=computes)
 
 
 def settings(size: str, nodes: object = 1, processes: object = 8) -> str:
@@ -66,7 +66,7 @@ def test_a_size_that_the_library_s_environment_does_not_suit(tmp_path: Path) -> 
     assert problems(tmp_path, step) == [], "of other environments nothing is known"
     component = tmp_path / "component.yaml"
     component.write_text(component.read_text().replace("azureml:some:1", "azureml:allranks-pytorch:0.1.0"))
-    (found,) = check_machines(read(tmp_path / "pipeline.yaml", resolve=catalogue.resolve))
+    (found,) = check_machines(read_spec(tmp_path / "pipeline.yaml", resolve=catalogue.resolve))
     assert (found.severity, found.where, found.line) == ("error", "jobs.train.resources.instance_type", 7)
     assert "'pytorch' does not suit Standard_ND96isr_MI300X_v5: its GPUs are AMD's" in found.message
 
@@ -93,7 +93,7 @@ def test_a_component_that_starts_its_own_processes_is_judged_by_its_input(tmp_pa
         "    inputs: {data: {type: uri_folder, path: 'azureml:d:1'}, processes_per_node: 4}\n"
         "    resources: {instance_type: Standard_ND96isr_H100_v5, shm_size: 8g}\n"
     )
-    (found,) = check_machines(read(file, resolve=catalogue.resolve))
+    (found,) = check_machines(read_spec(file, resolve=catalogue.resolve))
     assert found.where == "jobs.train.inputs.processes_per_node"
     assert "4 processes on each node, and Standard_ND96isr_H100_v5 has 8 H100 GPUs" in found.message
 
@@ -125,7 +125,7 @@ def test_a_nested_step_gets_the_outer_values(tmp_path: Path) -> None:
     outer.write_text(
         "type: pipeline\njobs:\n  inner:\n    type: pipeline\n    component: ./pipeline.yaml\n    inputs: {gpus: 16}\n"
     )
-    (found,) = check_machines(read(outer))
+    (found,) = check_machines(read_spec(outer))
     assert "16 processes on each node" in found.message
     assert found.file == tmp_path / "pipeline.yaml"
 
@@ -155,4 +155,4 @@ def test_lint_fails_and_a_local_run_only_notes(tmp_path: Path, capsys: pytest.Ca
 def test_the_library_itself_has_nothing_to_say(name: str) -> None:
     path = catalogue.resolve(name)
     assert path is not None
-    assert check_machines(read(path, resolve=catalogue.resolve)) == []
+    assert check_machines(read_spec(path, resolve=catalogue.resolve)) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.spec import check, read
+from allranks.spec import check_document, read_spec
 
 COMPONENT = """
 type: command
@@ -26,7 +26,7 @@ def warnings(folder: Path, command: str, code: str = "./src") -> list[str]:
         (folder / name).touch()
     file = folder / "work.yaml"
     file.write_text(COMPONENT.replace("CODE", code) + "".join(f"  {line}\n" for line in command.splitlines()))
-    found = [problem for problem in check(read(file)) if "starts '" in problem.message]
+    found = [problem for problem in check_document(read_spec(file)) if "starts '" in problem.message]
     assert all(problem.severity == "warning" and problem.where == "command" for problem in found)
     return [f"{problem.message} {problem.hint}" for problem in found]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from allranks.errors import SpecError
-from allranks.spec import read
+from allranks.spec import read_spec
 
 PIPELINE = """\
 type: pipeline
@@ -67,7 +67,7 @@ MISTAKES = [
 def _read(text: str, folder: Path) -> SpecError:
     (folder / "watch.yaml").write_text(text)
     with pytest.raises(SpecError) as caught:
-        read(folder / "watch.yaml")
+        read_spec(folder / "watch.yaml")
     return caught.value
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allranks.errors import UsageError
-from allranks.spec import Reference, literal_text, references, render_command, single, substitute
+from allranks.spec import Reference, find_references, literal_text, render_command, replace_references, single_reference
 from allranks.spec.expressions import bracket_faults, near_references, single_quoted_inputs
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}(\.[A-Za-z_][A-Za-z0-9_]{0,8})?", fullmatch=True)
@@ -22,9 +22,9 @@ REFERENCES = st.builds(Reference, SCOPES, NAMES) | st.builds(Reference, OF_A_STE
 
 @given(REFERENCES)
 def test_what_is_written_is_read_again(reference):
-    assert references(str(reference)) == (reference,)
-    assert single(f" {reference} ") == reference
-    assert references(str(reference).replace("{{", "{{ ").replace("}}", " }}")) == (reference,)
+    assert find_references(str(reference)) == (reference,)
+    assert single_reference(f" {reference} ") == reference
+    assert find_references(str(reference).replace("{{", "{{ ").replace("}}", " }}")) == (reference,)
 
 
 @given(st.lists(st.tuples(PLAIN, NAMES, st.booleans()), max_size=6), st.data())
@@ -90,15 +90,15 @@ def test_what_is_a_reference_or_the_shell_s_own_is_not_almost_one(text):
 
 
 def test_single_is_one_reference_and_nothing_else():
-    assert single("${{parent.inputs.a}}x") is None
-    assert single("${{a}}${{b}}") is None
-    assert single(5) is None
-    assert single("text") is None
+    assert single_reference("${{parent.inputs.a}}x") is None
+    assert single_reference("${{a}}${{b}}") is None
+    assert single_reference(5) is None
+    assert single_reference("text") is None
 
 
 def test_substitute_gives_each_reference_to_the_caller():
     text = "azureml:${{parent.inputs.name}}:${{parent.inputs.version}}"
-    assert substitute(text, lambda reference: reference.name.upper()) == "azureml:NAME:VERSION"
+    assert replace_references(text, lambda reference: reference.name.upper()) == "azureml:NAME:VERSION"
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ import pytest
 
 from allranks import catalogue
 from allranks.cli import target
-from allranks.spec.keep import kept_pipeline, pipeline_document
+from allranks.spec.keep import kept_document, kept_pipeline
 
 
 @pytest.mark.parametrize("name", [*catalogue.PIPELINES, "train_ddp"])
 def test_a_pipeline_is_kept_whole(name: str) -> None:
-    pipeline = target.load(name)
-    kept = kept_pipeline(json.loads(json.dumps(pipeline_document(pipeline))))
+    pipeline = target.load_target(name)
+    kept = kept_pipeline(json.loads(json.dumps(kept_document(pipeline))))
     assert kept == pipeline
     assert outline(repr(kept)) == outline(repr(pipeline)), "a tuple is no list, and a path no text"
 
@@ -26,7 +26,7 @@ def outline(text: str) -> str:
 
 
 def test_what_another_version_kept_is_refused() -> None:
-    document = pipeline_document(target.load("train_ddp"))
+    document = kept_document(target.load_target("train_ddp"))
     for wrong in ({**document, "colour": 1}, {**document, "source": {"$kind": "Origin"}}, {"$kind": "Path"}):
         with pytest.raises(ValueError, match="not of this version"):
             kept_pipeline(wrong)

@@ -11,7 +11,7 @@ import pytest
 
 from allranks.errors import SpecError
 from allranks.local.variables import EmulatedCluster, node_variables
-from allranks.spec import limits, read
+from allranks.spec import limits, read_spec
 from allranks.spec.document import parse_yaml
 from tests.local.support import allranks
 
@@ -80,7 +80,7 @@ def test_a_component_with_them_is_refused_in_words(tmp_path, more, says):
         f"type: command\nname: c\ncommand: echo '${{{{inputs.n}}}}'\nenvironment: {{image: ubuntu}}\n{more}\n"
     )
     with pytest.raises(SpecError) as caught:
-        read(tmp_path / "c.yaml")
+        read_spec(tmp_path / "c.yaml")
     assert says in str(caught.value)
 
 
@@ -88,7 +88,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr("allranks.spec.document.MOST_FILE_BYTES", 100)
     (tmp_path / "big.yaml").write_text("# " + "x" * 200 + "\ntype: command\n")
     with pytest.raises(SpecError, match="has 217 bytes; at most 100 are read"):
-        read(tmp_path / "big.yaml")
+        read_spec(tmp_path / "big.yaml")
 
 
 def chain(folder: Path, length: int, times: int) -> Path:
@@ -105,12 +105,12 @@ def test_pipelines_that_multiply_or_go_deep_are_refused(tmp_path):
     with pytest.raises(
         SpecError, match=r"has 16,384 steps with those of its nested pipelines; at most 5,000"
     ) as caught:
-        read(chain(tmp_path, 13, 4))
+        read_spec(chain(tmp_path, 13, 4))
     assert str(caught.value).count("at most 5,000") == 1
     (deep := tmp_path / "deep").mkdir()
     with pytest.raises(SpecError, match="more than 20 pipelines are inside each other"):
-        read(chain(deep, 200, 1))
-    assert read(chain(tmp_path, limits.MOST_NESTED, 1)).steps
+        read_spec(chain(deep, 200, 1))
+    assert read_spec(chain(tmp_path, limits.MOST_NESTED, 1)).steps
 
 
 def test_the_ranks_of_a_large_step_share_what_is_alike(tmp_path):

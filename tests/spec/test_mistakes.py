@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from allranks.spec import check, read
+from allranks.spec import check_document, read_spec
 
 HEAD = "type: command\nname: mine\nversion: '1'\n"
 TAIL = "environment: azureml:e:1\ncommand: python a.py\n"
@@ -277,13 +277,13 @@ def test_values_from_the_command_line_are_checked_by_the_same_rules(problems_of)
 
 def test_a_file_that_cannot_be_read_is_a_problem(folder, tmp_path):
     from allranks.errors import SpecError
-    from allranks.spec import read, read_pipeline
+    from allranks.spec import read_pipeline, read_spec
 
     with pytest.raises(SpecError, match="No such file"):
-        read(tmp_path / "nothing.yaml")
+        read_spec(tmp_path / "nothing.yaml")
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
     with pytest.raises(SpecError, match="is not UTF-8"):
-        read(tmp_path / "latin.yaml")
+        read_spec(tmp_path / "latin.yaml")
     with pytest.raises(SpecError, match="is a command component; a pipeline is wanted"):
         read_pipeline(folder / "train.yaml")
 
@@ -296,6 +296,6 @@ def test_resources_of_a_step_that_lose_the_components_shared_memory(tmp_path):
     text = "type: pipeline\njobs: {{train: {{component: ./train.yaml, resources: {{instance_count: 2{more}}}}}}}\n"
     for more, warnings in (("", ["jobs.train.resources"]), (", shm_size: 4g", [])):
         (tmp_path / "pipeline.yaml").write_text(text.format(more=more))
-        found = check(read(tmp_path / "pipeline.yaml"))
+        found = check_document(read_spec(tmp_path / "pipeline.yaml"))
         assert [problem.where for problem in found] == warnings
         assert all("shm_size 8g is lost on Azure ML" in problem.message for problem in found)

@@ -17,13 +17,13 @@ from allranks.spec import (
     Pipeline,
     Resources,
     Source,
-    check,
+    check_document,
     component_from,
     pipeline_from,
-    read,
     read_component,
-    read_document,
     read_pipeline,
+    read_spec,
+    read_yaml,
     step_dependencies,
 )
 from allranks.spec.document import parse_yaml
@@ -204,7 +204,7 @@ def job(folder: Path) -> Pipeline:
 
 def test_a_registry_component(folder):
     component = read_component(_write(folder, "component.yaml", REGISTRY))
-    assert [problem.severity for problem in check(component)] == ["warning"]
+    assert [problem.severity for problem in check_document(component)] == ["warning"]
     assert component.inputs["stage.learning_rate"] == Input("stage.learning_rate", "number", 0.00002, min=0)
     assert component.inputs["use_adapters"].enum == ("true", "false")
     assert component.inputs["epsilon"].default == 1e-8
@@ -215,7 +215,7 @@ def test_a_registry_component(folder):
 
 def test_the_example_components(folder):
     for name in ("prepare.yaml", "train.yaml"):
-        assert check(read(folder / name)) == []
+        assert check_document(read_spec(folder / name)) == []
     component = read_component(folder / "train.yaml")
     assert component.distribution == Distribution("pytorch", 2)
     assert component.resources == Resources(1, shm_size="2g")
@@ -226,7 +226,7 @@ def test_the_example_components(folder):
 
 
 def test_a_job_with_every_kind_of_step(job):
-    assert check(job, {}) == []
+    assert check_document(job, {}) == []
     assert job.settings.default_compute == "azureml:cpu-cluster"
     assert job.settings.continue_on_step_failure is False
     assert job.inputs["rows"].default == Data(str(job.source.base / "rows"), "uri_folder", "ro_mount")
@@ -266,12 +266,12 @@ def test_one_file_is_read_once(job):
 def test_a_pipeline_in_a_pipeline(folder):
     _write(folder, "inner.yaml", INNER)
     outer = read_pipeline(_write(folder, "outer.yaml", OUTER))
-    assert check(outer) == []
+    assert check_document(outer) == []
     inner = outer.steps["first"].component
     assert isinstance(inner, Pipeline)
     assert inner.name == "prepare_and_train"
     assert list(inner.steps) == ["prepare", "train"]
-    (problem,) = check(outer, {"epochs": "20000"})
+    (problem,) = check_document(outer, {"epochs": "20000"})
     assert problem.file == folder / "inner.yaml"
     assert problem.where == "jobs.train.inputs.epochs"
     assert problem.line == 15
@@ -283,7 +283,7 @@ def test_a_job_of_a_pipeline_component(folder):
     pipeline = read_pipeline(_write(folder, "job.yaml", text))
     assert pipeline.inputs["epochs"] == Input("epochs", "integer", 2)
     assert pipeline.settings.default_compute == "azureml:c"
-    assert check(pipeline, {}) == []
+    assert check_document(pipeline, {}) == []
     with pytest.raises(SpecError, match=r"the pipeline component has no input 'epoch'. Did you mean 'epochs'?"):
         read_pipeline(_write(folder, "job.yaml", text.replace("epochs", "epoch")))
 
@@ -297,7 +297,7 @@ def test_a_command_job_is_a_component_with_values(folder):
         "environment_variables: {A: b}\nlimits: {timeout: 60}\nname: a_job\n"
     )
     component = read_component(_write(folder, "job.yaml", text))
-    assert check(component, {}) == []
+    assert check_document(component, {}) == []
     assert component.inputs["data"].default == Data(str(folder / "rows"), "uri_folder")
     assert component.timeout == 60
     assert component.environment_variables == {"A": "b"}
@@ -319,16 +319,16 @@ def test_names_are_found_by_the_resolver(folder):
 
 
 def test_a_document_from_memory(folder):
-    data, _ = read_document(folder / "prepare.yaml")
+    data, _ = read_yaml(folder / "prepare.yaml")
     nested = {"type": "pipeline", "jobs": {"prepare": {"type": "command", "component": data}}}
     document = {"type": "pipeline", "jobs": {"outer": {"type": "pipeline", "component": nested}}}
     pipeline = pipeline_from(document, Source(None, folder))
-    assert check(pipeline) == []
+    assert check_document(pipeline) == []
     inner = pipeline.steps["outer"].component
     assert isinstance(inner, Pipeline)
     assert component_from(data, Source(None, folder)) == inner.steps["prepare"].component
     document["jobs"]["outer"]["component"]["jobs"]["prepare"]["inputs"] = {"rows": 0}
-    (problem,) = check(pipeline_from(document, Source(None, folder)))
+    (problem,) = check_document(pipeline_from(document, Source(None, folder)))
     assert str(problem) == ("jobs.outer.component.jobs.prepare.inputs.rows: 0 is below the minimum of 1 (at least 1).")
 
 
@@ -366,7 +366,7 @@ def test_what_yaml_makes_of_texts(tmp_path):
 
 
 def test_lines_are_those_of_the_keys(folder):
-    _, source = read_document(folder / "train.yaml")
+    _, source = read_yaml(folder / "train.yaml")
     text = (folder / "train.yaml").read_text().splitlines()
     assert text[source.lines["inputs.epochs"] - 1].startswith("  epochs:")
     assert text[source.lines["command"] - 1].startswith("command:")

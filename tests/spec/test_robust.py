@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allranks.errors import Problem, SpecError
-from allranks.spec import Source, check, component_from, pipeline_from, read_document
+from allranks.spec import Source, check_document, component_from, pipeline_from, read_yaml
 from allranks.spec.document import parse_yaml
 
 ODD = [
@@ -90,7 +90,7 @@ def _changed(data, chance: random.Random):
 
 def _answer(read) -> list[Problem]:
     try:
-        return check(read(), {"n": "4"})
+        return check_document(read(), {"n": "4"})
     except SpecError as error:
         return list(error.problems)
 
@@ -124,4 +124,4 @@ def test_changed_texts(tmp_path_factory, chance):
 def test_deep_nesting(tmp_path):
     (tmp_path / "x.yaml").write_text("a: " + "[" * 2000 + "]" * 2000)
     with pytest.raises(SpecError, match="nested too deeply"):
-        read_document(tmp_path / "x.yaml")
+        read_yaml(tmp_path / "x.yaml")

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from allranks.errors import SpecError
-from allranks.spec import check, pipeline_from
-from allranks.spec.document import read_document
+from allranks.spec import check_document, pipeline_from
+from allranks.spec.document import read_yaml
 from allranks.spec.model import Source
 
 COMPONENT = (
@@ -29,13 +29,13 @@ def text(space: str = SPACE, algorithm: str = "random", more: str = "", limits: 
 def read(folder, document):
     file = folder / "sweep.yaml"
     file.write_text(document)
-    data, source = read_document(file)
+    data, source = read_yaml(file)
     return pipeline_from(data, Source(None, folder, source.lines))
 
 
 def problems(folder, document):
     try:
-        return check(read(folder, document))
+        return check_document(read(folder, document))
     except SpecError as error:
         return list(error.problems)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from allranks.local.execution import Execution, RunContext
+from allranks.local.execution import RunContext, StepExecution
 from allranks.local.kinds.command import COMMAND_KIND
 from allranks.local.kinds.kind import StepKind
 from allranks.local.kinds.sweep import SWEEP_KIND
@@ -26,6 +26,6 @@ def step_kind(step: Step) -> StepKind:
     return next(kind for kind in STEP_KINDS.values() if kind.fits(step))
 
 
-def new_execution(step: PlannedStep, context: RunContext) -> Execution:
+def new_execution(step: PlannedStep, context: RunContext) -> StepExecution:
     """The execution of a planned step in a run."""
     return STEP_KINDS[step.kind].execution(step, context)

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from allranks.errors import CannotRunHereError
 from allranks.local.bindings import PipelineScope
-from allranks.local.execution import Execution, RunContext
+from allranks.local.execution import RunContext, StepExecution
 from allranks.local.kinds.command import plan_command
 from allranks.local.kinds.kind import StepKind
 from allranks.local.machine import usable_cores
@@ -26,7 +26,7 @@ def _plan_sweep(step: Step, component: Component, scope: PipelineScope) -> Plann
     return PlannedSweep.from_common(common, _plan_search(step, step.sweep, scope, common.nodes * common.launched))
 
 
-def _execution(step: PlannedStep, context: RunContext) -> Execution:
+def _execution(step: PlannedStep, context: RunContext) -> StepExecution:
     assert isinstance(step, PlannedSweep)  # noqa: S101 _plan_sweep has made it
     return SweepExecution(step, context)
 

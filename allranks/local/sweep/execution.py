@@ -17,8 +17,8 @@ from typing import Any
 from allranks.errors import CannotRunHereError
 from allranks.local import fingerprint
 from allranks.local.cache import FinishedStep, StepCache
-from allranks.local.execution import Execution, RunContext
-from allranks.local.folders import read_json, write_json
+from allranks.local.execution import RunContext, StepExecution
+from allranks.local.folders import read_json_file, write_json_file
 from allranks.local.guard import ProcessGuard
 from allranks.local.past import past_sweep
 from allranks.local.result import CANCELLED, FAILED, RUNNING, SUCCEEDED, StepFailure, StepResult, SweepResult
@@ -28,7 +28,7 @@ from allranks.local.sweep.termination import falls_behind
 from allranks.local.sweep.trial import TrialExecution
 
 
-class SweepExecution(Execution):
+class SweepExecution(StepExecution):
     """The state of a sweep step.
 
     Attributes:
@@ -53,7 +53,7 @@ class SweepExecution(Execution):
 
     def reuse(self, finished: FinishedStep) -> None:
         """Take the outputs of a finished sweep, and its table of trials."""
-        self._reused = read_json(finished.folder(self.context.home).state) or {}
+        self._reused = read_json_file(finished.folder(self.context.home).state) or {}
         super().reuse(finished)
 
     # Trials
@@ -64,7 +64,7 @@ class SweepExecution(Execution):
         self._started = time.monotonic()
         self._deadline = None if self.search.timeout is None else self._started + self.search.timeout
         if not fresh:
-            self._journal = read_json(self._journal_file) or []
+            self._journal = read_json_file(self._journal_file) or []
         self.status = RUNNING
         return None
 
@@ -73,10 +73,10 @@ class SweepExecution(Execution):
         """Whether the time for the whole sweep is up."""
         return self._deadline is not None and time.monotonic() >= self._deadline
 
-    def new_parts(self) -> list[Execution]:
+    def new_parts(self) -> list[StepExecution]:
         """The trials that may be begun now, and those of the journal that come before them and are finished."""
         self._note()
-        found: list[Execution] = []
+        found: list[StepExecution] = []
         while not self._is_out_of_time and not self._fault and len(self.trials) < self.search.trials:
             if sum(not trial.is_finished for trial in self.trials) >= self.search.at_once:
                 break
@@ -115,7 +115,7 @@ class SweepExecution(Execution):
             return None
         return None if parameters is None else self._trial(parameters)
 
-    def lagging_parts(self) -> list[tuple[Execution, str]]:
+    def lagging_parts(self) -> list[tuple[StepExecution, str]]:
         """The running trials to be ended early, each with the reason."""
         if self._is_out_of_time:
             reason = f"the sweep's limits.timeout = {self.search.timeout:g} s was up"
@@ -221,7 +221,7 @@ class SweepExecution(Execution):
         noted = [_entry(trial) for trial in self.trials] + self._journal[len(self.trials) :]
         if noted != self._journal:
             self._journal = noted
-            write_json(self._journal_file, noted)
+            write_json_file(self._journal_file, noted)
 
     def result(self) -> StepResult:
         """What became of it so far, with its trials; the metrics are the best trial's."""

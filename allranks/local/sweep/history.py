@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from allranks.local.folders import Home, StepFolder
+from allranks.local.folders import RunsHome, StepFolder
 from allranks.local.metrics_file import read_metrics
 from allranks.local.stores import mlflow_databases, query_database
 
@@ -50,7 +50,7 @@ class MetricHistory:
         current: whether the last look found out what there is; False while the database is locked.
     """
 
-    def __init__(self, folder: StepFolder, home: Home, metric: str) -> None:
+    def __init__(self, folder: StepFolder, home: RunsHome, metric: str) -> None:
         self.folder = folder
         self._file = folder.metrics()
         self._home = home

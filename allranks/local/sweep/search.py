@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
 
 from allranks.local.plan import PlannedStep
-from allranks.spec import literal_text, references, substitute
+from allranks.spec import find_references, literal_text, replace_references
 from allranks.spec.model import Literal
 
 TrialParameters: TypeAlias = Mapping[str, Literal]
@@ -82,9 +82,9 @@ class PlannedSweep(PlannedStep):
         """
         texts = {name: literal_text(value) for name, value in parameters.items()}
         bound = {
-            name: substitute(value, lambda reference: texts[reference.name])
+            name: replace_references(value, lambda reference: texts[reference.name])
             for name, value in self.literals.items()
-            if any(found.scope == "search_space" for found in references(value))
+            if any(found.scope == "search_space" for found in find_references(value))
         }
         # The sweep's outputs are registered once, under the names that the pipeline gives them.
         outputs = {name: replace(output, asset_name=None, asset_version=None) for name, output in self.outputs.items()}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from allranks.local.cache import Workplace
-from allranks.local.execution import Execution
+from allranks.local.execution import StepExecution
 from allranks.local.folders import StepFolder
 from allranks.local.gang import RankGang
 from allranks.local.gang_execution import GangExecution
@@ -28,7 +28,7 @@ class TrialExecution(GangExecution):
     limit = "limits.trial_timeout"
     timeout_status = CANCELLED  # as on Azure ML: a limit of the sweep, and not a fault
 
-    def __init__(self, parent: Execution, sweep: PlannedSweep, number: int, parameters: TrialParameters) -> None:
+    def __init__(self, parent: StepExecution, sweep: PlannedSweep, number: int, parameters: TrialParameters) -> None:
         super().__init__(sweep.trial(number, parameters), parent.context, parent)
         self.number = number
         self.parameters = parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from allranks.spec.expressions import single
+from allranks.spec.expressions import single_reference
 from allranks.spec.model import CountOrBinding, Distribution
 
 
@@ -46,7 +46,7 @@ def node_words(nodes: CountOrBinding) -> str:
 
 def count_words(count: CountOrBinding) -> str:
     """Write a number; a binding as ``<input>``, and 1 where the YAML is silent."""
-    reference = single(count)
+    reference = single_reference(count)
     if reference is not None and reference.scope == "parent.inputs":
         return f"<{reference.name}>"
     return "1" if count is None else str(count)

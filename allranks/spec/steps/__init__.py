@@ -23,12 +23,12 @@ __all__ = ["STEP_KINDS", "read_step", "type_hint"]
 
 
 def read_step(section: Section, name: str, find: FindComponent) -> Step:
-    """Read one step; one that cannot run here gets a component without a name: ``check`` sees its bindings only."""
+    """Read one step; one that cannot run here gets a component without a name: only bindings are checked."""
     type_ = _step_type(section)
     if kind := STEP_KINDS.get(type_):
         return kind.read(section, name, find)
     step = bare_step(section, name)
-    if type_ in schema.ELSEWHERE:
+    if type_ in schema.CLOUD_ONLY_TYPES:
         *most, last = STEP_KINDS
         message = f"cannot run here: step '{name}' is of type '{type_}'; {', '.join(most)} and {last} steps can."
         section.wrong("type", message, "Take the step out, or submit the pipeline to Azure.", "elsewhere")
@@ -53,4 +53,4 @@ def _step_type(section: Section) -> str:
 
 def type_hint(type_: str, choices: Iterable[str], plural: str) -> str:
     """Write the hint for an unknown type: the nearest of all that Azure ML has, else those that run here."""
-    return nearest_hint(type_, (*choices, *sorted(schema.ELSEWHERE))) or did_you_mean(type_, choices, plural)
+    return nearest_hint(type_, (*choices, *sorted(schema.CLOUD_ONLY_TYPES))) or did_you_mean(type_, choices, plural)

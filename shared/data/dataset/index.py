@@ -12,7 +12,7 @@ DATASET_FORMAT = "allranks-dataset/1"
 INDEX_FILE = "index.json"
 SPLITS = ("train", "validation", "test")
 TEXT_TASKS = ("language_modeling", "text_classification")
-BYTES = "bytes"
+BYTE_TOKENIZER = "bytes"
 """The tokenizer that needs no file: ids 0 to 255 are the bytes of UTF-8, 256 is the end of a text and padding."""
 TOKENIZER_FOLDER = "tokenizer"
 TOKENIZER_FILE = "tokenizer.json"
@@ -63,7 +63,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextEncoding:
     """What the rows of a text are made of.
 
     Attributes:
@@ -144,7 +144,7 @@ class Index:
     splits: Mapping[str, tuple[Shard, ...]]
     columns: tuple[str, ...] = ()
     target: Target | None = None
-    text: Text | None = None
+    text: TextEncoding | None = None
 
     @property
     def outputs(self) -> int:

@@ -20,7 +20,7 @@ from shared.data.dataset.index import (
     ShardFile,
     Statistics,
     Target,
-    Text,
+    TextEncoding,
     array_files,
 )
 from shared.distributed import Refusal
@@ -79,11 +79,11 @@ def _parse(document: Mapping[str, Any]) -> Index:
     )
 
 
-def _parse_text(text: Mapping[str, Any]) -> Text:
+def _parse_text(text: Mapping[str, Any]) -> TextEncoding:
     size, gzip_size, tokens = (
         {str(split): int(value) for split, value in text[name].items()} for name in ("size", "gzip_size", "tokens")
     )
-    return Text(
+    return TextEncoding(
         tokenizer=_inside(text["tokenizer"]),
         vocabulary=int(text["vocabulary"]),
         sequence_length=int(text["sequence_length"]),

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-Rows = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 """Row numbers of a split."""
 
 
-def epoch_order(rows: int, seed: int, epoch: int) -> Rows:
+def epoch_order(rows: int, seed: int, epoch: int) -> RowNumbers:
     """Permutation of ``range(rows)`` that depends on seed and epoch (both 0 or more) alone."""
     return np.random.default_rng((seed, epoch)).permutation(rows)
 
 
-def batches(rows: int, *, batch_size: int, seed: int, epoch: int, start_batch: int = 0) -> Iterator[Rows]:
+def batches(rows: int, *, batch_size: int, seed: int, epoch: int, start_batch: int = 0) -> Iterator[RowNumbers]:
     """Global batches of an epoch, from the batch ``start_batch`` on; the last partial one is dropped.
 
     Going on from any batch costs the same: the permutation is made again and nothing is read.
@@ -31,7 +31,7 @@ def batches(rows: int, *, batch_size: int, seed: int, epoch: int, start_batch: i
     return (order[start : start + batch_size] for start in starts)
 
 
-def rank_slice(batch: Rows, rank: int, world_size: int) -> Rows:
+def rank_slice(batch: RowNumbers, rank: int, world_size: int) -> RowNumbers:
     """The rank's part of a global batch: contiguous, and of the same length on every rank.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.dataset.order import Rows
+from shared.data.dataset.order import RowNumbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Ragged:
         values = np.concatenate(rows).astype(dtype, copy=False) if rows else np.empty(0, dtype)
         return cls(values, offsets)
 
-    def lengths(self, rows: Rows) -> npt.NDArray[np.int64]:
+    def lengths(self, rows: RowNumbers) -> npt.NDArray[np.int64]:
         """Number of values of each row."""
         result: npt.NDArray[np.int64] = self.offsets[rows + 1] - self.offsets[rows]
         return result
 
-    def padded(self, rows: Rows, width: int, padding: int) -> npt.NDArray[Any]:
+    def padded(self, rows: RowNumbers, width: int, padding: int) -> npt.NDArray[Any]:
         """Copy rows, each followed by padding: (len(rows), width); no row is longer than the width."""
         columns = np.arange(width)
         inside = columns < self.lengths(rows)[:, None]

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import SPLITS, TOKENIZER_FILE, Array, Index, Shard, array_files, offsets_name
 from shared.data.dataset.index_file import read_index
-from shared.data.dataset.order import Rows
+from shared.data.dataset.order import RowNumbers
 from shared.data.dataset.ragged import Ragged
 from shared.distributed import Refusal
 
@@ -104,7 +104,7 @@ class Split:
         """Whether every array is read whole at its first use, so that there is nothing to read ahead."""
         return not any(array.ragged or self._bytes(name) > HELD_ARRAY_BYTES for name, array in self.arrays.items())
 
-    def take(self, indices: Rows) -> dict[str, npt.NDArray[Any]]:
+    def take(self, indices: RowNumbers) -> dict[str, npt.NDArray[Any]]:
         """Copy rows out of every array, in the order asked: name to an array of shape (len(indices), *shape).
 
         Rows of a ragged array come as (len(indices), longest of these), filled up with ``padding``, and ``lengths``
@@ -138,7 +138,7 @@ class Split:
             whole = self._held[name] = np.concatenate([self._map(name, number) for number in range(len(self.shards))])
         return whole
 
-    def _gather(self, name: str, indices: Rows) -> npt.NDArray[Any]:
+    def _gather(self, name: str, indices: RowNumbers) -> npt.NDArray[Any]:
         """Collect rows in ascending order, shard by shard, then put them into the order asked."""
         array, count = self.arrays[name], len(indices)
         order = np.argsort(indices, kind="stable")
@@ -155,7 +155,7 @@ class Split:
         back[order] = np.arange(count)
         return np.take(both[:count], back, axis=0, out=both[count:], mode="clip")
 
-    def _pad(self, name: str, indices: Rows) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    def _pad(self, name: str, indices: RowNumbers) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
         """Collect ragged rows shard by shard: twice, because the longest decides on the width."""
         shard_of = np.searchsorted(self._ends, indices, side="right")
         places = {number: np.flatnonzero(shard_of == number) for number in np.unique(shard_of).tolist()}

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.dataset.index import Array
-from shared.data.dataset.order import Rows
+from shared.data.dataset.order import RowNumbers
 from shared.data.write.request import BadFiles, SourceRequest
 from shared.distributed import Refusal
 
@@ -52,7 +52,7 @@ class Digits:
         """Number of an image."""
         return f"digits, image {item}"
 
-    def read(self, items: Rows, bad: BadFiles) -> npt.NDArray[Any]:
+    def read(self, items: RowNumbers, bad: BadFiles) -> npt.NDArray[Any]:
         """Images by number."""
         del bad
         return self.images[items]

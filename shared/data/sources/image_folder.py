@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.dataset.index import Array
-from shared.data.dataset.order import Rows
+from shared.data.dataset.order import RowNumbers
 from shared.data.formats.file_fault import find_name_fault, show_name
 from shared.data.formats.picture import UnreadableImageError, decode_image, read_image_size
 from shared.data.write.request import BadFiles, SourceRequest, list_names
@@ -69,7 +69,7 @@ class ImageFolder:
         """Path of an image."""
         return str(self.folder / self.files[item])
 
-    def read(self, items: Rows, bad: BadFiles) -> npt.NDArray[Any]:
+    def read(self, items: RowNumbers, bad: BadFiles) -> npt.NDArray[Any]:
         """Decode images by number; those that cannot be are reported.
 
         Raises:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.dataset.index import Array
-from shared.data.dataset.order import Rows
+from shared.data.dataset.order import RowNumbers
 from shared.data.formats.file_fault import find_file_fault
 from shared.data.write.request import BadFiles, SourceRequest
 from shared.data.write.splits import Labels
@@ -59,7 +59,7 @@ class Npy:
         """Number of a row."""
         return f"{self.file}, row {item}"
 
-    def read(self, items: Rows, bad: BadFiles) -> npt.NDArray[Any]:
+    def read(self, items: RowNumbers, bad: BadFiles) -> npt.NDArray[Any]:
         """Rows by number.
 
         Raises:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.dataset.index import Array
-from shared.data.dataset.order import Rows
+from shared.data.dataset.order import RowNumbers
 from shared.data.formats.picture import image_to_array
 from shared.data.write.request import BadFiles, SourceRequest
 from shared.data.write.splits import Labels
@@ -72,7 +72,7 @@ class StoredImages:
         path, first = next((path, first) for path, first in reversed(self.files) if first <= item)
         return f"{path}, image {item - first}"
 
-    def read(self, items: Rows, bad: BadFiles) -> npt.NDArray[Any]:
+    def read(self, items: RowNumbers, bad: BadFiles) -> npt.NDArray[Any]:
         """Images by number, brought to the size and colour asked for."""
         del bad  # the files were checked when they were unpacked
         stored = self.spool.take(items)

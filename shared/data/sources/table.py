@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.dataset.index import Array
-from shared.data.dataset.order import Rows
+from shared.data.dataset.order import RowNumbers
 from shared.data.formats.file_fault import find_file_fault, find_name_fault, is_utf8
 from shared.data.formats.file_format import TableFormat, WrongFileError
 from shared.data.sources.table_columns import TableColumns, check_types, choose_columns
@@ -72,7 +72,7 @@ class NumberTable:
         """File of a row."""
         return next(path for path, first in reversed(self.files) if first <= item)
 
-    def read(self, items: Rows, bad: BadFiles) -> npt.NDArray[Any]:
+    def read(self, items: RowNumbers, bad: BadFiles) -> npt.NDArray[Any]:
         """Rows by number."""
         del bad  # the files were checked when they were read
         return self.spool.take(items)

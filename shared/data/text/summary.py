@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shared.data.dataset.index import SPLITS, Text
+from shared.data.dataset.index import SPLITS, TextEncoding
 from shared.data.text.encode import RowLayout, UnitCounts
 from shared.data.text.shards import NodeReport
 from shared.data.text.tokens import tokenizer_name
@@ -43,14 +43,14 @@ class TextSummary:
         numbers = all(name.removeprefix("-").isdecimal() for name in found)
         return tuple(sorted(found, key=lambda name: (int(name) if numbers else 0, name)))
 
-    def text(self) -> Text:
+    def text(self) -> TextEncoding:
         """What the index says about the text."""
         tokens = self._layout.tokens
         size, gzip_size, count = (
             {split: sum(getattr(unit[split], what) for unit in self.units) for split in SPLITS}
             for what in ("size", "gzip_size", "tokens")
         )
-        return Text(
+        return TextEncoding(
             tokenizer=tokenizer_name(tokens),
             vocabulary=tokens.vocabulary,
             sequence_length=self._layout.sequence_length,

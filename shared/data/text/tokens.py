@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.dataset.index import BYTES, TOKENIZER_FILE, TOKENIZER_FILES, TOKENIZER_FOLDER
+from shared.data.dataset.index import BYTE_TOKENIZER, TOKENIZER_FILE, TOKENIZER_FILES, TOKENIZER_FOLDER
 from shared.distributed import Refusal
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def token_dtype(vocabulary: int) -> str:
 
 def tokenizer_name(tokens: Tokens) -> str:
     """What the index says about it: ``bytes``, or the folder in the dataset."""
-    return TOKENIZER_FOLDER if tokens.files() else BYTES
+    return TOKENIZER_FOLDER if tokens.files() else BYTE_TOKENIZER
 
 
 def _library() -> Any:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import Array, Shard, shard_to_json
 from shared.data.dataset.index_file import shard_from_json
-from shared.data.dataset.order import Rows
+from shared.data.dataset.order import RowNumbers
 from shared.data.sources import BadFile, BadFiles, ItemSource
 from shared.data.write.moments import Moments
 from shared.data.write.plan import SHARD_BYTES, ShardJob, plan_split
@@ -44,7 +44,7 @@ class ItemPlan:
     items: Mapping[str, Spool]
     jobs: list[ShardJob]
 
-    def items_of(self, job: ShardJob) -> Rows:
+    def items_of(self, job: ShardJob) -> RowNumbers:
         """Items of a shard; read anew each time."""
         return self.items[job.split][job.first : job.last]
 
@@ -183,7 +183,7 @@ def write_shards(
             raise
 
 
-def _write_items(source: ItemSource, job: ShardJob, items: Rows, output: Path, policy: BadFiles) -> WrittenShard:
+def _write_items(source: ItemSource, job: ShardJob, items: RowNumbers, output: Path, policy: BadFiles) -> WrittenShard:
     """Write one shard, reading its items chunk by chunk."""
     moments: list[Moments] = []
     targets: list[Moments] = []
@@ -229,6 +229,6 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _write_in_worker(job: ShardJob, items: Rows) -> WrittenShard:
+def _write_in_worker(job: ShardJob, items: RowNumbers) -> WrittenShard:
     source, output, policy = _worker
     return _write_items(source, job, items, output, policy)

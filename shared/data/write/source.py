@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from shared.data.dataset.index import Array
-from shared.data.dataset.order import Rows
+from shared.data.dataset.order import RowNumbers
 from shared.data.write.request import BadFiles
 from shared.data.write.splits import Labels
 
@@ -45,7 +45,7 @@ class ItemSource(Protocol):
     def where(self, item: int) -> str:
         """Where an item comes from, for messages: its file, or more than that."""
 
-    def read(self, items: Rows, bad: BadFiles) -> npt.NDArray[Any]:
+    def read(self, items: RowNumbers, bad: BadFiles) -> npt.NDArray[Any]:
         """Items by number, without those that are reported to ``bad``: an array (items that are good, *shape).
 
         Raises:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.dataset.order import Rows
+from shared.data.dataset.order import RowNumbers
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
@@ -106,7 +106,7 @@ def shuffle_items(items: Spool, first: int, last: int, random: np.random.Generat
         return
     parts, draw = 2 * -(-rows // SHUFFLED_ROWS), int(random.integers(2**63))
 
-    def hands() -> Iterator[tuple[npt.NDArray[Any], Rows]]:
+    def hands() -> Iterator[tuple[npt.NDArray[Any], RowNumbers]]:
         """A part for each item; the same ones at each call."""
         same = np.random.default_rng(draw)
         for start in range(first, last, BLOCK_ROWS):
@@ -121,14 +121,14 @@ def shuffle_items(items: Spool, first: int, last: int, random: np.random.Generat
         shuffle_items(items, start, end, random)
 
 
-def _blocks(labels: Labels) -> Iterator[tuple[npt.NDArray[Any], Rows]]:
+def _blocks(labels: Labels) -> Iterator[tuple[npt.NDArray[Any], RowNumbers]]:
     """Labels and the numbers of their items, a block at a time."""
     for first in range(0, len(labels), BLOCK_ROWS):
         block = labels[first : first + BLOCK_ROWS]
         yield block, np.arange(first, first + len(block))
 
 
-def _deal(blocks: Iterable[tuple[npt.NDArray[Any], Rows]], counts: _Counts) -> Spool:
+def _deal(blocks: Iterable[tuple[npt.NDArray[Any], RowNumbers]], counts: _Counts) -> Spool:
     """Items sorted by the key beside each, of which there are ``counts``; among equal keys in the order they came."""
     dealt = Spool((), "int64")
     place = np.cumsum(counts) - counts

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.dataset.order import Rows
+from shared.data.dataset.order import RowNumbers
 from shared.distributed import Refusal
 
 _NEAR_BYTES = 2**12
@@ -41,7 +41,7 @@ class Spool:
     def __len__(self) -> int:
         return self.rows
 
-    def __getitem__(self, key: slice | Rows) -> npt.NDArray[Any]:
+    def __getitem__(self, key: slice | RowNumbers) -> npt.NDArray[Any]:
         """Rows of a slice (without a step), or by number."""
         if isinstance(key, slice):
             first, last, _ = key.indices(self.rows)
@@ -81,7 +81,7 @@ class Spool:
         self._file.truncate(rows * self._row_bytes)
         self.rows = rows
 
-    def take(self, items: Rows) -> npt.NDArray[Any]:
+    def take(self, items: RowNumbers) -> npt.NDArray[Any]:
         """Copy rows by number, in the order asked: an array (len(items), *shape)."""
         items = np.asarray(items)
         if len(items) and (np.ptp(items) + 1) * self._row_bytes <= _NEAR_BYTES * len(items):
@@ -95,7 +95,7 @@ class Spool:
         """All rows in order, so many at a time."""
         return (self[first : first + rows] for first in range(0, self.rows, rows))
 
-    def _take_near(self, items: Rows) -> npt.NDArray[Any]:
+    def _take_near(self, items: RowNumbers) -> npt.NDArray[Any]:
         """Read from the first to the last of the rows once, and pick."""
         order = np.argsort(items, kind="stable")
         wanted = items[order]

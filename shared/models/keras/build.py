@@ -9,19 +9,21 @@ from types import MappingProxyType
 import keras
 import numpy as np
 
-from ..card import Card  # noqa: TID252
+from ..card import ModelCard  # noqa: TID252
 from ..own_code import own_function  # noqa: TID252
-from ..refuse import refusal  # noqa: TID252
+from ..refuse import make_refusal  # noqa: TID252
 from . import mlp, resnet, vit
 
-Builder = Callable[[tuple[int, ...], int], keras.Model]
+NetworkBuilder = Callable[[tuple[int, ...], int], keras.Model]
 """Takes the shape of one row, channels last, and the number of outputs."""
 
-ZOO: Mapping[str, Builder] = MappingProxyType({"mlp": mlp.build, "resnet": resnet.build, "vit": vit.build})
-FOR_IMAGES = ("resnet", "vit")
+ZOO: Mapping[str, NetworkBuilder] = MappingProxyType(
+    {"mlp": mlp.build_mlp, "resnet": resnet.build_resnet, "vit": vit.build_vit}
+)
+IMAGE_ARCHITECTURES = ("resnet", "vit")
 
 
-def build(card: Card, dtype: str = "float32", model_code: str | Path | None = None) -> keras.Model:
+def build_network(card: ModelCard, dtype: str = "float32", model_code: str | Path | None = None) -> keras.Model:
     """Build the model of a card with fresh weights: raw rows (N, *input_shape) to logits or values (N, outputs).
 
     The statistics belong to the model, so that whoever has it needs nothing else to feed it; a regression gives values
@@ -37,8 +39,8 @@ def build(card: Card, dtype: str = "float32", model_code: str | Path | None = No
         Refusal: if there is no such architecture, if it does not fit the rows, or if the user's function is wrong.
     """
     shape = card.input_shape
-    if card.architecture in FOR_IMAGES and len(shape) != 3:
-        raise refusal(
+    if card.architecture in IMAGE_ARCHITECTURES and len(shape) != 3:
+        raise make_refusal(
             f"architecture {card.architecture} takes images, (H, W, C); the rows have shape {shape}. Use mlp."
         )
     before = keras.config.dtype_policy()
@@ -53,7 +55,7 @@ def build(card: Card, dtype: str = "float32", model_code: str | Path | None = No
         outputs = _apply(card, model_code, x)
         if tuple(outputs.shape[1:]) != (card.outputs,):
             why = f"with {len(card.classes)} classes" if card.classes else "for a regression"
-            raise refusal(
+            raise make_refusal(
                 f"{card.architecture} gives outputs of shape {tuple(outputs.shape)}; {why} it has to be (None, "
                 f"{card.outputs})."
             )
@@ -65,7 +67,7 @@ def build(card: Card, dtype: str = "float32", model_code: str | Path | None = No
         keras.config.set_dtype_policy(before)
 
 
-def _apply(card: Card, model_code: str | Path | None, x: keras.KerasTensor) -> keras.KerasTensor:
+def _apply(card: ModelCard, model_code: str | Path | None, x: keras.KerasTensor) -> keras.KerasTensor:
     """Build the network of a card and apply it to normalised rows."""
     builder = ZOO.get(card.architecture)
     if builder is not None:
@@ -77,11 +79,11 @@ def _apply(card: Card, model_code: str | Path | None, x: keras.KerasTensor) -> k
             net = function(card.input_shape, card.outputs)
         except Exception as error:
             given = f"{name}({card.input_shape}, {card.outputs})"
-            raise refusal(f"{path}: {given} raised {type(error).__name__}: {error}") from error
+            raise make_refusal(f"{path}: {given} raised {type(error).__name__}: {error}") from error
         if not isinstance(net, keras.layers.Layer):
-            raise refusal(f"{path}: {name} returned {type(net).__name__}; it has to return a keras.Model.")
+            raise make_refusal(f"{path}: {name} returned {type(net).__name__}; it has to return a keras.Model.")
         try:
             return net(x)
         except Exception as error:
             shown = f"{type(error).__name__}: {error}"
-            raise refusal(f"{path}: {name} cannot take rows of shape {card.input_shape}: {shown}") from error
+            raise make_refusal(f"{path}: {name} cannot take rows of shape {card.input_shape}: {shown}") from error

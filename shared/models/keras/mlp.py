@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 
 
-def build(input_shape: tuple[int, ...], num_outputs: int, *, width: int = 256, depth: int = 2) -> keras.Model:
+def build_mlp(input_shape: tuple[int, ...], num_outputs: int, *, width: int = 256, depth: int = 2) -> keras.Model:
     """Build `depth` hidden layers of `width` units for inputs of any shape."""
     hidden = [keras.layers.Dense(width, activation="gelu") for _ in range(depth)]
     return keras.Sequential(

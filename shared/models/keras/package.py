@@ -17,20 +17,20 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from ..card import Card  # noqa: TID252
-from ..folder import WEIGHTS, begin, finish, opened  # noqa: TID252
-from ..refuse import refusal  # noqa: TID252
-from .build import build
+from ..card import ModelCard  # noqa: TID252
+from ..folder import WEIGHTS_NAME, begin_model, finish_model, open_model  # noqa: TID252
+from ..refuse import make_refusal  # noqa: TID252
+from .build import build_network
 
-State = Mapping[str, npt.NDArray[Any]]
+WeightArrays = Mapping[str, npt.NDArray[Any]]
 
 
-def state_of(model: keras.Model) -> dict[str, npt.NDArray[Any]]:
+def weight_arrays(model: keras.Model) -> dict[str, npt.NDArray[Any]]:
     """Take all weights of a model as arrays, by their number."""
     return {str(number): np.asarray(weight.numpy(), order="C") for number, weight in enumerate(model.weights)}
 
 
-def load_state(model: keras.Model, state: State, source: str) -> None:
+def load_weights(model: keras.Model, state: WeightArrays, source: str) -> None:
     """Put weights into a model.
 
     Raises:
@@ -40,36 +40,38 @@ def load_state(model: keras.Model, state: State, source: str) -> None:
     found = {name: array.shape for name, array in state.items()}
     if wanted != found:
         odd = next(name for name in {**wanted, **found} if wanted.get(name) != found.get(name))
-        raise refusal(f"{source} does not fit the model: weight {odd} is {found.get(odd)}, not {wanted.get(odd)}.")
+        raise make_refusal(f"{source} does not fit the model: weight {odd} is {found.get(odd)}, not {wanted.get(odd)}.")
     for number, weight in enumerate(model.weights):
         weight.assign(state[str(number)])
 
 
-def check_saveable(model: keras.Model, card: Card, model_code: str | Path | None = None) -> None:
+def check_saveable(model: keras.Model, card: ModelCard, model_code: str | Path | None = None) -> None:
     """Show before the first step that a second model built from the card takes the weights.
 
     Raises:
         Refusal: if it does not.
     """
-    load_state(
-        build(card, model_code=model_code), state_of(model), f"A second {card.architecture}, built in the same way,"
+    load_weights(
+        build_network(card, model_code=model_code),
+        weight_arrays(model),
+        f"A second {card.architecture}, built in the same way,",
     )
 
 
-def save_model(folder: str | Path, model: keras.Model, card: Card, model_code: str | Path | None = None) -> None:
+def save_model(folder: str | Path, model: keras.Model, card: ModelCard, model_code: str | Path | None = None) -> None:
     """Write a trained model as an MLflow model; what an earlier attempt left in the folder is replaced.
 
     Args:
         folder: where to; made if needed.
         model: what was trained.
         card: what it is.
-        model_code: folder of the user's code, which is copied into the model; needed if `build` needed it.
+        model_code: folder of the user's code, which is copied into the model; needed if `build_network` needed it.
     """
-    save_file(state_of(model), begin(folder) / WEIGHTS)
-    finish(folder, card, Path(__file__).with_name("serve.py"), _installed(), {"model_code": model_code})
+    save_file(weight_arrays(model), begin_model(folder) / WEIGHTS_NAME)
+    finish_model(folder, card, Path(__file__).with_name("serve.py"), _installed(), {"model_code": model_code})
 
 
-def load_model(folder: str | Path) -> tuple[keras.Model, Card]:
+def load_model(folder: str | Path) -> tuple[keras.Model, ModelCard]:
     """Read a folder that `save_model` wrote (or its ``artifacts/model``).
 
     Runs the user's code in the folder, if the architecture is the user's.
@@ -77,15 +79,17 @@ def load_model(folder: str | Path) -> tuple[keras.Model, Card]:
     Raises:
         Refusal: if the folder holds no such model, or a damaged one.
     """
-    inside, card = opened(folder)
+    inside, card = open_model(folder)
     try:
-        state = load_file(inside / WEIGHTS)
+        state = load_file(inside / WEIGHTS_NAME)
     except (SafetensorError, OSError) as error:
-        raise refusal(f"{inside / WEIGHTS} cannot be read: {error}. Train and save the model again.") from error
+        raise make_refusal(
+            f"{inside / WEIGHTS_NAME} cannot be read: {error}. Train and save the model again."
+        ) from error
     wide = any(array.dtype == np.float64 for array in state.values())
     users = inside / "model_code"
-    model = build(card, "float64" if wide else "float32", users if users.is_dir() else None)
-    load_state(model, state, str(inside / WEIGHTS))
+    model = build_network(card, "float64" if wide else "float32", users if users.is_dir() else None)
+    load_weights(model, state, str(inside / WEIGHTS_NAME))
     return model, card
 
 

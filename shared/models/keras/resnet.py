@@ -9,7 +9,7 @@ import keras
 from keras import layers
 
 
-def build(input_shape: tuple[int, ...], num_outputs: int, *, width: int = 32, stages: int = 3) -> keras.Model:
+def build_resnet(input_shape: tuple[int, ...], num_outputs: int, *, width: int = 32, stages: int = 3) -> keras.Model:
     """Build a network for images of `input_shape` (height, width, channels), doubling its width at each stage.
 
     Two residual blocks for each stage; each stage after the first halves height and width, down to 1 x 1.

@@ -12,10 +12,10 @@ import numpy as np
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
-ROWS_AT_ONCE = 1024
+_ROWS_AT_ONCE = 1024
 
 
-class Served(PythonModel):
+class ServedModel(PythonModel):
     """Takes raw rows as the dataset held them and returns one logit for each class, or the value of a regression."""
 
     def load_context(self, context: PythonModelContext) -> None:
@@ -33,7 +33,7 @@ class Served(PythonModel):
         """Compute float32 logits or values (N, outputs) of raw rows (N, *input_shape)."""
         del context, params
         rows = np.array(model_input, dtype=self.card.input_dtype, ndmin=1 + len(self.card.input_shape))
-        parts = [self.model(rows[start : start + ROWS_AT_ONCE]) for start in range(0, len(rows), ROWS_AT_ONCE)]
+        parts = [self.model(rows[start : start + _ROWS_AT_ONCE]) for start in range(0, len(rows), _ROWS_AT_ONCE)]
         return np.concatenate([np.asarray(part, np.float32) for part in parts])
 
 
@@ -50,4 +50,4 @@ def _package(folder: Path) -> Any:
     return importlib.import_module(f"{name}.keras")
 
 
-set_model(Served())
+set_model(ServedModel())

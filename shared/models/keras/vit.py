@@ -5,28 +5,28 @@ from __future__ import annotations
 import keras
 from keras import layers, ops
 
-PATCHES_PER_SIDE = 8
+_PATCHES_PER_SIDE = 8
 """The patch size, 2 pixels at least, is chosen so that the longer side has about this many patches."""
 
 
-def build(input_shape: tuple[int, ...], num_outputs: int, *, width: int = 64, depth: int = 4) -> keras.Model:
+def build_vit(input_shape: tuple[int, ...], num_outputs: int, *, width: int = 64, depth: int = 4) -> keras.Model:
     """Build a transformer for images of `input_shape` (height, width, channels); sides are padded to whole patches."""
     images = keras.Input(input_shape)
-    patch = max(2, round(max(input_shape[:2]) / PATCHES_PER_SIDE))
+    patch = max(2, round(max(input_shape[:2]) / _PATCHES_PER_SIDE))
     patches = [-(-side // patch) for side in input_shape[:2]]
     padding = [(0, count * patch - side) for count, side in zip(patches, input_shape[:2], strict=True)]
     x = layers.ZeroPadding2D(tuple(padding))(images)
     x = layers.Conv2D(width, patch, strides=patch)(x)
-    x = Positions()(layers.Reshape((patches[0] * patches[1], width))(x))
+    x = PositionEmbedding()(layers.Reshape((patches[0] * patches[1], width))(x))
     for _ in range(depth):
-        x = layers.Add()([x, Attention(heads=width // 32)(layers.LayerNormalization(epsilon=1e-5)(x))])
+        x = layers.Add()([x, SelfAttention(heads=width // 32)(layers.LayerNormalization(epsilon=1e-5)(x))])
         y = layers.Dense(4 * width, activation="gelu")(layers.LayerNormalization(epsilon=1e-5)(x))
         x = layers.Add()([x, layers.Dense(width, kernel_initializer="zeros")(y)])
     x = layers.GlobalAveragePooling1D()(layers.LayerNormalization(epsilon=1e-5)(x))
     return keras.Model(images, layers.Dense(num_outputs)(x), name="vit")
 
 
-class Positions(layers.Layer):
+class PositionEmbedding(layers.Layer):
     """Adds a learned vector for each place."""
 
     def build(self, input_shape: tuple[int, ...]) -> None:
@@ -38,7 +38,7 @@ class Positions(layers.Layer):
         return x + self.vectors
 
 
-class Attention(layers.Layer):
+class SelfAttention(layers.Layer):
     """Self-attention with normalised queries and keys; its last layer starts at 0.
 
     Args:

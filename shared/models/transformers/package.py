@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 import torch
 from safetensors import SafetensorError
 
-from ..card import LANGUAGE_MODELING, Card  # noqa: TID252
-from ..folder import begin, finish, opened  # noqa: TID252
+from ..card import LANGUAGE_MODELING, ModelCard  # noqa: TID252
+from ..folder import begin_model, finish_model, open_model  # noqa: TID252
 from ..mlmodel import installed_versions  # noqa: TID252
-from ..refuse import refusal  # noqa: TID252
+from ..refuse import make_refusal  # noqa: TID252
 from .module import TokenModel
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def save_model(
     folder: str | Path,
     net: PreTrainedModel,
     state: Mapping[str, torch.Tensor],
-    card: Card,
+    card: ModelCard,
     tokenizer: str | Path | None,
 ) -> None:
     """Write a trained model as an MLflow model; what an earlier attempt left in the folder is replaced.
@@ -47,15 +47,15 @@ def save_model(
         card: what it is.
         tokenizer: folder with `tokenizer.json`; None for bytes.
     """
-    inside = begin(folder)
+    inside = begin_model(folder)
     net.save_pretrained(inside / _HUGGINGFACE, state_dict=dict(state))
     for name in _TOKENIZER_FILES if tokenizer is not None else ():
         if (source := Path(tokenizer or "") / name).is_file():
             shutil.copyfile(source, inside / _HUGGINGFACE / name)
-    finish(folder, card, Path(__file__).with_name("serve.py"), installed_versions(_NEEDED))
+    finish_model(folder, card, Path(__file__).with_name("serve.py"), installed_versions(_NEEDED))
 
 
-def load_model(folder: str | Path) -> tuple[TokenModel, Card]:
+def load_model(folder: str | Path) -> tuple[TokenModel, ModelCard]:
     """Read a folder that `save_model` wrote (or its ``artifacts/model``), in eval mode on the CPU.
 
     Raises:
@@ -63,7 +63,7 @@ def load_model(folder: str | Path) -> tuple[TokenModel, Card]:
     """
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
-    inside, card = opened(folder)
+    inside, card = open_model(folder)
     kind = AutoModelForCausalLM if card.task == LANGUAGE_MODELING else AutoModelForSequenceClassification
     try:
         net = kind.from_pretrained(
@@ -74,6 +74,8 @@ def load_model(folder: str | Path) -> tuple[TokenModel, Card]:
             dtype=torch.float32,
         )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise refusal(f"{inside / _HUGGINGFACE} cannot be read: {error}. Train and save the model again.") from error
+        raise make_refusal(
+            f"{inside / _HUGGINGFACE} cannot be read: {error}. Train and save the model again."
+        ) from error
     padding = None if card.task == LANGUAGE_MODELING else int(net.config.pad_token_id)
     return TokenModel(net, padding).eval(), card

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedModel
 
-    from shared.models import Card
+    from shared.models import ModelCard
     from shared.models.transformers import TokenModel
 
 _ROWS_AT_ONCE = 64
@@ -36,7 +36,7 @@ class ServedModel(PythonModel):
     """
 
     module: TokenModel
-    card: Card
+    card: ModelCard
     tokenizer: Tokenizer | None
 
     def load_context(self, context: PythonModelContext) -> None:

@@ -8,7 +8,7 @@ from shared.distributed import Refusal, detect
 from shared.settings.command_line import refusing_once
 from shared.settings.training import BatchSettings
 
-STOPPED = 143
+EXIT_STOPPED = 143
 """Exit code after SIGTERM: 128 + 15, as a shell would report it."""
 
 

@@ -16,7 +16,7 @@ from shared.distributed import World
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MeterReading:
     """What happened since the reading before.
 
     Attributes:
@@ -34,7 +34,7 @@ class Reading:
     stop: bool
 
 
-class Meter(ABC):
+class LossMeter(ABC):
     """Counts steps, times them, and agrees with the other ranks on the loss when it is read.
 
     A framework's own meter adds up the loss on the device, so that no step waits for it.
@@ -50,11 +50,11 @@ class Meter(ABC):
         """Count a step."""
         self._steps += 1
 
-    def read(self) -> Reading:
+    def read(self) -> MeterReading:
         """Read and start again from 0; every rank calls this at the same step."""
         total, stop = self._agree(float(self._asked_to_stop))
         now = time.perf_counter()
-        reading = Reading(total / max(1, self._steps), total, self._steps, now - self._since, stop > 0)
+        reading = MeterReading(total / max(1, self._steps), total, self._steps, now - self._since, stop > 0)
         self._steps, self._since = 0, now
         return reading
 

@@ -8,7 +8,7 @@ from shared.data import Dataset
 from shared.distributed import Refusal
 from shared.training.core.batch_plan import BatchPlan
 
-TRAINERS = {
+_TRAINERS = {
     "classification": "train_ddp or train_torchrun",
     "regression": "train_ddp or train_torchrun",
     "language_modeling": "train_fsdp or train_deepspeed",
@@ -32,7 +32,7 @@ def open_data(folder: Path, plan: BatchPlan, tasks: tuple[str, ...] = ("classifi
     if data.index.task not in tasks:
         raise Refusal(
             f"{folder} was prepared for {data.index.task}; this component is for {' and '.join(tasks)}. "
-            f"Use {TRAINERS[data.index.task]}."
+            f"Use {_TRAINERS[data.index.task]}."
         )
     rows = data.split("train").rows
     if rows < plan.batch_size:

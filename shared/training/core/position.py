@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from shared.checkpoint.choose import newest_valid
+from shared.checkpoint.choose import newest_valid_checkpoint
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.settings.fields import Input, ports_of, values_of
@@ -15,7 +15,7 @@ from shared.settings.trainer import TrainerSettings
 
 
 @dataclass
-class Position:
+class TrainingPosition:
     """Where a training is.
 
     Attributes:
@@ -62,8 +62,8 @@ def choose_checkpoint(world: World, folder: Path, resume_from: Path | None) -> P
     """
 
     def choose() -> str | None:
-        own = newest_valid(folder)
-        found = own or (newest_valid(resume_from) if resume_from else None)
+        own = newest_valid_checkpoint(folder)
+        found = own or (newest_valid_checkpoint(resume_from) if resume_from else None)
         return None if found is None else str(found)
 
     chosen = world.once(choose, name="choose a checkpoint", scope="job")

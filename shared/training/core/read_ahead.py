@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from shared.data.dataset.order import Rows
+from shared.data.dataset.order import RowNumbers
 
 Read = TypeVar("Read")
 
 
-def read_ahead(read: Callable[[Rows], Read], order: Iterator[Rows], workers: int, prefetch: int) -> Iterator[Read]:
+def read_ahead(
+    read: Callable[[RowNumbers], Read], order: Iterator[RowNumbers], workers: int, prefetch: int
+) -> Iterator[Read]:
     """Keep `prefetch` batches in flight in `workers` threads, and give them in order.
 
     Args:

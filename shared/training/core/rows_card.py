@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from shared.data import Dataset
-from shared.models.card import Card
+from shared.models.card import ModelCard
 
 
-def card_of_rows(architecture: str, data: Dataset, framework: str = "torch") -> Card:
+def card_of_rows(architecture: str, data: Dataset, framework: str = "torch") -> ModelCard:
     """Describe a model for a dataset that is no text."""
     x, statistics, target = data.index.arrays["x"], data.index.statistics, data.index.target
     assert statistics is not None  # noqa: S101  # only text has none
-    return Card(
+    return ModelCard(
         architecture=architecture,
         input_shape=x.shape,
         input_dtype=x.dtype,

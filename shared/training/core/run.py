@@ -15,22 +15,22 @@ from shared.distributed import Refusal, World
 from shared.settings.fields import values_of
 from shared.settings.trainer import TrainerSettings
 from shared.tracking import Tracker
-from shared.training.core.meter import Meter, Reading
-from shared.training.core.position import Position
-from shared.training.core.schedule import Schedule
+from shared.training.core.meter import LossMeter, MeterReading
+from shared.training.core.position import TrainingPosition
+from shared.training.core.schedule import LearningSchedule
 
-NOTE_SECONDS = 10.0
+_NOTE_SECONDS = 10.0
 """An epoch that takes long is heard of this often."""
 
 
-class Saver(Protocol):
+class CheckpointSaver(Protocol):
     """Writes the checkpoints of a training, with whatever framework it is done."""
 
-    def save(self, position: Position) -> None:
+    def save(self, position: TrainingPosition) -> None:
         """Write a checkpoint; every rank calls this at the same step."""
 
 
-class Run:
+class TrainingRun:
     """One training from its position to its last epoch; a context manager around the loop.
 
     Every rank calls the same methods at the same steps, because the ranks agree inside them.
@@ -50,10 +50,10 @@ class Run:
         self,
         settings: TrainerSettings,
         world: World,
-        saver: Saver,
-        at: Position,
-        schedule: Schedule,
-        meter: Meter,
+        saver: CheckpointSaver,
+        at: TrainingPosition,
+        schedule: LearningSchedule,
+        meter: LossMeter,
         throughput: Callable[[float], Mapping[str, float]] = lambda _: {},
         steps_per_epoch: int | None = None,
     ) -> None:
@@ -187,7 +187,7 @@ class Run:
         self._saver.save(self.at)
         self._saved = self.at.step
 
-    def _report(self, reading: Reading) -> None:
+    def _report(self, reading: MeterReading) -> None:
         speed = reading.steps * self._settings.batch.batch_size / max(reading.seconds, 1e-9)
         self._speed.append(speed)
         numbers = {
@@ -198,7 +198,7 @@ class Run:
         }
         self._tracker.log(numbers, self.at.step)
         now = time.perf_counter()
-        if now - self._noted >= NOTE_SECONDS:
+        if now - self._noted >= _NOTE_SECONDS:
             self._noted = now
             self._world.note(
                 f"step {self.at.step:,}/{self._schedule.steps:,}  loss {reading.loss:.4f}  {speed:,.0f} samples/s"

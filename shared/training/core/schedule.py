@@ -9,7 +9,7 @@ from shared.settings.training import ScheduleSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class LearningSchedule:
     """The learning rate as a function of the step alone, so that nothing of it has to be saved.
 
     Attributes:
@@ -25,7 +25,7 @@ class Schedule:
     warmup_steps: int
 
     @classmethod
-    def for_steps(cls, steps: int, peak: float, settings: ScheduleSettings) -> Schedule:
+    def for_steps(cls, steps: int, peak: float, settings: ScheduleSettings) -> LearningSchedule:
         """Make the schedule of a whole training of `steps`."""
         return cls(settings.schedule, peak, steps, round(steps * settings.warmup_fraction))
 

@@ -11,11 +11,11 @@ from deepspeed.runtime.fp16.unfused_optimizer import FP16_UnfusedOptimizer
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from shared.models import Normalised
+from shared.models import NormalisedModel
 from shared.training.deepspeed.configuration import DeepSpeedConfiguration
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
 from shared.training.torch.optimization import parameter_groups
-from shared.training.torch.start import limit_waits
+from shared.training.torch.start import limit_collectives
 
 HALF_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -41,7 +41,7 @@ def start_engine(module: nn.Module, config: DeepSpeedConfiguration, device: torc
         optimizer_states(engine).clear()
     if precision.compile:
         engine.compile()
-    limit_waits(settings.timeouts.step)  # in DeepSpeed's own groups too
+    limit_collectives(settings.timeouts.step)  # in DeepSpeed's own groups too
     return engine
 
 
@@ -52,7 +52,7 @@ def _halve(module: nn.Module, dtype: torch.dtype) -> None:
     for part in module.modules():
         if isinstance(part, _BatchNorm):  # wants its statistics in the type of its parameters
             part.to(dtype)
-    if isinstance(module, Normalised):
+    if isinstance(module, NormalisedModel):
         module.net.register_forward_pre_hook(lambda _, inputs: tuple(x.to(dtype) for x in inputs))
 
 

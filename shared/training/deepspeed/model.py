@@ -6,14 +6,14 @@ import torch
 
 from shared.data import Dataset
 from shared.distributed import Refusal, World
-from shared.models import Card, Decoder, Normalised
+from shared.models import DecoderModel, ModelCard, NormalisedModel
 from shared.settings.deepspeed import DeepSpeedSettings
 from shared.training.torch.start import make_decoder, make_rows_model
 
 
 def make_task_model(
     settings: DeepSpeedSettings, data: Dataset, world: World, device: torch.device
-) -> tuple[Normalised | Decoder, Card]:
+) -> tuple[NormalisedModel | DecoderModel, ModelCard]:
     """Build the model for a dataset on a device, in float32; its weights depend on the seed alone.
 
     Raises:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import torch
 
 from shared.settings.training import ScheduleSettings
-from shared.training.core.schedule import Schedule
+from shared.training.core.schedule import LearningSchedule
 from shared.training.deepspeed.config_file import ConfigFile, is_set, read_section
 from shared.training.deepspeed.config_keys import FILE_SCHEDULERS
 from shared.training.deepspeed.engine_types import StepScheduler
 
 
 @dataclass(frozen=True, slots=True)
-class FileSchedule(Schedule):
+class FileSchedule(LearningSchedule):
     """A scheduler of DeepSpeed as a function of the step alone, so that nothing of it has to be saved.
 
     Attributes:
@@ -37,12 +37,12 @@ class FileSchedule(Schedule):
         return float(self.scheduler.get_lr()[0]) if step else self.first
 
 
-def make_schedule(steps: int, peak: float, settings: ScheduleSettings, file: ConfigFile) -> Schedule:
+def make_schedule(steps: int, peak: float, settings: ScheduleSettings, file: ConfigFile) -> LearningSchedule:
     """Make the schedule of the file, if it has one, else that of the settings.
 
     Values that the file leaves to the component ("auto") are those of the settings; `peak` is the learning rate.
     """
-    ours, found = Schedule.for_steps(steps, peak, settings), read_section(file, "scheduler")
+    ours, found = LearningSchedule.for_steps(steps, peak, settings), read_section(file, "scheduler")
     kind, params = found.get("type"), read_section(found, "params")
     if not is_set(kind):
         return ours

@@ -12,9 +12,9 @@ from typing import TypeGuard, cast
 
 import torch
 
-from shared.checkpoint.shards import Part, Reader
+from shared.checkpoint.shards import ShardPart, ShardReader
 from shared.distributed import World
-from shared.training.core.position import CheckpointPlan, Position
+from shared.training.core.position import CheckpointPlan, TrainingPosition
 from shared.training.deepspeed.engine import optimizer_states
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
 from shared.training.deepspeed.fragments import local_fragments, refresh_model_weights
@@ -22,7 +22,7 @@ from shared.training.torch.batch_norm import share_statistics
 from shared.training.torch.parts import PartsSaver
 
 
-class Saver(PartsSaver):
+class TrainingSaver(PartsSaver):
     """Saves and restores one training.
 
     What does not train is not kept: it follows from the seed and the model's code. Nor are buffers of ranks above 0.
@@ -39,12 +39,12 @@ class Saver(PartsSaver):
         super().__init__(plan, world)
         self.engine = engine
 
-    def save(self, position: Position) -> None:
+    def save(self, position: TrainingPosition) -> None:
         """Write a checkpoint, with rank 0's statistics, which all ranks have from then on; every rank calls this."""
         share_statistics(self.engine.module, self.world)
         super().save(position)
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[ShardPart]:
         """What this rank answers for: its fragments, or without ZeRO, where all have the same, rank 0 everything."""
         if self.engine.zero_optimization_stage() > 0 or self.world.is_main:
             states = optimizer_states(self.engine)
@@ -53,12 +53,12 @@ class Saver(PartsSaver):
                 kept = {key: value for key, value in entries if _has_elements_of(value, fragment.flat)}
                 for kind, values in {"model": fragment.flat, **kept}.items():
                     place = (fragment.numel,), (fragment.start,)
-                    yield Part(f"{kind}.{fragment.name}", fragment.view_of(values).clone(), *place)
+                    yield ShardPart(f"{kind}.{fragment.name}", fragment.view_of(values).clone(), *place)
         if self.world.is_main:
             for name, buffer in self.engine.module.named_buffers():
-                yield Part(f"buffer.{name}", buffer, tuple(buffer.shape), (0,) * buffer.ndim)
+                yield ShardPart(f"buffer.{name}", buffer, tuple(buffer.shape), (0,) * buffer.ndim)
 
-    def _read(self, saved: Reader) -> None:
+    def _read(self, saved: ShardReader) -> None:
         """Fill this rank's fragments, the states, which the optimizer would make at its first step, and the rest."""
         states = optimizer_states(self.engine)
         counters: Mapping[str, Mapping[str, float]] = saved.state["counters"]

@@ -29,11 +29,11 @@ from shared.training.deepspeed.engine import start_engine
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
 from shared.training.deepspeed.model import make_task_model
 from shared.training.deepspeed.tuning_report import TuningDocument, write_tuning_report
-from shared.training.torch.feed import Batch, Feed, Reader
-from shared.training.torch.objective import Objective, objective_of
-from shared.training.torch.progress import Meter
+from shared.training.torch.feed import BatchFeed, RowReader, TensorBatch
+from shared.training.torch.meter import LossMeter
+from shared.training.torch.objective import TrainingObjective, objective_of
 
-AddGradients: TypeAlias = Callable[[DeepSpeedEngine, Batch, BatchPlan, Objective, Meter], None]
+AddGradients: TypeAlias = Callable[[DeepSpeedEngine, TensorBatch, BatchPlan, TrainingObjective, LossMeter], None]
 """Adds up a batch's gradients and takes the step, as the training does."""
 
 _WARM_UP, _MEASURED = 2, 6
@@ -65,7 +65,7 @@ class TuningTrial:
 
 
 def tune_configuration(
-    config: DeepSpeedConfiguration, data: Dataset, reader: Reader, world: World, add: AddGradients
+    config: DeepSpeedConfiguration, data: Dataset, reader: RowReader, world: World, add: AddGradients
 ) -> DeepSpeedConfiguration:
     """Try stages and micro-batches, report them, and return the configuration with the fastest; every rank calls this.
 
@@ -94,7 +94,7 @@ def tune_configuration(
 
 
 def _try_all(
-    config: DeepSpeedConfiguration, data: Dataset, reader: Reader, world: World, add: AddGradients
+    config: DeepSpeedConfiguration, data: Dataset, reader: RowReader, world: World, add: AddGradients
 ) -> TuningDocument:
     trials = []
     for stage, plan in trial_candidates(config, world.world_size):
@@ -136,7 +136,9 @@ def fastest_trial(trials: Sequence[TuningTrial]) -> TuningTrial:
     return min((t for t in succeeded if t.samples_per_second >= 0.97 * best), key=lambda t: t.memory_mb)
 
 
-def _try(config: DeepSpeedConfiguration, data: Dataset, reader: Reader, world: World, add: AddGradients) -> TuningTrial:
+def _try(
+    config: DeepSpeedConfiguration, data: Dataset, reader: RowReader, world: World, add: AddGradients
+) -> TuningTrial:
     """Train some steps from the start with a fresh model, which is then thrown away."""
     settings, plan, failure, seconds = config.settings, config.plan, "", 0.0
     engine: DeepSpeedEngine | None = None
@@ -145,8 +147,8 @@ def _try(config: DeepSpeedConfiguration, data: Dataset, reader: Reader, world: W
             torch.cuda.reset_peak_memory_stats(world.device)
         module, _ = make_task_model(settings, data, world, config.build_device(world.device))
         engine = start_engine(module, config, world.device)
-        feed = Feed(reader, plan, world.rank, settings.loop, settings.loader, settings.seed)
-        meter, objective = Meter(world), objective_of(data.index, settings.optimizer.label_smoothing)
+        feed = BatchFeed(reader, plan, world.rank, settings.loop, settings.loader, settings.seed)
+        meter, objective = LossMeter(world), objective_of(data.index, settings.optimizer.label_smoothing)
         batches = itertools.chain.from_iterable(feed.epoch(epoch) for epoch in itertools.count())
         for number, batch in enumerate(itertools.islice(batches, _WARM_UP + _MEASURED)):
             if number == _WARM_UP:

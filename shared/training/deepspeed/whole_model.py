@@ -6,16 +6,16 @@ import torch
 
 from shared.data import Dataset
 from shared.distributed import World
-from shared.models import Card, save_model
+from shared.models import ModelCard, save_model
 from shared.models.package import from_card
 from shared.settings.deepspeed import DeepSpeedSettings
 from shared.training.deepspeed.engine import HALF_TYPES, whole_parameters
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
-from shared.training.torch.start import tokenizer_of
+from shared.training.torch.start import tokenizer_folder
 
 
 def save_whole_model(
-    engine: DeepSpeedEngine, card: Card, settings: DeepSpeedSettings, data: Dataset, world: World
+    engine: DeepSpeedEngine, card: ModelCard, settings: DeepSpeedSettings, data: Dataset, world: World
 ) -> None:
     """Put the model together on rank 0, and save it there; every rank calls this.
 
@@ -32,7 +32,7 @@ def save_whole_model(
     def save() -> None:
         module = from_card(card, settings.network.model_code)
         module.load_state_dict(state, assign=True)
-        save_model(settings.model, module, card, settings.network.model_code, tokenizer_of(data))
+        save_model(settings.model, module, card, settings.network.model_code, tokenizer_folder(data))
 
     world.once(save, name="save the model", scope="job")
 

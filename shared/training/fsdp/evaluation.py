@@ -10,13 +10,13 @@ from torch.distributed.fsdp import FSDPModule
 
 from shared.data import Dataset
 from shared.distributed import World
-from shared.models import Decoder
+from shared.models import DecoderModel
 from shared.settings.running import LoaderSettings, TimeoutSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.fsdp.mesh import RankMesh
 from shared.training.fsdp.pipeline_parallel import forward_through
 from shared.training.torch.even_evaluation import EvenEvaluation
-from shared.training.torch.optimization import Precision
+from shared.training.torch.optimization import TrainingPrecision
 
 
 class ShardedEvaluation(EvenEvaluation):
@@ -39,7 +39,7 @@ class ShardedEvaluation(EvenEvaluation):
         data: Dataset,
         split: str,
         world: World,
-        precision: Precision,
+        precision: TrainingPrecision,
         plan: BatchPlan,
         loader: LoaderSettings,
         timeouts: TimeoutSettings,
@@ -60,5 +60,5 @@ class ShardedEvaluation(EvenEvaluation):
 
     def _outputs(self, module: nn.Module, rows: torch.Tensor) -> torch.Tensor | None:
         """Compute the logits on the last stage, of whose tensor-parallel neighbours the first one's count."""
-        outputs = forward_through(cast("Decoder", module), self._mesh, rows, self._compute)
+        outputs = forward_through(cast("DecoderModel", module), self._mesh, rows, self._compute)
         return outputs if self._mesh.tensor_rank == 0 else None

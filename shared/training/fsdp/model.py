@@ -6,7 +6,7 @@ import torch
 
 from shared.data import Dataset
 from shared.distributed import World
-from shared.models import Card, Decoder, DecoderSettings
+from shared.models import DecoderModel, DecoderSettings, ModelCard
 from shared.models.decoder import first_values
 from shared.settings.network import DecoderSizes
 from shared.settings.sharding import ParallelSettings
@@ -16,7 +16,9 @@ from shared.training.fsdp.pieces import pieces_of
 from shared.training.torch.start import card_of_decoder
 
 
-def make_stage(sizes: DecoderSizes, data: Dataset, mesh: RankMesh, dtype: torch.dtype) -> tuple[Decoder, Card]:
+def make_stage(
+    sizes: DecoderSizes, data: Dataset, mesh: RankMesh, dtype: torch.dtype
+) -> tuple[DecoderModel, ModelCard]:
     """Build this rank's stage of a language model, without memory, and describe the whole model.
 
     Raises:
@@ -26,10 +28,10 @@ def make_stage(sizes: DecoderSizes, data: Dataset, mesh: RankMesh, dtype: torch.
     card = card_of_decoder(sizes, data.index.text)
     settings = DecoderSettings(**card.settings)
     check_divisible(mesh.layout, card.sequence_length, settings.feed_forward_width)
-    return Decoder(settings, mesh.stage, mesh.layout.pipeline_parallel).to(dtype), card
+    return DecoderModel(settings, mesh.stage, mesh.layout.pipeline_parallel).to(dtype), card
 
 
-def materialise_stage(module: Decoder, parallel: ParallelSettings, seed: int, world: World) -> None:
+def materialise_stage(module: DecoderModel, parallel: ParallelSettings, seed: int, world: World) -> None:
     """Give the parts of a divided decoder memory and their first values: the same on any number of ranks.
 
     Each parameter is made whole, and a part of it kept: so the memory of the largest one is enough.

@@ -8,13 +8,13 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
-from shared.models import Decoder
+from shared.models import DecoderModel
 from shared.settings.sharding import ParallelSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.fsdp.mesh import PIPELINE, RankMesh
-from shared.training.torch.feed import Batch
-from shared.training.torch.objective import Objective
-from shared.training.torch.progress import Meter
+from shared.training.torch.feed import TensorBatch
+from shared.training.torch.meter import LossMeter
+from shared.training.torch.objective import TrainingObjective
 
 _SCHEDULES = MappingProxyType({"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B})
 
@@ -34,11 +34,11 @@ class PipelineStep:
 
     def __init__(
         self,
-        module: Decoder,
+        module: DecoderModel,
         mesh: RankMesh,
         dtype: torch.dtype,
         plan: BatchPlan,
-        objective: Objective,
+        objective: TrainingObjective,
         length: int,
         parallel: ParallelSettings,
     ) -> None:
@@ -59,7 +59,7 @@ class PipelineStep:
         )
         self._schedule = _SCHEDULES[parallel.pipeline_schedule](stage, self._passes, loss_fn=objective.loss)
 
-    def add_gradients(self, batch: Batch, meter: Meter) -> None:
+    def add_gradients(self, batch: TensorBatch, meter: LossMeter) -> None:
         """Add up the gradients of the mean loss over the batch; the last stage tells the loss."""
         rows, y = batch
         losses: list[torch.Tensor] = []
@@ -73,7 +73,9 @@ class PipelineStep:
             meter.add(loss / self._passes * self._mesh.layout.pipeline_parallel)
 
 
-def forward_through(module: Decoder, mesh: RankMesh, rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | None:
+def forward_through(
+    module: DecoderModel, mesh: RankMesh, rows: torch.Tensor, dtype: torch.dtype
+) -> torch.Tensor | None:
     """Compute the logits of tokens (N, L), stage after stage, without gradients; None but on the last stage."""
     x = rows
     if not mesh.is_first_stage:

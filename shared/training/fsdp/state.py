@@ -8,15 +8,15 @@ from typing import cast
 import torch
 from torch.distributed.tensor import DTensor
 
-from shared.checkpoint.shards import Part, Reader
+from shared.checkpoint.shards import ShardPart, ShardReader
 from shared.distributed import World
-from shared.models import Decoder
+from shared.models import DecoderModel
 from shared.training.core.position import CheckpointPlan
 from shared.training.fsdp.pieces import TensorPiece, local_part, piece_of, pieces_of, sharded_parameters
 from shared.training.torch.parts import PartsSaver
 
 
-class Saver(PartsSaver):
+class TrainingSaver(PartsSaver):
     """Saves and restores one training of a model that `fully_shard` has divided.
 
     Args:
@@ -28,11 +28,13 @@ class Saver(PartsSaver):
 
     division = "FSDP2"
 
-    def __init__(self, plan: CheckpointPlan, world: World, module: Decoder, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(
+        self, plan: CheckpointPlan, world: World, module: DecoderModel, optimizer: torch.optim.Optimizer
+    ) -> None:
         super().__init__(plan, world)
         self.module, self.optimizer = module, optimizer
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[ShardPart]:
         """What this rank answers for, of the parameters and of what the optimizer keeps of each."""
         for name, parameter in sharded_parameters(self.module):
             kept: dict[str, torch.Tensor] = self.optimizer.state[parameter]
@@ -43,12 +45,12 @@ class Saver(PartsSaver):
                 else:  # the same on all ranks, such as the number of steps
                     local, piece = value, TensorPiece((), (), (), owned=_leads(parameter))
                 if piece.owned and not piece.empty:
-                    yield Part(key, local, piece.shape, piece.offset)
+                    yield ShardPart(key, local, piece.shape, piece.offset)
 
     def _weights(self) -> Iterator[torch.Tensor]:
         return (local for _, local, _ in pieces_of(self.module))
 
-    def _read(self, saved: Reader) -> None:
+    def _read(self, saved: ShardReader) -> None:
         for name, local, piece in pieces_of(self.module):
             saved.read(f"model.{name}", local, piece.offset)
         for name, parameter in sharded_parameters(self.module):
@@ -58,7 +60,7 @@ class Saver(PartsSaver):
                 self.optimizer.state[parameter][key.removeprefix(prefix)] = entry
 
 
-def _read_entry(saved: Reader, key: str, parameter: DTensor) -> torch.Tensor:
+def _read_entry(saved: ShardReader, key: str, parameter: DTensor) -> torch.Tensor:
     """Read what the optimizer keeps of a parameter: something of the same shape, or one number."""
     if saved.shapes[key] == ():
         number = torch.zeros((), device=parameter.to_local().device)

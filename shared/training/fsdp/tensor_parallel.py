@@ -20,14 +20,14 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from shared.models import Decoder
+from shared.models import DecoderModel
 from shared.training.fsdp.mesh import TENSOR, RankMesh
 
 _SEQUENCE = Shard(1)
 """Activations (N, L, width) between the layers: each rank has a part of L."""
 
 
-def divide_layers(module: Decoder, mesh: RankMesh) -> None:
+def divide_layers(module: DecoderModel, mesh: RankMesh) -> None:
     """Divide the layers of a decoder, in place, over the tensor-parallel ranks."""
     ends: dict[str, ParallelStyle] = {
         "embed": RowwiseParallel(input_layouts=Replicate(), output_layouts=_SEQUENCE),

@@ -8,12 +8,14 @@ import torch
 import torch.distributed as dist
 
 from shared.distributed import World
-from shared.models import Card, Decoder, save_model
+from shared.models import DecoderModel, ModelCard, save_model
 from shared.models.package import empty_decoder
 from shared.training.fsdp.pieces import pieces_of
 
 
-def save_whole_model(folder: str | Path, module: Decoder, card: Card, world: World, tokenizer: Path | None) -> None:
+def save_whole_model(
+    folder: str | Path, module: DecoderModel, card: ModelCard, world: World, tokenizer: Path | None
+) -> None:
     """Write the model that lies in parts on all ranks; every rank calls this, rank 0 writes."""
     whole = gather_decoder(module, card, world)
     world.once(
@@ -23,7 +25,7 @@ def save_whole_model(folder: str | Path, module: Decoder, card: Card, world: Wor
     )
 
 
-def gather_decoder(module: Decoder, card: Card, world: World) -> Decoder | None:
+def gather_decoder(module: DecoderModel, card: ModelCard, world: World) -> DecoderModel | None:
     """Put the parts of all ranks together on the CPU of rank 0; None on the others.
 
     Every rank calls this; they send their parts one after the other, each of them once.

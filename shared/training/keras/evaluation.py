@@ -15,7 +15,7 @@ from shared.training.keras.batch_norm import share_statistics
 from shared.training.keras.objective import objective_of
 
 
-class Evaluation:
+class SplitEvaluation:
     """Measures a model on a split; on an empty split there is nothing to measure.
 
     Args:
@@ -45,7 +45,7 @@ class Evaluation:
         self._mine = np.arange(0, self._rows) if alone else np.arange(world.rank, self._rows, world.world_size)
 
     def measure(self, model: keras.Model) -> dict[str, float]:
-        """Compute mean loss and metrics, summed in float64; see `Objective` for their names.
+        """Compute mean loss and metrics, summed in float64; see `TrainingObjective` for their names.
 
         What is measured is the model that rank 0 saves.
         """

@@ -17,11 +17,11 @@ from shared.settings.running import LoaderSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.read_ahead import read_ahead
 
-Batch = tuple[tf.Tensor, tf.Tensor]
+TensorBatch = tuple[tf.Tensor, tf.Tensor]
 """Raw rows (N, *shape) and their labels (N,), int64, or their targets (N,), float64, as tensors."""
 
 
-class Feed:
+class BatchFeed:
     """The rank's part of each global batch of an epoch, in an order that the number of ranks does not change.
 
     Args:
@@ -36,7 +36,7 @@ class Feed:
         self._split, self._plan, self._rank, self._loader, self._seed = split, plan, rank, loader, seed
         self.steps_per_epoch = split.rows // plan.batch_size
 
-    def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[Batch]:
+    def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[TensorBatch]:
         """Give the batches of an epoch (from 0) from `start_batch` on; each has `plan.rows_per_rank` rows."""
         if start_batch >= self.steps_per_epoch:
             return iter(())
@@ -54,6 +54,6 @@ class Feed:
         return map(_tensors, read_ahead(self._split.take, order, self._loader.loader_workers, self._loader.prefetch))
 
 
-def _tensors(arrays: Mapping[str, npt.NDArray[Any]]) -> Batch:
+def _tensors(arrays: Mapping[str, npt.NDArray[Any]]) -> TensorBatch:
     with tf.device("CPU"):  # the step copies to the GPU that takes the rows
         return tf.constant(arrays["x"]), tf.constant(arrays["y"])

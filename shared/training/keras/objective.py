@@ -14,7 +14,7 @@ from shared.data import Index
 from shared.training.core.sums import ClassificationSums, RegressionSums
 
 
-class Objective(ABC):
+class TrainingObjective(ABC):
     """The loss of a task, and its metrics from sums over rows, which add up over ranks.
 
     Attributes:
@@ -36,7 +36,7 @@ class Objective(ABC):
         """Metrics by name, from the sums over all ``rows``; ``loss`` is the mean of what is minimised."""
 
 
-class Classification(ClassificationSums, Objective):
+class ClassificationObjective(ClassificationSums, TrainingObjective):
     """Cross entropy in nats, and accuracy.
 
     Args:
@@ -60,7 +60,7 @@ class Classification(ClassificationSums, Objective):
         return [float(losses.sum()), float((np.argmax(np.asarray(outputs), 1) == y).sum())]
 
 
-class Regression(RegressionSums, Objective):
+class RegressionObjective(RegressionSums, TrainingObjective):
     """Mean squared error of the standardised target; root mean square error, mean absolute error and R2 in its units.
 
     Args:
@@ -81,6 +81,10 @@ class Regression(RegressionSums, Objective):
         return [float(part.sum()) for part in parts]
 
 
-def objective_of(index: Index, label_smoothing: float = 0.0) -> Objective:
+def objective_of(index: Index, label_smoothing: float = 0.0) -> TrainingObjective:
     """The objective of a dataset's task."""
-    return Classification(label_smoothing) if index.target is None else Regression(index.target.mean, index.target.std)
+    return (
+        ClassificationObjective(label_smoothing)
+        if index.target is None
+        else RegressionObjective(index.target.mean, index.target.std)
+    )

@@ -9,17 +9,17 @@ import keras
 import tensorflow as tf
 
 from shared.settings.training import OptimizerSettings
-from shared.training.core.schedule import Schedule
+from shared.training.core.schedule import LearningSchedule
 
 
-class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
+class ScheduledRate(keras.optimizers.schedules.LearningRateSchedule):
     """A schedule in the graph, as a function of the optimizer's own count of steps."""
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: LearningSchedule) -> None:
         self.schedule = schedule
 
     def __call__(self, step: object) -> tf.Tensor:
-        """Learning rate of a step, counted from 0; the formula of `Schedule`."""
+        """Learning rate of a step, counted from 0; the formula of `LearningSchedule`."""
         of, step = self.schedule, tf.cast(step, tf.float32)
         rising = of.peak * (step + 1) / (of.warmup_steps + 1)
         done = tf.minimum(1.0, (step - of.warmup_steps) / max(1, of.steps - of.warmup_steps))
@@ -31,9 +31,11 @@ class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
         return tf.where(step < of.warmup_steps, rising, falling)
 
 
-def make_optimizer(model: keras.Model, schedule: Schedule, settings: OptimizerSettings) -> keras.optimizers.Optimizer:
+def make_optimizer(
+    model: keras.Model, schedule: LearningSchedule, settings: OptimizerSettings
+) -> keras.optimizers.Optimizer:
     """Make the optimizer with all its variables."""
-    rate, momentum = LearningRate(schedule), settings.momentum
+    rate, momentum = ScheduledRate(schedule), settings.momentum
     if settings.optimizer == "sgd":
         made: keras.optimizers.Optimizer = keras.optimizers.SGD(rate, momentum, nesterov=momentum > 0)
     elif settings.optimizer == "adam":

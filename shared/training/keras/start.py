@@ -9,13 +9,13 @@ import tensorflow as tf
 
 from shared.data import Dataset
 from shared.distributed import Refusal
-from shared.models import Card
-from shared.models.keras import build, check_saveable
+from shared.models import ModelCard
+from shared.models.keras import build_network, check_saveable
 from shared.settings.network import NetworkSettings
 from shared.settings.training import PrecisionSettings
 from shared.training.core.rows_card import card_of_rows
 
-POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp64": "float64"}
+_POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp64": "float64"}
 
 
 def set_up() -> None:
@@ -25,7 +25,7 @@ def set_up() -> None:
 
 def make_rows_model(
     network: NetworkSettings, precision: PrecisionSettings, seed: int, data: Dataset
-) -> tuple[keras.Model, Card]:
+) -> tuple[keras.Model, ModelCard]:
     """Build a model for images or tables; its first weights depend on the seed alone.
 
     Raises:
@@ -33,11 +33,11 @@ def make_rows_model(
     """
     card = card_of_rows(network.architecture, data, "keras")
     keras.utils.set_random_seed(seed)
-    model = build(card, POLICIES[precision.precision], network.model_code)
+    model = build_network(card, _POLICIES[precision.precision], network.model_code)
     return model, card
 
 
-def try_saving(model: keras.Model, card: Card, model_code: Path | None) -> None:
+def try_saving(model: keras.Model, card: ModelCard, model_code: Path | None) -> None:
     """Show before the first step that the model can be saved: after the last one it would be too late.
 
     Raises:

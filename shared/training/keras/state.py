@@ -10,17 +10,17 @@ import keras
 import numpy as np
 import numpy.typing as npt
 
-from shared.checkpoint.choose import check_same
-from shared.checkpoint.whole import load, save
+from shared.checkpoint.choose import check_same_settings
+from shared.checkpoint.whole import load_checkpoint, save_checkpoint
 from shared.distributed import Refusal, World
-from shared.models.keras.package import load_state, state_of
-from shared.training.core.position import CheckpointPlan, Position, choose_checkpoint
+from shared.models.keras.package import load_weights, weight_arrays
+from shared.training.core.position import CheckpointPlan, TrainingPosition, choose_checkpoint
 from shared.training.keras.batch_norm import share_statistics
 
-Arrays = Mapping[str, npt.NDArray[Any]]
+_Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-class Saver:
+class TrainingSaver:
     """Saves and restores one training: weights, the generators that dropout draws from, the optimizer's variables.
 
     Args:
@@ -40,14 +40,14 @@ class Saver:
         self.plan, self.identity = plan, plan.identity | {"framework": "keras"}
         self.world, self.model, self.optimizer = world, model, optimizer
 
-    def save(self, position: Position) -> None:
+    def save(self, position: TrainingPosition) -> None:
         """Write a checkpoint; every rank calls this at the same step, rank 0 writes.
 
         Raises:
             Refusal: if a weight is not finite: such a checkpoint would only hide the whole one before it.
         """
         share_statistics(self.model, self.world)  # so that this run and one that goes on from here are alike
-        weights = state_of(self.model)
+        weights = weight_arrays(self.model)
         if not all(np.isfinite(array.sum(dtype=np.float64)) for array in weights.values()):
             raise Refusal(
                 f"The weights are not finite after step {position.step}. Lower learning_rate or set clip_norm; the "
@@ -62,9 +62,9 @@ class Saver:
                 "settings": self.identity,
                 "world_size": self.world.world_size,
             }
-            save(self.plan.folder, position.step, tensors, state)
+            save_checkpoint(self.plan.folder, position.step, tensors, state)
 
-    def restore(self) -> Position:
+    def restore(self) -> TrainingPosition:
         """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
 
         Raises:
@@ -72,21 +72,21 @@ class Saver:
         """
         path = choose_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
         if path is None:
-            return Position()
-        tensors, state = load(path)
-        check_same(state, self.identity, path)
+            return TrainingPosition()
+        tensors, state = load_checkpoint(path)
+        check_same_settings(state, self.identity, path)
         arrays = {name: np.asarray(tensor) for name, tensor in tensors.items()}
-        load_state(self.model, _below("model.", arrays), f"The checkpoint {path}")
+        load_weights(self.model, _below("model.", arrays), f"The checkpoint {path}")
         saved = _below("optimizer.", arrays)
         variables = self.optimizer.variables
         if len(saved) != len(variables):
             raise Refusal(f"The checkpoint {path} holds {len(saved)} optimizer variables, not {len(variables)}.")
         for number, variable in enumerate(variables):
             variable.assign(saved[str(number)])
-        position = Position(**state["position"])
+        position = TrainingPosition(**state["position"])
         self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
         return position
 
 
-def _below(prefix: str, arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
+def _below(prefix: str, arrays: _Arrays) -> dict[str, npt.NDArray[Any]]:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -8,13 +8,15 @@ import keras
 import tensorflow as tf
 
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.keras.objective import Objective
+from shared.training.keras.objective import TrainingObjective
 
-Gradients = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, list[tf.Tensor]]]
+RankGradients = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, list[tf.Tensor]]]
 """Takes rows and labels; gives this rank's part of the mean loss over the global batch, and of its gradients."""
 
 
-def gradients_of(model: keras.Model, objective: Objective, plan: BatchPlan, *, compiled: bool = False) -> Gradients:
+def rank_gradients(
+    model: keras.Model, objective: TrainingObjective, plan: BatchPlan, *, compiled: bool = False
+) -> RankGradients:
     """Make the function that computes this rank's part of the loss and of its gradients, in passes.
 
     Their sums over all ranks are the loss and the gradients of the whole batch. XLA, where it is asked for, compiles
@@ -34,5 +36,5 @@ def gradients_of(model: keras.Model, objective: Objective, plan: BatchPlan, *, c
         assert gradients is not None  # noqa: S101  # there is a pass
         return total, gradients
 
-    made: Gradients = tf.function(compute, jit_compile=True) if compiled else compute
+    made: RankGradients = tf.function(compute, jit_compile=True) if compiled else compute
     return made

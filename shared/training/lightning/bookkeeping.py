@@ -11,16 +11,16 @@ from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import Logger
 
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.core.run import Run
+from shared.training.core.run import TrainingRun
 from shared.training.lightning.state import TrainingSaver
-from shared.training.torch.progress import Meter
+from shared.training.torch.meter import LossMeter
 
 _VALIDATION = re.compile(r"val(?:id(?:ation)?)?[_/](.+)")
 """Names under which modules log what they measure in validation."""
 
 
 class RunCallback(Callback):
-    """Counts steps and epochs in the same `Run` that our own loops use.
+    """Counts steps and epochs in the same `TrainingRun` that our own loops use.
 
     Args:
         run: reports, saves and says when to stop.
@@ -32,9 +32,9 @@ class RunCallback(Callback):
 
     def __init__(
         self,
-        run: Run,
+        run: TrainingRun,
         saver: TrainingSaver,
-        meter: Meter,
+        meter: LossMeter,
         plan: BatchPlan,
         validate: Callable[[], Mapping[str, float]] | None,
     ) -> None:
@@ -86,7 +86,7 @@ class RunLogger(Logger):
         run: whose tracker writes them.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: TrainingRun) -> None:
         super().__init__()
         self._run = run
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from shared.distributed import World
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.torch.feed import Batch, Reader
-from shared.training.torch.passes import Prepare
+from shared.training.torch.feed import RowReader, TensorBatch
+from shared.training.torch.passes import PrepareRows
 
 
 class ValidationPasses:
@@ -22,7 +22,7 @@ class ValidationPasses:
         prepare: what is done to the rows.
     """
 
-    def __init__(self, reader: Reader, plan: BatchPlan, world: World, prepare: Prepare) -> None:
+    def __init__(self, reader: RowReader, plan: BatchPlan, world: World, prepare: PrepareRows) -> None:
         self._reader, self._prepare = reader, prepare
         count = reader.split.rows
         mine, fewest = np.arange(world.rank, count, world.world_size), count // world.world_size
@@ -32,7 +32,7 @@ class ValidationPasses:
     def __len__(self) -> int:
         return len(self._parts)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[TensorBatch]:
         for part in self._parts:
             rows, y = self._reader.take(part)
             yield self._prepare(rows), y

@@ -12,11 +12,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import LambdaLR
 
 from shared.settings.training import OptimizerSettings
-from shared.training.core.schedule import Schedule
+from shared.training.core.schedule import LearningSchedule
 from shared.training.torch.buckets import settle_buckets
-from shared.training.torch.feed import Batch
-from shared.training.torch.objective import Objective
-from shared.training.torch.optimization import Precision, make_optimizer
+from shared.training.torch.feed import TensorBatch
+from shared.training.torch.objective import TrainingObjective
+from shared.training.torch.optimization import TrainingPrecision, make_optimizer
 
 
 class ZooModule(LightningModule):
@@ -30,7 +30,7 @@ class ZooModule(LightningModule):
     """
 
     def __init__(
-        self, module: nn.Module, objective: Objective, schedule: Schedule, settings: OptimizerSettings
+        self, module: nn.Module, objective: TrainingObjective, schedule: LearningSchedule, settings: OptimizerSettings
     ) -> None:
         super().__init__()
         self.module, self._objective, self._schedule, self._settings = module, objective, schedule, settings
@@ -44,7 +44,7 @@ class ZooModule(LightningModule):
         outputs: torch.Tensor = self.module(rows)
         return outputs
 
-    def training_step(self, batch: Batch, batch_idx: int) -> torch.Tensor:
+    def training_step(self, batch: TensorBatch, batch_idx: int) -> torch.Tensor:
         """Give the mean loss of a pass; Lightning divides it by the number of passes."""
         del batch_idx
         rows, y = batch
@@ -60,7 +60,7 @@ class ZooModule(LightningModule):
 
 
 @dataclass(frozen=True, slots=True)
-class OptimizerRate(Schedule):
+class OptimizerRate(LearningSchedule):
     """The learning rate that the first optimizer of a user's module has, for the reports; the schedule is not used.
 
     Attributes:
@@ -85,7 +85,7 @@ class SettledBuckets(Callback):
         precision: of the training.
     """
 
-    def __init__(self, rows: torch.Tensor, precision: Precision) -> None:
+    def __init__(self, rows: torch.Tensor, precision: TrainingPrecision) -> None:
         self._rows, self._precision = rows, precision
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -13,14 +13,14 @@ from lightning import Callback, LightningModule, Trainer
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 
 from shared.checkpoint import tree
-from shared.checkpoint.choose import check_same, newest_valid
-from shared.checkpoint.files import STATE
+from shared.checkpoint.choose import check_same_settings, newest_valid_checkpoint
+from shared.checkpoint.files import STATE_FILE
 from shared.checkpoint.ranks import stage_rank_states
-from shared.checkpoint.whole import load, save
+from shared.checkpoint.whole import load_checkpoint, save_checkpoint
 from shared.distributed import Refusal, World
-from shared.training.core.position import CheckpointPlan, Position, choose_checkpoint
+from shared.training.core.position import CheckpointPlan, TrainingPosition, choose_checkpoint
 from shared.training.torch.deferring_saver import DeferringSaver
-from shared.training.torch.state import own_generators, random_state, set_random_state
+from shared.training.torch.state import random_state, read_rank_generators, set_random_state
 
 _OURS = "allranks"
 """Key of what we add to Lightning's dictionary."""
@@ -44,8 +44,8 @@ class SafetensorsIO(CheckpointIO):
         ours = dict(checkpoint.get(_OURS, {}))
         ranks: list[Path] = ours.pop(_STAGED, [])
         kept = checkpoint | ({_OURS: ours} if ours else {})
-        tensors, state = tree.pack(kept, "The module's checkpoint")
-        save(path, int(checkpoint["global_step"]), tensors, state, ranks=ranks)
+        tensors, state = tree.pack_state(kept, "The module's checkpoint")
+        save_checkpoint(path, int(checkpoint["global_step"]), tensors, state, ranks=ranks)
         if ranks:
             shutil.rmtree(ranks[0].parent, ignore_errors=True)
 
@@ -61,10 +61,10 @@ class SafetensorsIO(CheckpointIO):
             Refusal: if there is none, or if it is damaged.
         """
         del map_location, weights_only  # tensors go to their device when they are copied; nothing here runs code
-        found = newest_valid(path)
+        found = newest_valid_checkpoint(path)
         if found is None:
             raise Refusal(f"{path} holds no whole checkpoint (step-*/manifest.json and its files).")
-        return tree.unpack(*load(found))
+        return tree.unpack_state(*load_checkpoint(found))
 
     def remove_checkpoint(self, path: str | Path) -> None:
         """Remove a folder of checkpoints, when a ModelCheckpoint of the user's asks for it."""
@@ -77,11 +77,11 @@ class TrainingSaver(DeferringSaver, Callback):
     def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int) -> None:
         super().__init__(plan, world, steps_per_epoch)
         self._trainer: Trainer | None = None
-        self._position = Position()
+        self._position = TrainingPosition()
         self._generators: Mapping[str, object] | None = None
         self._path: Path | None = None
 
-    def restore(self) -> tuple[Position, Path | None]:
+    def restore(self) -> tuple[TrainingPosition, Path | None]:
         """Choose the newest checkpoint of our folder, else of `resume_from`: its position, and its path for Lightning.
 
         Raises:
@@ -90,15 +90,15 @@ class TrainingSaver(DeferringSaver, Callback):
         path = choose_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
         if path is None:
             return self._position, None
-        state: Mapping[str, Mapping[str, Any]] = json.loads((path / STATE).read_text(encoding="utf-8"))
+        state: Mapping[str, Mapping[str, Any]] = json.loads((path / STATE_FILE).read_text(encoding="utf-8"))
         if _OURS not in state:
             raise Refusal(f"The checkpoint {path} was not written by train_lightning.")
-        check_same(state[_OURS], self.plan.identity, path)
-        self._position, self._path = Position(**state[_OURS]["position"]), path
+        check_same_settings(state[_OURS], self.plan.identity, path)
+        self._position, self._path = TrainingPosition(**state[_OURS]["position"]), path
         self.world.note(f"continuing from {path}: step {self._position.step}, epoch {self._position.epoch + 1}")
         return self._position, path
 
-    def _write(self, position: Position) -> None:
+    def _write(self, position: TrainingPosition) -> None:
         """Let Lightning write a checkpoint; it asks for the position in `on_save_checkpoint`."""
         del position
         assert self._trainer is not None  # noqa: S101  # Lightning calls on_fit_start first
@@ -109,7 +109,7 @@ class TrainingSaver(DeferringSaver, Callback):
         self._trainer = trainer
         added: dict[str, object] = {}
         pl_module.on_save_checkpoint(added)
-        tree.pack({"hyper_parameters": dict(pl_module.hparams), **added}, "The module's checkpoint")
+        tree.pack_state({"hyper_parameters": dict(pl_module.hparams), **added}, "The module's checkpoint")
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Go on with the random numbers of the checkpoint; other ranks start other, freshly seeded sequences."""
@@ -135,4 +135,4 @@ class TrainingSaver(DeferringSaver, Callback):
         if ours["world_size"] == self.world.world_size:
             old = ours.get("generators")  # of earlier versions: the states of all ranks
             assert self._path is not None  # noqa: S101  # Lightning has loaded it
-            self._generators = old[self.world.rank] if old else own_generators(self._path, self.world)
+            self._generators = old[self.world.rank] if old else read_rank_generators(self._path, self.world)

@@ -13,21 +13,21 @@ from torch import nn
 
 from shared.data import Dataset
 from shared.distributed import Refusal, World
-from shared.models import Card, Normalised, build, check_saveable, save_model
+from shared.models import ModelCard, NormalisedModel, build_network, check_saveable, save_model
 from shared.settings.lightning import ModuleSettings
 from shared.settings.trainer import TrainerSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.rows_card import card_of_rows
-from shared.training.core.schedule import Schedule
+from shared.training.core.schedule import LearningSchedule
 from shared.training.lightning.feed import ValidationPasses
 from shared.training.lightning.module import OptimizerRate, SettledBuckets, ZooModule
 from shared.training.torch.batch_norm import synchronise_batch_norm
-from shared.training.torch.evaluation import Evaluation
-from shared.training.torch.feed import Feed, Reader
+from shared.training.torch.evaluation import SplitEvaluation
+from shared.training.torch.feed import BatchFeed, RowReader
 from shared.training.torch.objective import objective_of
-from shared.training.torch.optimization import Precision, checkpoint_activations
-from shared.training.torch.passes import Prepare
-from shared.training.torch.start import make_rows_model, seed_all
+from shared.training.torch.optimization import TrainingPrecision, checkpoint_activations
+from shared.training.torch.passes import PrepareRows
+from shared.training.torch.start import make_rows_model, seed_generators
 
 _NEEDED = ("forward", "training_step", "configure_optimizers")
 """Methods that a module of the user's has to have."""
@@ -49,8 +49,8 @@ class TrainingTask:
 
     lightning: LightningModule
     save: Callable[[], None]
-    rate: Schedule
-    prepare: Prepare | None = None
+    rate: LearningSchedule
+    prepare: PrepareRows | None = None
     validate: Callable[[], Mapping[str, float]] | None = None
     validation_passes: ValidationPasses | None = None
     callbacks: tuple[Callback, ...] = ()
@@ -61,10 +61,10 @@ def make_zoo_task(
     network: ModuleSettings,
     data: Dataset,
     world: World,
-    precision: Precision,
+    precision: TrainingPrecision,
     plan: BatchPlan,
-    feed: Feed,
-    schedule: Schedule,
+    feed: BatchFeed,
+    schedule: LearningSchedule,
 ) -> TrainingTask:
     """Make the task of the input `architecture`.
 
@@ -78,7 +78,7 @@ def make_zoo_task(
     module, card = make_rows_model(network, settings.precision, settings.seed, data, world, precision.dtype)
     if settings.precision.compile:
         module.compile()
-    validation = Evaluation(data, "validation", world, precision, plan, settings.loader, settings.timeouts)
+    validation = SplitEvaluation(data, "validation", world, precision, plan, settings.loader, settings.timeouts)
     objective = objective_of(data.index, settings.optimizer.label_smoothing)
     return TrainingTask(
         lightning=ZooModule(module, objective, schedule, settings.optimizer),
@@ -94,9 +94,9 @@ def make_own_task(
     network: ModuleSettings,
     data: Dataset,
     world: World,
-    precision: Precision,
+    precision: TrainingPrecision,
     plan: BatchPlan,
-    schedule: Schedule,
+    schedule: LearningSchedule,
 ) -> TrainingTask:
     """Make the task of the input `module`.
 
@@ -109,10 +109,10 @@ def make_own_task(
     name, code = network.module or "", network.model_code
     card = replace(card_of_rows(name, data), arguments=_arguments(network.module_arguments))
     card = replace(card, target_mean=0.0, target_std=1.0)
-    seed_all(settings.seed)
-    made = build(card.architecture, card.input_shape, card.outputs, code, card.arguments)
+    seed_generators(settings.seed)
+    made = build_network(card.architecture, card.input_shape, card.outputs, code, card.arguments)
     net = _checked(name, made, plan.accumulation_steps)
-    module = Normalised(card.mean, card.std, net)
+    module = NormalisedModel(card.mean, card.std, net)
     check_saveable(module, card, code)
     _check_output(module, card)
     if settings.precision.sync_batch_norm:
@@ -121,16 +121,16 @@ def make_own_task(
         checkpoint_activations(net)
     if settings.precision.compile:
         net.compile()
-    prepare = Normalised(card.mean, card.std, nn.Identity())
+    prepare = NormalisedModel(card.mean, card.std, nn.Identity())
     for part in (module, prepare):
         part.to(world.device, precision.dtype)
-    seed_all(settings.seed, world.rank)
+    seed_generators(settings.seed, world.rank)
     if not net.automatic_optimization and settings.optimizer.clip_norm > 0:
         world.note(f"note: clip_norm has no effect here: module {name} makes its optimizer steps itself")
     passes = None
     measured = type(net).validation_step is not LightningModule.validation_step
     if measured and data.index.rows("validation") >= world.world_size:
-        reader = Reader(data.split("validation"), world.device, settings.loader)
+        reader = RowReader(data.split("validation"), world.device, settings.loader)
         passes = ValidationPasses(reader, plan, world, prepare)
     return TrainingTask(
         lightning=net,
@@ -175,7 +175,7 @@ def _checked(name: str, net: nn.Module, accumulation_steps: int) -> LightningMod
     return net
 
 
-def _check_output(module: Normalised, card: Card) -> None:
+def _check_output(module: NormalisedModel, card: ModelCard) -> None:
     rows = torch.zeros((2, *card.input_shape), dtype=getattr(torch, card.input_dtype))
     try:
         with torch.no_grad():

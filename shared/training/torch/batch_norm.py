@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from shared.distributed import World
 
-Add = Callable[[torch.Tensor], torch.Tensor]
+TensorSum = Callable[[torch.Tensor], torch.Tensor]
 """Gives the sum of a tensor over all ranks, as a new one."""
 
 
@@ -59,7 +59,7 @@ class SynchronisedBatchNorm(_BatchNorm):
         add: how the ranks add up.
     """
 
-    def __init__(self, like: _BatchNorm, add: Add) -> None:
+    def __init__(self, like: _BatchNorm, add: TensorSum) -> None:
         super().__init__(like.num_features, like.eps, like.momentum, like.affine, like.track_running_stats)
         for name, value in (*like.named_parameters(), *like.named_buffers()):
             setattr(self, name, value)
@@ -97,7 +97,7 @@ class SynchronisedBatchNorm(_BatchNorm):
         self.running_var.lerp_(variance.to(self.running_var.dtype), share)
 
 
-def _sum(tensor: torch.Tensor, add: Add) -> torch.Tensor:
+def _sum(tensor: torch.Tensor, add: TensorSum) -> torch.Tensor:
     return cast("torch.Tensor", _Sum.apply(tensor, add))  # type: ignore[no-untyped-call]
 
 
@@ -105,7 +105,7 @@ class _Sum(torch.autograd.Function):
     """The sum over all ranks; what each rank's part of it does to all ranks' losses is the sum of their gradients."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, add: Add) -> torch.Tensor:
+    def forward(ctx: Any, tensor: torch.Tensor, add: TensorSum) -> torch.Tensor:
         ctx.add = add
         return add(tensor)
 
@@ -127,7 +127,7 @@ def _add_with_horovod(tensor: torch.Tensor) -> torch.Tensor:
     return total
 
 
-def _replaced(net: nn.Module, add: Add) -> nn.Module:
+def _replaced(net: nn.Module, add: TensorSum) -> nn.Module:
     if isinstance(net, _BatchNorm):
         return SynchronisedBatchNorm(net, add)
     for name, child in net.named_children():

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from shared.training.torch.optimization import Precision
+from shared.training.torch.optimization import TrainingPrecision
 
 
-def settle_buckets(model: nn.Module, module: nn.Module, rows: torch.Tensor, precision: Precision) -> None:
+def settle_buckets(model: nn.Module, module: nn.Module, rows: torch.Tensor, precision: TrainingPrecision) -> None:
     """Let DDP find its final gradient buckets before the first step, without changing anything else.
 
     DDP sorts its buckets after its first backward pass. From 3 ranks on another order of summation is other bits, and a

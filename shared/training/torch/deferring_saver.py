@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from shared.distributed import World
-from shared.training.core.position import CheckpointPlan, Position
+from shared.training.core.position import CheckpointPlan, TrainingPosition
 
 
 class DeferringSaver(ABC):
@@ -24,17 +24,17 @@ class DeferringSaver(ABC):
         self.plan, self.world, self.steps_per_epoch = plan, world, steps_per_epoch
         self._due = False
 
-    def save(self, position: Position) -> None:
+    def save(self, position: TrainingPosition) -> None:
         """Write a checkpoint now or at the epoch's end; every rank calls this at the same step."""
         self._due = position.batch == self.steps_per_epoch
         if not self._due:
             self._write(position)
 
-    def save_if_due(self, position: Position) -> None:
+    def save_if_due(self, position: TrainingPosition) -> None:
         """Write the checkpoint that waited for the end of the epoch."""
         if self._due:
             self.save(position)
 
     @abstractmethod
-    def _write(self, position: Position) -> None:
+    def _write(self, position: TrainingPosition) -> None:
         """Write a checkpoint; every rank is here."""

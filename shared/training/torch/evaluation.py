@@ -11,12 +11,12 @@ from shared.distributed import World
 from shared.settings.running import LoaderSettings, TimeoutSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.torch.batch_norm import share_statistics
-from shared.training.torch.feed import Reader
+from shared.training.torch.feed import RowReader
 from shared.training.torch.objective import objective_of
-from shared.training.torch.optimization import Precision
+from shared.training.torch.optimization import TrainingPrecision
 
 
-class Evaluation:
+class SplitEvaluation:
     """Measures a model on a split; on an empty split there is nothing to measure.
 
     Each rank takes every n-th row: a sampler that pads to equal parts would count some rows twice.
@@ -27,7 +27,7 @@ class Evaluation:
         data: Dataset,
         split: str,
         world: World,
-        precision: Precision,
+        precision: TrainingPrecision,
         plan: BatchPlan,
         loader: LoaderSettings,
         timeouts: TimeoutSettings,
@@ -36,11 +36,11 @@ class Evaluation:
         self._timeout = timeouts.step
         self._rows_per_pass = 4 * plan.rows_per_pass  # no activations are kept, so more fit than in training
         rows = data.index.rows(split)
-        self._reader = Reader(data.split(split), world.device, loader) if rows else None
+        self._reader = RowReader(data.split(split), world.device, loader) if rows else None
         self._mine = np.arange(world.rank, rows, world.world_size)
 
     def measure(self, module: nn.Module) -> dict[str, float]:
-        """Compute mean loss and metrics of the unwrapped module, summed in float64; see `Objective` for their names.
+        """Compute mean loss and metrics of the unwrapped module, summed in float64; `TrainingObjective` names them.
 
         What is measured is the model that rank 0 saves.
         """

@@ -13,11 +13,11 @@ from shared.distributed import World
 from shared.settings.running import LoaderSettings, TimeoutSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.torch.batch_norm import share_statistics
-from shared.training.torch.evaluation import Evaluation
-from shared.training.torch.optimization import Precision
+from shared.training.torch.evaluation import SplitEvaluation
+from shared.training.torch.optimization import TrainingPrecision
 
 
-class EvenEvaluation(Evaluation):
+class EvenEvaluation(SplitEvaluation):
     """Measures a model on a split, with the same number of passes on every rank.
 
     A rank whose rows are used up computes on rows that do not count: the others wait for its part of the parameters.
@@ -38,7 +38,7 @@ class EvenEvaluation(Evaluation):
         data: Dataset,
         split: str,
         world: World,
-        precision: Precision,
+        precision: TrainingPrecision,
         plan: BatchPlan,
         loader: LoaderSettings,
         timeouts: TimeoutSettings,

@@ -11,30 +11,30 @@ import numpy as np
 import torch
 
 from shared.data import Split, batches, rank_slice
-from shared.data.dataset.order import Rows
+from shared.data.dataset.order import RowNumbers
 from shared.settings.running import LoaderSettings
 from shared.settings.training import LoopSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.read_ahead import read_ahead
 
-HELD_BYTES = 256 * 2**20
+DEVICE_HELD_BYTES = 256 * 2**20
 """Splits up to this size are held in memory, on the device."""
 
-TOKEN = np.dtype(np.int32)
+_TOKEN = np.dtype(np.int32)
 """Of tokens in memory: torch computes with no uint16, in which small vocabularies are stored."""
 
-Batch = tuple[torch.Tensor, torch.Tensor]
+TensorBatch = tuple[torch.Tensor, torch.Tensor]
 """Raw rows (N, *shape) and their labels (N,), int64, or their targets (N,), float64.
 
 Of a language model: tokens (N, L) and the token that follows each (N, L), both int64. Of text with classes: tokens
 (N, longest of these), filled up with padding, and labels (N,).
 """
 
-Tensors = tuple[torch.Tensor, ...]
+StoredTensors = tuple[torch.Tensor, ...]
 """The arrays of some rows, as they are stored."""
 
 
-class Reader:
+class RowReader:
     """Rows of a split as tensors on a device.
 
     Args:
@@ -49,20 +49,20 @@ class Reader:
         self._pin = loader.pin_memory and device.type == "cuda"
         self._names = ("x", "y") if "y" in split.arrays else ("x",)  # a language model's labels are its next tokens
         self._ragged = split.arrays["x"].ragged  # in memory the longest row would decide on the width of all
-        dtypes = {name: np.dtype(a.dtype) if len(self._names) > 1 else TOKEN for name, a in split.arrays.items()}
+        dtypes = {name: np.dtype(a.dtype) if len(self._names) > 1 else _TOKEN for name, a in split.arrays.items()}
         row = sum(math.prod(a.shape) * dtypes[name].itemsize for name, a in split.arrays.items())
-        hold = row * split.rows <= HELD_BYTES and not self._ragged
+        hold = row * split.rows <= DEVICE_HELD_BYTES and not self._ragged
         self.held = self._copied(self._read(np.arange(split.rows))) if hold else None
 
-    def read(self, rows: Rows) -> Tensors:
+    def read(self, rows: RowNumbers) -> StoredTensors:
         """Read rows into the memory of the host, as they are stored; safe to call from several threads."""
         return tuple(tensor.pin_memory() for tensor in self._read(rows)) if self._pin else self._read(rows)
 
-    def to_device(self, tensors: Tensors) -> Batch:
+    def to_device(self, tensors: StoredTensors) -> TensorBatch:
         """Copy what was read to the device, and make a batch of it."""
         return self._batch(self._copied(tensors))
 
-    def take(self, rows: Rows) -> Batch:
+    def take(self, rows: RowNumbers) -> TensorBatch:
         """Give rows on the device, in the order asked."""
         if self.held is None:
             return self.to_device(self.read(rows))
@@ -71,23 +71,23 @@ class Reader:
             index = index.pin_memory().to(self._device, non_blocking=True)
         return self._batch(tuple(tensor.index_select(0, index) for tensor in self.held))
 
-    def _read(self, rows: Rows) -> Tensors:
+    def _read(self, rows: RowNumbers) -> StoredTensors:
         arrays = self.split.take(rows)
         if len(self._names) == 1 or self._ragged:
-            arrays["x"] = arrays["x"].astype(TOKEN)
+            arrays["x"] = arrays["x"].astype(_TOKEN)
         return tuple(torch.from_numpy(arrays[name]) for name in self._names)
 
-    def _copied(self, tensors: Tensors) -> Tensors:
+    def _copied(self, tensors: StoredTensors) -> StoredTensors:
         return tuple(tensor.to(self._device, non_blocking=self._pin) for tensor in tensors)
 
-    def _batch(self, tensors: Tensors) -> Batch:
+    def _batch(self, tensors: StoredTensors) -> TensorBatch:
         if len(tensors) == 1:
             tokens = tensors[0].long()
             return tokens[:, :-1], tokens[:, 1:]
         return tensors[0].long() if self._ragged else tensors[0], tensors[1]
 
 
-class Feed:
+class BatchFeed:
     """The rank's part of each global batch of an epoch, in an order that the number of ranks does not change.
 
     With `loader_workers` of 0, and where the rows are held in memory, nothing is read ahead.
@@ -107,7 +107,7 @@ class Feed:
     """
 
     def __init__(
-        self, reader: Reader, plan: BatchPlan, rank: int, loop: LoopSettings, loader: LoaderSettings, seed: int
+        self, reader: RowReader, plan: BatchPlan, rank: int, loop: LoopSettings, loader: LoaderSettings, seed: int
     ) -> None:
         self._reader, self._plan, self._rank, self._seed = reader, plan, rank, seed
         self._workers, self._prefetch = loader.loader_workers, loader.prefetch
@@ -120,7 +120,7 @@ class Feed:
         rows, _ = self._reader.take(np.zeros(self._plan.rows_per_pass, np.int64))
         return torch.zeros_like(rows)
 
-    def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[Batch]:
+    def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[TensorBatch]:
         """Give the batches of an epoch (from 0) from `start_batch` on; each has `plan.rows_per_rank` rows."""
         end = min(self.steps_per_epoch, self.steps - epoch * self.steps_per_epoch)
         if start_batch >= end:

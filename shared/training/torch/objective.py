@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import torch
 from torch.nn import functional
 
-from shared.data import Index, Text
+from shared.data import Index, TextEncoding
 from shared.training.core.sums import ClassificationSums, RegressionSums
 
 
-class Objective(ABC):
+class TrainingObjective(ABC):
     """The loss of a task, and its metrics from sums over rows, which add up over ranks.
 
     Attributes:
@@ -35,7 +35,7 @@ class Objective(ABC):
         """Metrics by name, from the sums over all ``rows``; ``loss`` is the mean of what is minimised."""
 
 
-class Classification(ClassificationSums, Objective):
+class ClassificationObjective(ClassificationSums, TrainingObjective):
     """Cross entropy in nats, and accuracy.
 
     Args:
@@ -55,7 +55,7 @@ class Classification(ClassificationSums, Objective):
         return torch.stack([losses.double().sum(), (outputs.argmax(1) == y).sum().double()])
 
 
-class Regression(RegressionSums, Objective):
+class RegressionObjective(RegressionSums, TrainingObjective):
     """Mean squared error of the standardised target; root mean square error, mean absolute error and R2 in its units.
 
     Args:
@@ -75,7 +75,7 @@ class Regression(RegressionSums, Objective):
         return torch.stack([part.double().sum() for part in parts])
 
 
-class LanguageModeling(Objective):
+class LanguageObjective(TrainingObjective):
     """Cross entropy of the next token in nats, perplexity, bits for each byte of text, and accuracy.
 
     Args:
@@ -86,7 +86,7 @@ class LanguageModeling(Objective):
 
     sums = 3
 
-    def __init__(self, text: Text, split: str, label_smoothing: float = 0.0) -> None:
+    def __init__(self, text: TextEncoding, split: str, label_smoothing: float = 0.0) -> None:
         self._text, self._split, self._smoothing = text, split, label_smoothing
 
     def loss(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -116,8 +116,12 @@ def _wide(outputs: torch.Tensor) -> torch.Tensor:
     return outputs.float() if outputs.element_size() < 4 else outputs
 
 
-def objective_of(index: Index, label_smoothing: float = 0.0, split: str = "train") -> Objective:
+def objective_of(index: Index, label_smoothing: float = 0.0, split: str = "train") -> TrainingObjective:
     """The objective of a dataset's task; ``split`` is the one that is measured."""
     if index.task == "language_modeling" and index.text is not None:
-        return LanguageModeling(index.text, split, label_smoothing)
-    return Classification(label_smoothing) if index.target is None else Regression(index.target.mean, index.target.std)
+        return LanguageObjective(index.text, split, label_smoothing)
+    return (
+        ClassificationObjective(label_smoothing)
+        if index.target is None
+        else RegressionObjective(index.target.mean, index.target.std)
+    )

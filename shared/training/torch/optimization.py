@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from shared.distributed import Refusal
 from shared.settings.training import OptimizerSettings
 
-AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def make_optimizer(module: nn.Module, settings: OptimizerSettings) -> torch.optim.Optimizer:
@@ -52,7 +52,7 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, value: float) -> None:
         group["lr"] = value
 
 
-class Precision:
+class TrainingPrecision:
     """Arithmetic of a training: autocast, and the loss scaling that fp16 needs.
 
     Raises:
@@ -64,7 +64,7 @@ class Precision:
             raise Refusal("precision fp16 needs a GPU; on this machine choose bf16 or fp32.")
         if name == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
             raise Refusal(f"precision bf16 is not in {torch.cuda.get_device_name(device)}; choose fp16 or fp32.")
-        self._device_type, self._autocast = device.type, AUTOCAST.get(name)
+        self._device_type, self._autocast = device.type, _AUTOCAST.get(name)
         self.dtype = torch.float64 if name == "fp64" else torch.float32
         self.scaler = torch.amp.GradScaler(device.type, enabled=name == "fp16")
 

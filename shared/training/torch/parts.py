@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from shared.checkpoint.choose import check_same, choose
-from shared.checkpoint.shards import Part, Reader, save
+from shared.checkpoint.choose import check_same_settings, choose_sharded_checkpoint
+from shared.checkpoint.shards import ShardPart, ShardReader, save_shards
 from shared.distributed import Refusal, World
-from shared.training.core.position import CheckpointPlan, Position
+from shared.training.core.position import CheckpointPlan, TrainingPosition
 from shared.training.torch.state import random_state, restore_random_state
 
 
@@ -33,7 +33,7 @@ class PartsSaver(ABC):
         self.plan, self.world = plan, world
         self.identity = plan.identity | {"division": self.division}
 
-    def save(self, position: Position) -> None:
+    def save(self, position: TrainingPosition) -> None:
         """Write a checkpoint; every rank calls this at the same step.
 
         Raises:
@@ -47,27 +47,27 @@ class PartsSaver(ABC):
             "world_size": self.world.world_size,
         }
         own = {"generators": random_state()}
-        save(self.plan.folder, position.step, self._parts(), state, own, self.world, self.plan.timeout)
+        save_shards(self.plan.folder, position.step, self._parts(), state, own, self.world, self.plan.timeout)
 
-    def restore(self) -> Position:
+    def restore(self) -> TrainingPosition:
         """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
 
         Raises:
             Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
         """
-        path = choose(self.world, self.plan.folder, self.plan.resume_from)
+        path = choose_sharded_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
         if path is None:
-            return Position()
-        saved = Reader(path)
-        check_same(saved.state, self.identity, path)
+            return TrainingPosition()
+        saved = ShardReader(path)
+        check_same_settings(saved.state, self.identity, path)
         self._read(saved)
         restore_random_state(path, saved.state, self.world)
-        position = Position(**saved.state["position"])
+        position = TrainingPosition(**saved.state["position"])
         self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
         return position
 
     @abstractmethod
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[ShardPart]:
         """Give what this rank answers for."""
 
     @abstractmethod
@@ -75,14 +75,14 @@ class PartsSaver(ABC):
         """Give the weights of which this rank has a part: its part of each."""
 
     @abstractmethod
-    def _read(self, saved: Reader) -> None:
+    def _read(self, saved: ShardReader) -> None:
         """Fill this rank's parts."""
 
     def _numbers(self) -> dict[str, Any]:
         """Give what is to be kept besides tensors, by name, as JSON."""
         return {}
 
-    def _check_finite(self, position: Position) -> None:
+    def _check_finite(self, position: TrainingPosition) -> None:
         sums = [weight.sum(dtype=torch.float64).cpu() for weight in self._weights()]
         finite = not sums or bool(torch.isfinite(torch.stack(sums)).all())
         if self.world.any(not finite, f"not finite at step {position.step}", self.plan.timeout):

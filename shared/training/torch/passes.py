@@ -8,14 +8,14 @@ from typing import Any
 import torch
 
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.core.position import Position
-from shared.training.torch.feed import Batch, Feed
+from shared.training.core.position import TrainingPosition
+from shared.training.torch.feed import BatchFeed, TensorBatch
 
-Prepare = Callable[[torch.Tensor], torch.Tensor]
+PrepareRows = Callable[[torch.Tensor], torch.Tensor]
 """Makes of raw rows what a module takes."""
 
 
-class Passes:
+class EpochPasses:
     """The passes of an epoch, from the run's position on, in an order that the number of ranks does not change.
 
     Args:
@@ -25,13 +25,15 @@ class Passes:
         prepare: what is done to the rows.
     """
 
-    def __init__(self, feed: Feed, plan: BatchPlan, at: Position, prepare: Prepare | None = None) -> None:
+    def __init__(
+        self, feed: BatchFeed, plan: BatchPlan, at: TrainingPosition, prepare: PrepareRows | None = None
+    ) -> None:
         self._feed, self._plan, self._at, self._prepare = feed, plan, at, prepare
 
     def __len__(self) -> int:
         return self._feed.steps_per_epoch * self._plan.accumulation_steps
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[TensorBatch]:
         for batch in self._feed.epoch(self._at.epoch, self._at.batch):
             for rows, y in zip(*(tensor.split(self._plan.rows_per_pass) for tensor in batch), strict=True):
                 yield (rows if self._prepare is None else self._prepare(rows)), y

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from shared.data import Dataset, Text
-from shared.data.dataset.index import BYTES
+from shared.data import Dataset, TextEncoding
+from shared.data.dataset.index import BYTE_TOKENIZER
 from shared.distributed import Refusal, World
-from shared.models import Card, Decoder, DecoderSettings, Normalised, build, check_saveable
-from shared.models.decoder import initialise
+from shared.models import DecoderModel, DecoderSettings, ModelCard, NormalisedModel, build_network, check_saveable
+from shared.models.decoder import initialise_decoder
 from shared.models.package import empty_decoder
 from shared.settings.network import DecoderSizes, NetworkSettings
 from shared.settings.training import PrecisionSettings
@@ -32,10 +32,10 @@ def set_up(world: World, step_timeout: timedelta) -> None:
     if world.device.type == "cuda":
         torch.set_float32_matmul_precision("high")  # TF32; on a CPU the default is exact and as fast
         torch.backends.cudnn.deterministic = True  # a resumed run ends with the same weights
-    limit_waits(step_timeout)
+    limit_collectives(step_timeout)
 
 
-def limit_waits(step_timeout: timedelta) -> None:
+def limit_collectives(step_timeout: timedelta) -> None:
     """Let a collective wait for `step_timeout`; to be called again when a framework has made its own groups."""
     if dist.is_initialized():
         for group in list(dist.distributed_c10d._world.pg_map):  # noqa: SLF001
@@ -43,7 +43,7 @@ def limit_waits(step_timeout: timedelta) -> None:
             dist.distributed_c10d._set_pg_timeout(step_timeout, group)  # noqa: SLF001
 
 
-def seed_all(seed: int, rank: int | None = None) -> None:
+def seed_generators(seed: int, rank: int | None = None) -> None:
     """Seed torch, NumPy and Python: alike on all ranks without `rank`, differently on each with it."""
     mixed = int(np.random.SeedSequence((seed,) if rank is None else (seed, 1 + rank)).generate_state(1)[0])
     torch.manual_seed(mixed)
@@ -59,16 +59,16 @@ def make_rows_model(
     world: World,
     dtype: torch.dtype,
     device: torch.device | None = None,
-) -> tuple[Normalised, Card]:
+) -> tuple[NormalisedModel, ModelCard]:
     """Build a model for images or tables on a device, the rank's if none is given, with weights of the seed alone.
 
     Raises:
         Refusal: if it cannot be built, saved, or fed with the dataset's rows.
     """
     card = card_of_rows(network.architecture, data)
-    seed_all(seed)
-    net = build(card.architecture, card.input_shape, card.outputs, network.model_code)
-    module = Normalised(card.mean, card.std, net, card.target_mean, card.target_std)
+    seed_generators(seed)
+    net = build_network(card.architecture, card.input_shape, card.outputs, network.model_code)
+    module = NormalisedModel(card.mean, card.std, net, card.target_mean, card.target_std)
     check_saveable(module, card, network.model_code)
     _check_output(module, card)
     if precision.sync_batch_norm:
@@ -78,7 +78,7 @@ def make_rows_model(
     module.to(device or world.device, dtype)
     if world.device.type == "cuda":
         module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch takes it
-    seed_all(seed, world.rank)
+    seed_generators(seed, world.rank)
     return module, card
 
 
@@ -86,26 +86,26 @@ def make_decoder(
     sizes: DecoderSizes,
     precision: PrecisionSettings,
     seed: int,
-    text: Text,
+    text: TextEncoding,
     world: World,
     dtype: torch.dtype,
     device: torch.device | None = None,
-) -> tuple[Decoder, Card]:
+) -> tuple[DecoderModel, ModelCard]:
     """Build a language model, as `make_rows_model` does; it is ours, so that nothing has to be tried out.
 
     Raises:
         Refusal: if its context is shorter than the text's sequences.
     """
     card = card_of_decoder(sizes, text)
-    decoder = initialise(empty_decoder(card), seed)
+    decoder = initialise_decoder(empty_decoder(card), seed)
     if precision.gradient_checkpointing:
         checkpoint_activations(decoder)
     decoder.to(dtype)
-    seed_all(seed, world.rank)
+    seed_generators(seed, world.rank)
     return decoder.to(device or world.device), card
 
 
-def card_of_decoder(sizes: DecoderSizes, text: Text) -> Card:
+def card_of_decoder(sizes: DecoderSizes, text: TextEncoding) -> ModelCard:
     """Describe a language model for a text.
 
     Raises:
@@ -128,7 +128,7 @@ def card_of_decoder(sizes: DecoderSizes, text: Text) -> Card:
         feed_forward_width=sizes.feed_forward_width or 0,
         tied=sizes.tie_embeddings,
     )
-    return Card(
+    return ModelCard(
         architecture="decoder",
         input_shape=(length,),
         input_dtype="int64",
@@ -142,13 +142,13 @@ def card_of_decoder(sizes: DecoderSizes, text: Text) -> Card:
     )
 
 
-def tokenizer_of(data: Dataset) -> Path | None:
+def tokenizer_folder(data: Dataset) -> Path | None:
     """Folder of a text dataset's tokenizer, which goes into the saved model; None for bytes and for no text."""
     text = data.index.text
-    return None if text is None or text.tokenizer == BYTES else data.folder / text.tokenizer
+    return None if text is None or text.tokenizer == BYTE_TOKENIZER else data.folder / text.tokenizer
 
 
-def _check_output(module: Normalised, card: Card) -> None:
+def _check_output(module: NormalisedModel, card: ModelCard) -> None:
     """See that two rows come out as they have to, and of all weights, in eval mode, which updates no statistics."""
     rows = torch.zeros((2, *card.input_shape), dtype=getattr(torch, card.input_dtype))
     trained = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}

@@ -14,15 +14,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from shared.checkpoint.choose import check_same
+from shared.checkpoint.choose import check_same_settings
 from shared.checkpoint.ranks import read_rank_state
-from shared.checkpoint.whole import load, save_together
+from shared.checkpoint.whole import load_checkpoint, save_together
 from shared.distributed import Refusal, World
-from shared.training.core.position import CheckpointPlan, Position, choose_checkpoint
+from shared.training.core.position import CheckpointPlan, TrainingPosition, choose_checkpoint
 from shared.training.torch.batch_norm import share_statistics
 
 
-class Saver:
+class TrainingSaver:
     """Saves and restores one training.
 
     Args:
@@ -44,7 +44,7 @@ class Saver:
         self.plan = plan
         self.world, self.module, self.optimizer, self.scaler = world, module, optimizer, scaler
 
-    def save(self, position: Position) -> None:
+    def save(self, position: TrainingPosition) -> None:
         """Write a checkpoint; every rank calls this at the same step, rank 0 writes.
 
         Raises:
@@ -57,7 +57,7 @@ class Saver:
             self.world, self.plan.folder, position.step, own, lambda: self._content(position), self.plan.timeout
         )
 
-    def _content(self, position: Position) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    def _content(self, position: TrainingPosition) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Give what the ranks have in common: tensors, and everything else."""
         tensors = {f"model.{name}": tensor for name, tensor in self.module.state_dict().items()}
         others: dict[str, Any] = {}
@@ -73,7 +73,7 @@ class Saver:
         }
         return tensors, state
 
-    def _check_finite(self, position: Position) -> None:
+    def _check_finite(self, position: TrainingPosition) -> None:
         sums = torch.stack([parameter.detach().sum(dtype=torch.float64) for parameter in self.module.parameters()])
         if not torch.isfinite(sums.sum()):
             raise Refusal(
@@ -81,7 +81,7 @@ class Saver:
                 f"checkpoints in {self.plan.folder} are from before."
             )
 
-    def restore(self) -> Position:
+    def restore(self) -> TrainingPosition:
         """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
 
         Raises:
@@ -89,9 +89,9 @@ class Saver:
         """
         path = choose_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
         if path is None:
-            return Position()
-        tensors, state = load(path)
-        check_same(state, self.plan.identity, path)
+            return TrainingPosition()
+        tensors, state = load_checkpoint(path)
+        check_same_settings(state, self.plan.identity, path)
         try:
             self.module.load_state_dict(_below("model.", tensors))
         except RuntimeError as error:
@@ -104,7 +104,7 @@ class Saver:
         self.optimizer.load_state_dict({"state": entries, "param_groups": groups})
         self.scaler.load_state_dict(state["scaler"])
         restore_random_state(path, state, self.world)
-        position = Position(**state["position"])
+        position = TrainingPosition(**state["position"])
         self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
         return position
 
@@ -133,11 +133,11 @@ def restore_random_state(path: Path, state: Mapping[str, Any], world: World) -> 
     of all ranks in `state` itself.
     """
     if state["world_size"] == world.world_size:
-        kept = state["generators"][world.rank] if "generators" in state else own_generators(path, world)
+        kept = state["generators"][world.rank] if "generators" in state else read_rank_generators(path, world)
         set_random_state(kept)
 
 
-def own_generators(path: Path, world: World) -> Mapping[str, Any]:
+def read_rank_generators(path: Path, world: World) -> Mapping[str, Any]:
     """Read the state of this rank's random number generators from its file in a checkpoint."""
     generators: Mapping[str, Any] = read_rank_state(path, world.rank)["generators"]
     return generators

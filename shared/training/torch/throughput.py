@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from shared.distributed import World
-from shared.models import Card, DecoderSettings
+from shared.models import DecoderSettings, ModelCard
 
-PEAKS = {
+_PEAKS = {
     "B200": 2250e12,
     "H200": 989e12,
     "H100 NVL": 835e12,
@@ -28,7 +28,7 @@ WITHOUT_TF32 = ("V100", "T4")
 """GPUs from before Ampere: they multiply float32 outside the cores that the peak is about."""
 
 
-class Throughput:
+class TokenThroughput:
     """Further numbers of a language model's training, from its samples per second.
 
     Args:
@@ -37,7 +37,7 @@ class Throughput:
         world: among how many ranks the work is divided.
     """
 
-    def __init__(self, card: Card, precision: str, world: World) -> None:
+    def __init__(self, card: ModelCard, precision: str, world: World) -> None:
         self._tokens = card.sequence_length if card.vocabulary else 0
         self._ranks = world.world_size
         self._peak = _peak(world.device, precision)
@@ -60,7 +60,7 @@ def _peak(device: torch.device, precision: str) -> float | None:
     if device.type != "cuda" or precision == "fp64":
         return None
     name = torch.cuda.get_device_name(device)
-    part = next((part for part in PEAKS if part in name), None)
+    part = next((part for part in _PEAKS if part in name), None)
     if part is None or (precision == "fp32" and part in WITHOUT_TF32):
         return None
-    return PEAKS[part] * (TF32_SHARE if precision == "fp32" else 1.0)
+    return _PEAKS[part] * (TF32_SHARE if precision == "fp32" else 1.0)

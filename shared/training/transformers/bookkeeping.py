@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from shared.training.core.run import Run
+from shared.training.core.run import TrainingRun
 from shared.training.torch.deferring_saver import DeferringSaver
 
 
 class RunCallback(TrainerCallback):
-    """Counts steps and epochs in the same `Run` that our own loops use.
+    """Counts steps and epochs in the same `TrainingRun` that our own loops use.
 
     Args:
         run: reports, saves and says when to stop.
@@ -21,7 +21,11 @@ class RunCallback(TrainerCallback):
     """
 
     def __init__(
-        self, run: Run, saver: DeferringSaver, validate: Callable[[], Mapping[str, float]], begin: Callable[[], None]
+        self,
+        run: TrainingRun,
+        saver: DeferringSaver,
+        validate: Callable[[], Mapping[str, float]],
+        begin: Callable[[], None],
     ) -> None:
         self._run, self._saver, self._validate, self._begin = run, saver, validate, begin
         self.stopped = False

@@ -20,13 +20,13 @@ from transformers import (
     PreTrainedModel,
 )
 
-from shared.data import Dataset, Text
+from shared.data import Dataset, TextEncoding
 from shared.distributed import Refusal
-from shared.models import Card
+from shared.models import ModelCard
 from shared.models.transformers import attention_mask
 from shared.settings.training import PrecisionSettings
 from shared.settings.transformers import BaseModelSettings
-from shared.training.torch.start import seed_all, tokenizer_of
+from shared.training.torch.start import seed_generators, tokenizer_folder
 from shared.training.transformers.folder import check_model_folder, find_config
 
 _TOKENIZER = "tokenizer.json"
@@ -39,7 +39,7 @@ def padding_token(data: Dataset) -> int | None:
     return _text(data).padding if data.index.classes else None
 
 
-def _text(data: Dataset) -> Text:
+def _text(data: Dataset) -> TextEncoding:
     """Give what the rows of a text are made of."""
     assert data.index.text is not None  # noqa: S101  # the tasks are those of text
     return data.index.text
@@ -60,7 +60,7 @@ def make_base_model(base: BaseModelSettings, precision: PrecisionSettings, seed:
         config = _config(folder, base.base_config, data, text)
         _check_fit(config, data, text, folder)
         _adapt(config, data, text)
-        seed_all(seed)
+        seed_generators(seed)
         net = kind.from_config(config, trust_remote_code=False) if folder is None else _loaded(kind, folder, config)
         net.config.use_cache = False
         _check_output(net, data, text)
@@ -71,10 +71,10 @@ def make_base_model(base: BaseModelSettings, precision: PrecisionSettings, seed:
     return net
 
 
-def card_of_transformer(net: PreTrainedModel, data: Dataset) -> Card:
+def card_of_transformer(net: PreTrainedModel, data: Dataset) -> ModelCard:
     """Describe the model."""
     text = _text(data)
-    return Card(
+    return ModelCard(
         architecture=type(net).__name__,
         input_shape=(text.sequence_length,),
         input_dtype="int64",
@@ -88,7 +88,7 @@ def card_of_transformer(net: PreTrainedModel, data: Dataset) -> Card:
     )
 
 
-def _check_fit(config: PreTrainedConfig, data: Dataset, text: Text, folder: Path | None) -> None:
+def _check_fit(config: PreTrainedConfig, data: Dataset, text: TextEncoding, folder: Path | None) -> None:
     """Compare a configuration, and the tokenizer beside it, with the data.
 
     Raises:
@@ -113,14 +113,14 @@ def _check_fit(config: PreTrainedConfig, data: Dataset, text: Text, folder: Path
         )
 
 
-def _config(folder: Path | None, base_config: Path | None, data: Dataset, text: Text) -> PreTrainedConfig:
+def _config(folder: Path | None, base_config: Path | None, data: Dataset, text: TextEncoding) -> PreTrainedConfig:
     source = folder or (find_config(base_config) if base_config else None)
     if source is None:
         return _small(text, causal=not data.index.classes)
     return AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
 
 
-def _small(text: Text, *, causal: bool) -> PreTrainedConfig:
+def _small(text: TextEncoding, *, causal: bool) -> PreTrainedConfig:
     """A model that two CPU cores train in minutes."""
     if causal:
         return LlamaConfig(
@@ -151,7 +151,7 @@ def _small(text: Text, *, causal: bool) -> PreTrainedConfig:
     )
 
 
-def _adapt(config: PreTrainedConfig, data: Dataset, text: Text) -> None:
+def _adapt(config: PreTrainedConfig, data: Dataset, text: TextEncoding) -> None:
     """Write the data's classes and padding into the configuration."""
     if data.index.classes:
         config.id2label = dict(enumerate(data.index.classes))
@@ -183,7 +183,7 @@ def _loaded(kind: Any, folder: Path, config: PreTrainedConfig) -> PreTrainedMode
     return net
 
 
-def _check_output(net: PreTrainedModel, data: Dataset, text: Text) -> None:
+def _check_output(net: PreTrainedModel, data: Dataset, text: TextEncoding) -> None:
     """Try the model on two short rows that differ in their last token.
 
     Raises:
@@ -245,9 +245,9 @@ def _labels(config: PreTrainedConfig) -> tuple[str, ...]:
     return () if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names
 
 
-def _same_tokenizer(folder: Path, data: Dataset, text: Text) -> bool:
+def _same_tokenizer(folder: Path, data: Dataset, text: TextEncoding) -> bool:
     """Compare what the two tokenizers do; a file that was written again may differ in its spaces."""
-    theirs = tokenizer_of(data)
+    theirs = tokenizer_folder(data)
     if theirs is None:
         return False
     with (folder / _TOKENIZER).open("rb") as file:

@@ -17,10 +17,10 @@ from torch.distributed.checkpoint.state_dict import (
 from transformers import Trainer
 
 from shared.checkpoint import tree
-from shared.checkpoint.choose import check_same
-from shared.checkpoint.whole import load, save_together
+from shared.checkpoint.choose import check_same_settings
+from shared.checkpoint.whole import load_checkpoint, save_together
 from shared.distributed import Refusal, World
-from shared.training.core.position import CheckpointPlan, Position, choose_checkpoint
+from shared.training.core.position import CheckpointPlan, TrainingPosition, choose_checkpoint
 from shared.training.torch.deferring_saver import DeferringSaver
 from shared.training.torch.state import random_state, restore_random_state
 
@@ -42,7 +42,7 @@ class TrainingSaver(DeferringSaver):
         self._loaded: Mapping[str, Any] | None = None
         self._path = plan.folder
 
-    def restore(self) -> Position:
+    def restore(self) -> TrainingPosition:
         """Read the newest checkpoint of our folder, else of `resume_from`; its position, or that of the start.
 
         Raises:
@@ -50,13 +50,13 @@ class TrainingSaver(DeferringSaver):
         """
         path = choose_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
         if path is None:
-            return Position()
-        tensors, state = load(path)
+            return TrainingPosition()
+        tensors, state = load_checkpoint(path)
         if state.get("format") != _FORMAT:
             raise Refusal(f"The checkpoint {path} was not written by train_transformers.")
-        check_same(state, self.plan.identity, path)
-        self._loaded, self._path = tree.unpack(tensors, state), path
-        position = Position(**state["position"])
+        check_same_settings(state, self.plan.identity, path)
+        self._loaded, self._path = tree.unpack_state(tensors, state), path
+        position = TrainingPosition(**state["position"])
         self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
         return position
 
@@ -77,7 +77,7 @@ class TrainingSaver(DeferringSaver):
         """Gather the model's weights on rank 0; every rank calls this."""
         return cast("Mapping[str, torch.Tensor]", get_model_state_dict(self._model(), options=_WHOLE))
 
-    def _write(self, position: Position) -> None:
+    def _write(self, position: TrainingPosition) -> None:
         model, optimizer = get_state_dict(self._model(), self._optimizer(), options=_WHOLE)
         scaler = self._scaler()
         whole = {
@@ -94,7 +94,7 @@ class TrainingSaver(DeferringSaver):
             self.plan.folder,
             position.step,
             {"generators": random_state()},
-            lambda: tree.pack(whole, "The training's state"),
+            lambda: tree.pack_state(whole, "The training's state"),
             self.plan.timeout,
         )
 

@@ -15,15 +15,15 @@ from transformers.trainer_callback import PrinterCallback
 from shared.data import Index
 from shared.models.transformers import TokenModel
 from shared.settings.training import OptimizerSettings
+from shared.training.torch.meter import LossMeter
 from shared.training.torch.objective import objective_of
 from shared.training.torch.optimization import make_optimizer
-from shared.training.torch.passes import Passes
-from shared.training.torch.progress import Meter
+from shared.training.torch.passes import EpochPasses
 
 _Inputs = dict[str, torch.Tensor]
 
 
-class NamedPasses(Passes):
+class NamedPasses(EpochPasses):
     """Our passes as the dictionaries that the Trainer knows."""
 
     def __iter__(self) -> Iterator[_Inputs]:  # type: ignore[override]
@@ -54,7 +54,7 @@ class FineTuner(Trainer):
         index: Index,
         optimizer: OptimizerSettings,
         schedule: Callable[[int], float],
-        meter: Meter,
+        meter: LossMeter,
         callback: TrainerCallback,
     ) -> None:
         super().__init__(module.net, arguments, callbacks=[callback])

@@ -7,12 +7,12 @@ from typing import Final, cast
 
 import torch
 
-from shared.checkpoint.choose import check_same, choose
-from shared.checkpoint.shards import Reader
-from shared.training.core.position import Position
+from shared.checkpoint.choose import check_same_settings, choose_sharded_checkpoint
+from shared.checkpoint.shards import ShardReader
+from shared.training.core.position import TrainingPosition
 from shared.training.deepspeed.engine import whole_parameters
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
-from shared.training.deepspeed.state import Saver as EngineSaver
+from shared.training.deepspeed.state import TrainingSaver as EngineSaver
 from shared.training.transformers.state import TrainingSaver
 
 ZERO_CONFIGURATION: Final[Mapping[str, object]] = {
@@ -31,19 +31,19 @@ ZERO_CONFIGURATION: Final[Mapping[str, object]] = {
 class ZeroSaver(TrainingSaver):
     """Saves and restores one training whose optimizer DeepSpeed has."""
 
-    def restore(self) -> Position:
+    def restore(self) -> TrainingPosition:
         """Read the position of the newest checkpoint of our folder, else of `resume_from`, or that of the start.
 
         Raises:
             Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
         """
-        path = choose(self.world, self.plan.folder, self.plan.resume_from)
+        path = choose_sharded_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
         if path is None:
-            return Position()
-        saved = Reader(path).state
-        check_same(saved, self.plan.identity, path)
+            return TrainingPosition()
+        saved = ShardReader(path).state
+        check_same_settings(saved, self.plan.identity, path)
         self._loaded = saved
-        return Position(**saved["position"])
+        return TrainingPosition(**saved["position"])
 
     def load(self) -> None:
         """Read this rank's parts of the checkpoint, if there is one, now that DeepSpeed has its engine."""
@@ -54,7 +54,7 @@ class ZeroSaver(TrainingSaver):
         """Put the weights together, in the optimizer's precision; every rank calls this."""
         return {name: whole.cpu() for name, whole in whole_parameters(self._engine())}
 
-    def _write(self, position: Position) -> None:
+    def _write(self, position: TrainingPosition) -> None:
         self._parts().save(position)
 
     def _engine(self) -> DeepSpeedEngine:

@@ -10,11 +10,11 @@ import torch.distributed as dist
 from shared.distributed import World
 from shared.training.core import meter
 
-KEPT = 256
+_LOSSES_KEPT = 256
 """Losses that are kept on the device before they are added up."""
 
 
-class Meter(meter.Meter):
+class LossMeter(meter.LossMeter):
     """Adds up the loss on the device, so that no step waits for it."""
 
     def __init__(self, world: World) -> None:
@@ -25,7 +25,7 @@ class Meter(meter.Meter):
     def add(self, loss: torch.Tensor) -> None:
         """Add the loss of a pass: the mean over its rows, over the number of passes of a step."""
         self._losses.append(loss.detach())  # adding each up at once would cost a kernel in each pass
-        if len(self._losses) == KEPT:
+        if len(self._losses) == _LOSSES_KEPT:
             self._add_up()
 
     def _add_up(self) -> None:

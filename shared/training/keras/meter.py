@@ -8,7 +8,7 @@ from shared.distributed import World
 from shared.training.core import meter
 
 
-class Meter(meter.Meter):
+class LossMeter(meter.LossMeter):
     """Keeps the losses where they were computed, so that no step waits for them, and adds them up when it is read.
 
     Args:
