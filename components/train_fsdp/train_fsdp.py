@@ -181,11 +181,7 @@ def train(settings: Settings, layout: RankLayout, plan: BatchPlan, world: World)
     validation = ShardedEvaluation(data, "validation", world, precision, plan, loader, settings.timeouts, mesh, compute)
     schedule = LearningSchedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
     objective = objective_of(data.index, settings.optimizer.label_smoothing)
-    pipeline = (
-        PipelineStep(module, mesh, compute, plan, objective, card.sequence_length, settings.parallel)
-        if layout.pipeline_parallel > 1
-        else None
-    )
+    pipeline = PipelineStep(module, mesh, compute, plan, objective, card, settings.parallel) if mesh.pipelined else None
     meter, throughput = LossMeter(world), TokenThroughput(card, settings.precision.precision, world)
     with TrainingRun(settings, world, saver, at, schedule, meter, throughput, feed.steps_per_epoch) as run:
         for epoch in run.remaining_epochs():

@@ -134,9 +134,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
         def begin() -> None:
             if not (unused or settings.sharding.is_divided):
                 settle_buckets(TokenModel(trainer.model_wrapped, padding), module, feed.one_pass(), precision)
-            seed_generators(
-                settings.seed, world.rank
-            )  # the Trainer has seeded all ranks alike, and each has other rows
+            seed_generators(settings.seed, world.rank)  # the Trainer has seeded all ranks alike; each has other rows
             saver.load()
             limit_collectives(settings.timeouts.step)  # in the groups that the Trainer has made too
 

@@ -11,7 +11,7 @@ from .refuse import make_refusal
 
 MODEL_FORMAT = "allranks-model/1"
 LANGUAGE_MODELING = "language_modeling"
-_VERSION = "0.1.0"
+VERSION = "0.1.0"
 """The library's version, written into each card."""
 
 
@@ -49,7 +49,7 @@ class ModelCard:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     task: str = "classification"
-    library_version: str = _VERSION
+    library_version: str = VERSION
     columns: tuple[str, ...] = ()
     target: str = ""
     target_mean: float = 0.0

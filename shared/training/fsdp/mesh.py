@@ -41,6 +41,11 @@ class RankMesh:
         return self._place(PIPELINE)
 
     @property
+    def pipelined(self) -> bool:
+        """Whether the layers are divided among the stages of a pipeline."""
+        return self.layout.pipeline_parallel > 1
+
+    @property
     def is_first_stage(self) -> bool:
         """Whether the tokens come here."""
         return self.stage == 0

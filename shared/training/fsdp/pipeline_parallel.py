@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
-from shared.models import DecoderModel
+from shared.models import DecoderModel, ModelCard
 from shared.settings.sharding import ParallelSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.fsdp.mesh import PIPELINE, RankMesh
@@ -28,7 +28,7 @@ class PipelineStep:
         dtype: of what the stages hand on.
         plan: how a batch is split.
         objective: of the last stage's outputs.
-        length: tokens of a sequence.
+        card: the model, for the length of a sequence.
         parallel: names the order of the microbatches.
     """
 
@@ -39,10 +39,10 @@ class PipelineStep:
         dtype: torch.dtype,
         plan: BatchPlan,
         objective: TrainingObjective,
-        length: int,
+        card: ModelCard,
         parallel: ParallelSettings,
     ) -> None:
-        self._mesh, self._passes = mesh, plan.accumulation_steps
+        self._mesh, self._passes, length = mesh, plan.accumulation_steps, card.sequence_length
         rows, settings = plan.rows_per_pass, module.settings
         between = torch.empty(rows, length // mesh.layout.tensor_parallel, settings.width, dtype=dtype, device="meta")
         tokens = torch.empty(rows, length, dtype=torch.int64, device="meta")
