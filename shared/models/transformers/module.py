@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import nn
 
@@ -23,8 +21,8 @@ class TokenModel(nn.Module):
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Map tokens (N, L) to logits (N, classes), or (N, L, vocabulary)."""
         mask = None if self.padding is None else attention_mask(rows, self.padding)
-        outputs: Any = self.net(input_ids=rows, attention_mask=mask)
-        return outputs.logits
+        logits: torch.Tensor = self.net(input_ids=rows, attention_mask=mask).logits
+        return logits
 
 
 def attention_mask(rows: torch.Tensor, padding: int) -> torch.Tensor:

@@ -66,7 +66,7 @@ def load_model(folder: str | Path) -> tuple[TokenModel, ModelCard]:
     inside, card = open_model(folder)
     kind = AutoModelForCausalLM if card.task == LANGUAGE_MODELING else AutoModelForSequenceClassification
     try:
-        net = kind.from_pretrained(
+        net: PreTrainedModel = kind.from_pretrained(
             inside / _HUGGINGFACE,
             local_files_only=True,
             trust_remote_code=False,

@@ -83,7 +83,9 @@ class ServedModel(PythonModel):
         if hasattr(given, "columns"):
             column = "tokens" if "tokens" in given.columns and given["tokens"].notna().all() else "text"
             given = given[column].tolist()
-        rows = self._encode(given) if len(given) and isinstance(given[0], str) else given
+        rows: Sequence[str] | Sequence[Sequence[int]] = given
+        if len(rows) and isinstance(rows[0], str):
+            rows = self._encode(cast("Sequence[str]", rows))
         return [np.asarray(row, np.int64) for row in rows]
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
