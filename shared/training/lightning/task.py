@@ -152,7 +152,7 @@ def _arguments(text: str | None) -> dict[str, object]:
 
 
 def _checked(name: str, net: nn.Module, accumulation_steps: int) -> LightningModule:
-    """See that it is a LightningModule of the package that trains it, with all that is needed.
+    """Give it back if it is a LightningModule of the package that trains it, with all that is needed.
 
     Raises:
         Refusal: if not.
