@@ -10,7 +10,6 @@ people write: normalise, forward, loss, backward, clip, step, learning rate, and
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
@@ -26,12 +25,13 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from side_by_side import in_turn, keep  # noqa: E402
 from torch.nn import functional  # noqa: E402
-from train_ddp import add_gradients, parser  # noqa: E402
+from train_ddp import Settings, add_gradients  # noqa: E402
 
 from shared.data import Array, Dataset, Index, Statistics  # noqa: E402
 from shared.data.write import write_index, write_shard  # noqa: E402
 from shared.distributed import World, init  # noqa: E402
 from shared.models import NormalisedModel  # noqa: E402
+from shared.settings.command_line import read_settings  # noqa: E402
 from shared.training.core.batch_plan import plan_batches  # noqa: E402
 from shared.training.core.position import TrainingPosition  # noqa: E402
 from shared.training.core.run import TrainingRun  # noqa: E402
@@ -40,7 +40,7 @@ from shared.training.torch.feed import BatchFeed, RowReader  # noqa: E402
 from shared.training.torch.meter import LossMeter  # noqa: E402
 from shared.training.torch.objective import objective_of  # noqa: E402
 from shared.training.torch.optimization import TrainingPrecision, make_optimizer, set_learning_rate  # noqa: E402
-from shared.training.torch.start import make_model  # noqa: E402
+from shared.training.torch.start import make_rows_model  # noqa: E402
 
 CASES = {
     "mlp, 8 x 8 images, 64 rows a step": ((8, 8, 1), "mlp", 64, 200),
@@ -69,14 +69,17 @@ def main() -> None:
         for title, (shape, architecture, batch_size, steps) in CASES.items():
             folder = Path(name, title.replace(" ", ""))
             write_dataset(folder, shape)
-            args = arguments(folder, architecture, batch_size)
-            data, schedule = Dataset.open(args.data), LearningSchedule.over(EPOCHS * (ROWS // batch_size), args)
+            settings, data = settings_for(folder, architecture, batch_size), Dataset.open(folder)
+            schedule = LearningSchedule.for_steps(
+                EPOCHS * (ROWS // batch_size), settings.optimizer.learning_rate, settings.schedule
+            )
 
-            def fresh(args: argparse.Namespace = args, data: Dataset = data) -> NormalisedModel:
-                return make_model(args, data, world, torch.float32)[0]
+            def fresh(settings: Settings = settings, data: Dataset = data) -> NormalisedModel:
+                made = make_rows_model(settings.network, settings.precision, settings.seed, data, world, torch.float32)
+                return made[0]
 
-            ours = partial(by_train_ddp, args, data, schedule=schedule, world=world)
-            theirs = partial(by_hand, args, data, schedule=schedule)
+            ours = partial(by_train_ddp, settings, data, schedule=schedule, world=world)
+            theirs = partial(by_hand, settings, data, schedule=schedule)
             compared.append(
                 in_turn(
                     title,
@@ -108,55 +111,57 @@ def processor_time(
     return measure
 
 
-def arguments(folder: Path, architecture: str, batch_size: int) -> argparse.Namespace:
+def settings_for(folder: Path, architecture: str, batch_size: int) -> Settings:
     """Those of train_ddp, for more epochs than are run and without a checkpoint."""
     ports = [part for name in ("model", "checkpoints", "metrics") for part in (f"--{name}", str(folder / name))]
     given = ["--data", str(folder), "--architecture", architecture, "--batch-size", str(batch_size), *ports]
-    return parser().parse_args([*given, "--epochs", str(EPOCHS), "--checkpoint-every", "1000000000"])
+    words = [*given, "--epochs", str(EPOCHS), "--checkpoint-every", "1000000000"]
+    return read_settings(Settings, words=words)
 
 
 def by_train_ddp(
-    args: argparse.Namespace, data: Dataset, module: NormalisedModel, schedule: LearningSchedule, world: World
+    settings: Settings, data: Dataset, module: NormalisedModel, schedule: LearningSchedule, world: World
 ) -> Loop:
     """The loop of train_ddp, with a stop after each step."""
-    plan, precision, at = plan_batches(args), TrainingPrecision(args.precision, world.device), TrainingPosition()
-    optimizer, objective = make_optimizer(module, args), objective_of(data.index, args.label_smoothing)
-    feed, meter = (
-        BatchFeed(RowReader(data.split("train"), world.device, args), plan, world.rank, args),
-        LossMeter(world),
-    )
-    with TrainingRun(args, world, NoSaver(), at, schedule, meter) as run:
-        for epoch in range(at.epoch, args.epochs):
+    plan, precision = plan_batches(settings.batch), TrainingPrecision(settings.precision.precision, world.device)
+    optimizer, at = make_optimizer(module, settings.optimizer), TrainingPosition()
+    objective = objective_of(data.index, settings.optimizer.label_smoothing)
+    reader = RowReader(data.split("train"), world.device, settings.loader)
+    feed = BatchFeed(reader, plan, world.rank, settings.loop, settings.loader, settings.seed)
+    meter = LossMeter(world)
+    with TrainingRun(settings, world, NoSaver(), at, schedule, meter) as run:
+        for epoch in range(at.epoch, settings.loop.epochs):
             for batch in feed.epoch(epoch, at.batch):
                 set_learning_rate(optimizer, schedule(at.step))
                 add_gradients(module, batch, plan, objective, precision, meter)
-                precision.step(optimizer, args.clip_norm)
+                precision.step(optimizer, settings.optimizer.clip_norm)
                 run.end_step()
                 yield
             run.end_epoch({})
 
 
-def by_hand(args: argparse.Namespace, data: Dataset, module: NormalisedModel, schedule: LearningSchedule) -> Loop:
+def by_hand(settings: Settings, data: Dataset, module: NormalisedModel, schedule: LearningSchedule) -> Loop:
     """What somebody would write who needs it once."""
     arrays = data.split("train").take(np.arange(ROWS))
     x, y = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])
     net, mean, std = module.net, module.mean, module.std
-    optimizer, step, losses = make_optimizer(module, args), 0, torch.zeros(())
-    for epoch in range(args.epochs):
-        order = torch.from_numpy(np.random.default_rng((args.seed, epoch)).permutation(ROWS))
-        for start in range(0, ROWS, args.batch_size):
-            chosen = order[start : start + args.batch_size]
+    optimizer, step, losses = make_optimizer(module, settings.optimizer), 0, torch.zeros(())
+    size = settings.batch.batch_size
+    for epoch in range(settings.loop.epochs):
+        order = torch.from_numpy(np.random.default_rng((settings.seed, epoch)).permutation(ROWS))
+        for start in range(0, ROWS, size):
+            chosen = order[start : start + size]
             rows = ((x[chosen] - mean) / std).movedim(-1, 1)
             for group in optimizer.param_groups:
                 group["lr"] = schedule(step)
-            loss = functional.cross_entropy(net(rows), y[chosen], label_smoothing=args.label_smoothing)
+            loss = functional.cross_entropy(net(rows), y[chosen], label_smoothing=settings.optimizer.label_smoothing)
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(module.parameters(), args.clip_norm)
+            torch.nn.utils.clip_grad_norm_(module.parameters(), settings.optimizer.clip_norm)
             optimizer.step()
             optimizer.zero_grad()
             losses += loss.detach()
             step += 1
-            if step % args.log_every == 0:
+            if step % settings.reports.log_every == 0:
                 losses.item()
             yield
 

@@ -15,7 +15,7 @@ ImportMoment = Literal["start", "call", "types"]
 
 @dataclass(frozen=True, slots=True)
 class ImportedName:
-    """One name that a file imports: ``shared.data.index`` or, of a module, ``shared.data.index.Index``."""
+    """One name that a file imports: ``shared.data.dataset.index`` or, of a module, ``shared.data.dataset.index.Index``."""
 
     name: str
     moment: ImportMoment

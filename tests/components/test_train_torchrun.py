@@ -76,6 +76,7 @@ def test_the_folder_holds_no_copy_of_the_script() -> None:
     assert sorted(path.name for path in FOLDER.iterdir() if path.name != "__pycache__") == [
         ".amlignore",
         "component.yaml",
+        "settings.py",
     ]
 
 

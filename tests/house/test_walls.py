@@ -54,8 +54,6 @@ ROOMS = (
     Room("shared/checkpoint/shards.py", "numpy torch safetensors", ours="shared/distributed"),
     Room("shared/checkpoint/tree.py", "numpy torch", ours="shared/distributed"),
     Room("shared/checkpoint*", later="numpy safetensors", ours="shared/distributed"),
-    Room("shared/sharded_checkpoint.py", "torch safetensors", ours="shared/checkpoint shared/distributed"),
-    Room("shared/tree.py", "numpy torch", ours="shared/distributed"),
     Room("shared/tracking.py", later="mlflow", ours="shared/distributed"),
     Room("shared/data/dataset/*", "numpy", ours="shared/distributed"),
     Room(
@@ -90,12 +88,12 @@ ROOMS = (
         later="jinja2",
         ours=f"{TORCH}",
     ),
-    Room("shared/training/lightning/*", "numpy torch lightning", ours=f"{TORCH} shared/tree"),
+    Room("shared/training/lightning/*", "numpy torch lightning", ours=f"{TORCH}"),
     Room(  # its Trainer runs over DeepSpeed, whose parts the checkpoints are then made of
         "shared/training/transformers/*",
         "torch transformers safetensors",
         later="tokenizers",
-        ours=f"{TORCH} shared/training/deepspeed shared/tree",
+        ours=f"{TORCH} shared/training/deepspeed",
     ),
     Room("shared/cluster/*", later="numpy torch mpi4py matplotlib jinja2", ours="shared/distributed"),
     Room(

@@ -39,8 +39,8 @@ def test_numpy_arrays_need_no_torch(tmp_path: Path) -> None:
 import sys
 import numpy as np
 from shared.checkpoint import whole
-path = whole.save(sys.argv[1], 1, {"w": np.arange(6.0).reshape(2, 3).T}, {})
-assert whole.load(path)[0]["w"].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+path = whole.save_checkpoint(sys.argv[1], 1, {"w": np.arange(6.0).reshape(2, 3).T}, {})
+assert whole.load_checkpoint(path)[0]["w"].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=clean_environment(), check=True)
@@ -53,8 +53,8 @@ def test_a_single_number_stays_one(tmp_path: Path) -> None:
 import sys
 import numpy as np
 from shared.checkpoint import whole
-path = whole.save("checkpoints", 1, {"step": np.asarray(np.int64(5)), "w": np.zeros((2, 3)).T}, {})
-assert {name: array.shape for name, array in whole.load(path)[0].items()} == {"step": (), "w": (3, 2)}
+path = whole.save_checkpoint("checkpoints", 1, {"step": np.asarray(np.int64(5)), "w": np.zeros((2, 3)).T}, {})
+assert {name: array.shape for name, array in whole.load_checkpoint(path)[0].items()} == {"step": (), "w": (3, 2)}
 """
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=clean_environment(), check=True)
 
@@ -119,7 +119,7 @@ import resource, signal, sys, torch
 from shared.checkpoint import whole
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # writing more fails, as on a full disk
-whole.save(sys.argv[1], 2, {"w": torch.zeros(100_000)}, {})
+whole.save_checkpoint(sys.argv[1], 2, {"w": torch.zeros(100_000)}, {})
 """
     command = [sys.executable, "-c", code, str(tmp_path)]
     done = subprocess.run(command, env=clean_environment(), capture_output=True, check=False)
@@ -133,7 +133,7 @@ SAVE_FOR_EVER = """
 import sys, torch
 from shared.checkpoint import whole
 for step in range(int(sys.argv[2]), 10**6):
-    whole.save(sys.argv[1], step, {"w": torch.full((300_000,), float(step))}, {"step": step})
+    whole.save_checkpoint(sys.argv[1], step, {"w": torch.full((300_000,), float(step))}, {"step": step})
     print(step, flush=True)
 """
 

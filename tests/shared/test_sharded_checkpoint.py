@@ -36,7 +36,7 @@ COMMON = """
         parts = [ShardPart("x", whole[first:last] + step, (7, 10), (first, 0))]
         if world.rank == 0:
             parts.append(ShardPart("count", torch.tensor(3.0 + step), (), ()))
-        shards.save(folder, step, parts, {"at": step}, {"rank": world.rank}, world, timedelta(seconds=30))
+        shards.save_shards(folder, step, parts, {"at": step}, {"rank": world.rank}, world, timedelta(seconds=30))
 """
 
 WRITE = (
@@ -52,7 +52,7 @@ READ = (
     COMMON
     + """
     with init() as world:
-        path = choose.choose(world, "checkpoints", None)
+        path = choose.choose_sharded_checkpoint(world, "checkpoints", None)
         saved = Reader(path)
         half = torch.empty(7, 5)  # by columns, though it was written by rows
         saved.read("x", half, (0, 5 * world.rank))

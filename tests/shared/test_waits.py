@@ -16,7 +16,7 @@ def test_step_timeout_counts_in_groups_that_a_framework_has_made_itself() -> Non
 
     with init("torch", timeout=timedelta(minutes=5)) as world:
         group = dist.new_group([0, 1])  # as DeepSpeed does
-        limit_collectives(1 / 60)
+        limit_collectives(timedelta(seconds=1))
         if world.rank == 1:
             time.sleep(6)
         else:
