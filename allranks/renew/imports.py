@@ -15,7 +15,7 @@ ImportMoment = Literal["start", "call", "types"]
 
 @dataclass(frozen=True, slots=True)
 class ImportedName:
-    """One name that a file imports: ``shared.data.dataset.index`` or, of a module, ``shared.data.dataset.index.Index``."""
+    """One name that a file imports, a module's (``shared.data.dataset.index``) or one in it."""
 
     name: str
     moment: ImportMoment

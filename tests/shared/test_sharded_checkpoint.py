@@ -53,7 +53,7 @@ READ = (
     + """
     with init() as world:
         path = choose.choose_sharded_checkpoint(world, "checkpoints", None)
-        saved = Reader(path)
+        saved = shards.ShardReader(path)
         half = torch.empty(7, 5)  # by columns, though it was written by rows
         saved.read("x", half, (0, 5 * world.rank))
         step = saved.state["at"]
