@@ -148,7 +148,7 @@ def _parameter_server(launch: Launch, control: Control, backend: str) -> TensorF
         job_name=config["task"]["type"],
         task_index=int(config["task"]["index"]),
         protocol="grpc",
-        start_tensorflow=True,
+        start=True,
     )
     _SERVERS.append(server)
     control.set(f"server of {launch.role} {launch.rank}", value=True)
