@@ -192,6 +192,11 @@ FLUX = VariableFamily(
 
 _FIELDS = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "num_nodes")
 MPI_FAMILIES = (OPEN_MPI, PMI, MVAPICH)
+SOLE_FAMILIES = (OVERRIDE, TORCHRUN, HOROVODRUN)
+"""The first that is set counts alone: whatever else is set belongs to an outer launcher."""
+
+AGREEING_FAMILIES = (PLAIN_PYTORCH, *MPI_FAMILIES)
+"""All that are set have to agree, and the first counts."""
 
 
 def whole_number(name: str, environ: Environ) -> int | None:

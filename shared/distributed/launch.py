@@ -93,9 +93,9 @@ def detect(environ: Environ | None = None) -> Launch:
 
 def _claims(environ: Environ) -> list[LaunchClaim]:
     """What the launchers in effect say, the one that counts first."""
-    for family in (families.OVERRIDE, families.TORCHRUN, families.HOROVODRUN):
+    for family in families.SOLE_FAMILIES:
         if family.is_set(environ):
-            return [family.read(environ)]  # whatever else is set belongs to an outer launcher
+            return [family.read(environ)]
     claims = list(_inner_claims(environ))
     if not claims and families.SLURM.is_set(environ):
         claim = families.SLURM.read(environ)
@@ -110,7 +110,7 @@ def _claims(environ: Environ) -> list[LaunchClaim]:
 def _inner_claims(environ: Environ) -> Iterator[LaunchClaim]:
     if environ.get("TF_CONFIG"):
         yield read_tf_config(environ)
-    for family in (families.PLAIN_PYTORCH, *families.MPI_FAMILIES):
+    for family in families.AGREEING_FAMILIES:
         if family.is_set(environ):
             claim = family.read(environ)
             # The PMI plugins of Slurm and Flux set PMI_RANK and PMI_SIZE without the local ones: it is their job.

@@ -17,15 +17,20 @@ from tests.helpers import ROOT, clean_environment
 
 WITH_SHARED = [name for name in catalogue.COMPONENTS if name != "compare_models"]
 
-TORCH = {"train_ddp", "train_torchrun", "train_fsdp", "train_deepspeed", "train_lightning", "train_transformers"}
-KERAS = {"train_horovod_keras", "train_tf_multiworker", "train_tf_parameter_server"}
+
+def _trainers(*frameworks: str) -> set[str]:
+    tags = {name: read_component(file).tags for name, file in catalogue.component_files().items()}
+    return {name for name, own in tags.items() if own["allranks"] == "training" and own["framework"] in frameworks}
+
+
+KERAS = {"train_horovod_keras", *_trainers("tensorflow")}
 REACHED_BY = {
-    "shared/training/torch": {*TORCH, "train_horovod"},
+    "shared/training/torch": {*_trainers("pytorch", "deepspeed", "lightning", "transformers"), "train_horovod"},
     "shared/training/keras": KERAS,
     "shared/training/fsdp": {"train_fsdp"},
-    "shared/training/deepspeed": {"train_deepspeed", "train_transformers"},
-    "shared/training/lightning": {"train_lightning"},
-    "shared/training/transformers": {"train_transformers"},
+    "shared/training/deepspeed": _trainers("deepspeed", "transformers"),
+    "shared/training/lightning": _trainers("lightning"),
+    "shared/training/transformers": _trainers("transformers"),
     "shared/models/keras": {*KERAS, "evaluate"},
     "shared/models/transformers": {"train_transformers", "evaluate"},
     "shared/report": {"evaluate"},
