@@ -45,7 +45,10 @@ def read_interfaces(root: Path, folders: Sequence[Path]) -> Mapping[str, Compone
     done = subprocess.run(command, cwd=root, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise UsageError(f"the settings in {root} cannot be read: {said}", f"Try in {root}: python -m shared.settings")
+        hint = f"Try in {root}: python -m shared.settings"
+        if said.startswith("ModuleNotFoundError"):
+            hint = "Renew where the script can be imported: what it imports at its top has to be installed beside allranks."
+        raise UsageError(f"the settings in {root} cannot be read: {said}", hint)
     found: dict[str, ComponentInterface] = json.loads(done.stdout)
     return found
 
