@@ -47,7 +47,7 @@ def read_interfaces(root: Path, folders: Sequence[Path]) -> Mapping[str, Compone
         said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         hint = f"Try in {root}: python -m shared.settings"
         if said.startswith("ModuleNotFoundError"):
-            hint = "Renew where the script can be imported: what it imports at its top has to be installed beside allranks."
+            hint = "Renew where the script can be imported: what stands at its top has to be installed."
         raise UsageError(f"the settings in {root} cannot be read: {said}", hint)
     found: dict[str, ComponentInterface] = json.loads(done.stdout)
     return found
