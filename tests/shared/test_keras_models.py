@@ -39,7 +39,7 @@ def card(architecture: str = "mlp", shape: tuple[int, ...] = (8, 8, 1), **more: 
 def test_the_zoo_takes_images_and_saves_what_it_gives(
     architecture: str, shape: tuple[int, ...], zoo: ModuleType, tmp_path: Path
 ) -> None:
-    model = zoo.build(card(architecture, shape))
+    model = zoo.build_network(card(architecture, shape))
     rows = np.random.default_rng(0).integers(0, 17, (4, *shape), np.uint8)
     outputs = np.asarray(model(rows))
     assert outputs.shape == (4, 3)
@@ -71,7 +71,7 @@ def test_ranks_together_see_each_global_batch_and_the_next_is_read_meanwhile(
 
 def test_a_regression_speaks_in_the_units_of_its_target(zoo: ModuleType) -> None:
     of = card(shape=(5,), classes=(), task="regression", target="y", target_mean=5000.0, target_std=10.0)
-    outputs = np.asarray(zoo.build(of)(np.zeros((100, 5), np.uint8)))
+    outputs = np.asarray(zoo.build_network(of)(np.zeros((100, 5), np.uint8)))
     assert outputs.shape == (100, 1)
     assert np.abs(outputs - 5000).max() < 100
 
@@ -100,7 +100,7 @@ def code(tmp_path: Path) -> Path:
 
 def test_a_model_of_ones_own_is_rebuilt_from_the_saved_folder(code: Path, zoo: ModuleType, tmp_path: Path) -> None:
     own = card("own.py:build", (5,))
-    model, rows = zoo.build(own, model_code=code), np.ones((2, 5), np.uint8)
+    model, rows = zoo.build_network(own, model_code=code), np.ones((2, 5), np.uint8)
     zoo.save_model(tmp_path / "model", model, own, code)
     (code / "own.py").unlink()
     np.testing.assert_array_equal(np.asarray(zoo.load_model(tmp_path / "model")[0](rows)), np.asarray(model(rows)))
@@ -123,4 +123,4 @@ def test_what_is_wrong_with_the_users_function_is_said(
     architecture: str, message: str, code: Path, zoo: ModuleType
 ) -> None:
     with pytest.raises(Refusal, match=message):
-        zoo.build(card(architecture, (5,)), model_code=code)
+        zoo.build_network(card(architecture, (5,)), model_code=code)
