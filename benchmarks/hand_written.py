@@ -136,7 +136,10 @@ def by_train_ddp(
                 add_gradients(module, batch, plan, objective, precision, meter)
                 precision.step(optimizer, settings.optimizer.clip_norm)
                 run.end_step()
-                yield
+                try:
+                    yield
+                except GeneratorExit:  # closed by who measures: the run has not failed
+                    return
             run.end_epoch({})
 
 
