@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -12,9 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from shared.distributed import Refusal, init
-from shared.settings.fields import Input, Port, ports_of
+from shared.settings.fields import Input, Output, Port, ports_of
 
-Number = TypeVar("Number", int, float)
 SomeSettings = TypeVar("SomeSettings")
 
 
@@ -76,9 +73,14 @@ def make_parser(kind: type, description: str | None = None, *, check_ranges: boo
             choices=port.choices or None,
             default=default,
             required=default is None and not port.is_optional,
-            help=port.declared.description.replace("%", "%%"),
+            help=_help(port.declared),
         )
     return parser
+
+
+def _help(declared: Input | Output) -> str:
+    unit = f" [{declared.unit}]" if isinstance(declared, Input) and declared.unit else ""
+    return (declared.description + unit).replace("%", "%%")
 
 
 def _group_types(kind: type) -> dict[str, Any]:
@@ -88,10 +90,8 @@ def _group_types(kind: type) -> dict[str, Any]:
 
 
 def _reader(port: Port, *, check_ranges: bool) -> Callable[[str], Any]:
-    declared = port.declared
-    if isinstance(declared, Input) and port.type in ("integer", "number"):
-        least, most = (declared.least, declared.most) if check_ranges else (-math.inf, math.inf)
-        return _integer(least, most) if port.type == "integer" else _number(least, most)
+    if isinstance(port.declared, Input) and port.type in ("integer", "number"):
+        return _number_reader(port.declared, whole=port.type == "integer", check_range=check_ranges)
     return str if port.type == "string" else _path
 
 
@@ -101,25 +101,12 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
-def _integer(least: float | None, most: float | None) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        return _within(int(text), least, most)
-
-    parse.__name__ = "whole number"  # argparse names the type by it: invalid whole number value: 'abc'
-    return parse
-
-
-def _number(least: float | None, most: float | None) -> Callable[[str], float]:
+def _number_reader(declared: Input, *, whole: bool, check_range: bool) -> Callable[[str], float]:
     def parse(text: str) -> float:
-        return _within(float(text), least, most)
+        value = int(text) if whole else float(text)
+        if check_range and not declared.allows(value):
+            raise argparse.ArgumentTypeError(f"{value} is out of range: {declared.range_words}")
+        return value
 
-    parse.__name__ = "number"
+    parse.__name__ = "whole number" if whole else "number"  # argparse names it: invalid whole number value: 'abc'
     return parse
-
-
-def _within(value: Number, least: float | None, most: float | None) -> Number:
-    largest = sys.float_info.max if most is None else most
-    if not (-largest if least is None else least) <= value <= largest:
-        allowed = f"{least} or more" if most is None else f"{least} to {most}"
-        raise argparse.ArgumentTypeError(f"{value} is out of range: {allowed}")
-    return value

@@ -9,7 +9,7 @@ The field's type and default are the port's. Fields that belong together are a g
 
 from __future__ import annotations
 
-import math
+import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
@@ -61,6 +61,17 @@ class Input:
     is_argument: bool = True
     is_identity: bool = False
     idle: tuple[Idle, ...] = ()
+
+    def allows(self, value: float) -> bool:
+        """Whether a number is in the range; NaN and infinite ones are in none."""
+        largest = sys.float_info.max
+        least, most = -largest if self.least is None else self.least, largest if self.most is None else self.most
+        return least <= value <= most
+
+    @property
+    def range_words(self) -> str:
+        """The range for a message."""
+        return f"{self.least} or more" if self.most is None else f"{self.least} to {self.most}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +173,13 @@ def ports_of(settings: type) -> list[Port]:
 
 def _ports(name: str, hint: Any, default: Any) -> Iterator[Port]:
     kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    if not is_dataclass(kind):
+    if not (isinstance(kind, type) and is_dataclass(kind)):
         declared = next(note for note in notes if isinstance(note, Input | Output))
         yield _port(name, "", kind, declared, default)
         return
     left_out = {out for note in notes if isinstance(note, Without) for out in note.names}
     changes = {note.name: note for note in notes if isinstance(note, Change)}
-    for port in ports_of(kind if isinstance(kind, type) else type(kind)):
+    for port in ports_of(kind):
         if port.name not in left_out:
             yield _changed(replace(port, group=name), changes.pop(port.name, None))
     if changes:
@@ -208,10 +219,9 @@ def range_problems(settings: Any) -> Iterator[str]:
         value = getattr(getattr(settings, port.group) if port.group else settings, port.name)
         if value is None or not isinstance(port.declared, Input) or port.type not in ("integer", "number"):
             continue
-        least, most = port.declared.least, port.declared.most
-        if not (-math.inf if least is None else least) <= value <= (math.inf if most is None else most):
-            allowed = f"{least} or more is needed" if most is None else f"{least} to {most} is possible"
-            yield f"{port.name} {value:g}: {allowed}."
+        if not port.declared.allows(value):
+            verdict = "is needed" if port.declared.most is None else "is possible"
+            yield f"{port.name} {value:g}: {port.declared.range_words} {verdict}."
 
 
 def idle_notes(settings: Any, *, is_text: bool, world_size: int, on_cpu: bool) -> Iterator[str]:
