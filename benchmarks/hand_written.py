@@ -25,13 +25,14 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from side_by_side import in_turn, keep  # noqa: E402
 from torch.nn import functional  # noqa: E402
-from train_ddp import Settings, add_gradients  # noqa: E402
+from train_ddp import add_gradients  # noqa: E402
 
 from shared.data import Array, Dataset, Index, Statistics  # noqa: E402
 from shared.data.write import write_index, write_shard  # noqa: E402
 from shared.distributed import World, init  # noqa: E402
 from shared.models import NormalisedModel  # noqa: E402
 from shared.settings.command_line import read_settings  # noqa: E402
+from shared.settings.trainer import RowsTrainerSettings as Settings  # noqa: E402
 from shared.training.core.batch_plan import plan_batches  # noqa: E402
 from shared.training.core.position import TrainingPosition  # noqa: E402
 from shared.training.core.run import TrainingRun  # noqa: E402

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, cast
 
 from shared.distributed import World, init
 from shared.settings.command_line import read_settings
-from shared.settings.fields import without
-from shared.settings.network import NetworkSettings
-from shared.settings.trainer import TrainerSettings
-from shared.settings.training import LoopSettings, OptimizerSettings
+from shared.settings.trainer import RowsTrainerSettings as Settings
 from shared.training.core.batch_plan import EXIT_STOPPED, BatchPlan, plan_batches
 
 if TYPE_CHECKING:
@@ -27,15 +23,6 @@ if TYPE_CHECKING:
     from shared.training.torch.meter import LossMeter
     from shared.training.torch.objective import TrainingObjective
     from shared.training.torch.optimization import TrainingPrecision
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(TrainerSettings):
-    """The inputs and outputs of this component; component.yaml is written from them."""
-
-    network: NetworkSettings
-    loop: Annotated[LoopSettings, without("max_steps")]
-    optimizer: Annotated[OptimizerSettings, without("beta2")]
 
 
 def main() -> None:

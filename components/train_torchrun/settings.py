@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.train_ddp.train_ddp import Settings as ScriptSettings
 from shared.settings.fields import Input
+from shared.settings.trainer import RowsTrainerSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(ScriptSettings):
+class Settings(RowsTrainerSettings):
     """component.yaml is written from these."""
 
     processes_per_node: Annotated[

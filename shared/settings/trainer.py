@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from shared.settings.fields import Input, Output
+from shared.settings.fields import Input, Output, without
+from shared.settings.network import NetworkSettings
 from shared.settings.running import CheckpointSettings, LoaderSettings, ReportSettings, TimeoutSettings
 from shared.settings.training import (
     LARGEST_SEED,
@@ -23,19 +24,9 @@ class TrainerSettings:
     """The inputs and outputs of every trainer."""
 
     ORDER: ClassVar = (
-        *(
-            "data",
-            "processes_per_node",
-            "network",
-            "base",
-            "decoder",
-            "loop",
-            "batch",
-            "optimizer",
-            "schedule",
-            "precision",
-        ),
-        *("zero", "parallel", "sharding", "seed", "model", "reports", "checkpoints", "metrics", "loader", "timeouts"),
+        *("data", "processes_per_node", "network", "base", "decoder", "loop", "batch", "optimizer", "schedule"),
+        *("precision", "zero", "parallel", "sharding", "seed"),
+        *("model", "reports", "checkpoints", "metrics", "loader", "timeouts"),
     )
     """The order in which Designer shows the groups of any trainer: what people change first, first."""
 
@@ -70,3 +61,12 @@ class TrainerSettings:
     metrics: Annotated[Path, Output("metrics.json with the final numbers and those of each epoch.")]
     loader: LoaderSettings
     timeouts: TimeoutSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsTrainerSettings(TrainerSettings):
+    """The inputs and outputs of a trainer with PyTorch for images and tables."""
+
+    network: NetworkSettings
+    loop: Annotated[LoopSettings, without("max_steps")]
+    optimizer: Annotated[OptimizerSettings, without("beta2")]
