@@ -154,8 +154,9 @@ def test_every_file_imports_what_its_room_may(folder: str) -> None:
 
 def test_no_cycle_among_files() -> None:
     imports = {place: TREE.targets(place, ("start", "call", "types")) for place in TREE.files}
+    cycle: list[str] = []
     try:
-        tuple(TopologicalSorter(imports).static_order())
+        TopologicalSorter(imports).prepare()
     except CycleError as error:
         cycle = error.args[1]
-        raise AssertionError(f"these files import each other: {' -> '.join(cycle)}") from None
+    assert cycle == [], "these files import each other"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -22,11 +23,12 @@ class PastTrial(NamedTuple):
     is_finished: bool
 
 
-class TrialSampler:
+class TrialSampler(ABC):
     """Chooses the values of one trial after another."""
 
     exhausted = False
 
+    @abstractmethod
     def next(self, past: Sequence[PastTrial]) -> TrialParameters | None:
         """The next trial's values; None when there are none, or none yet (``exhausted`` tells).
 
@@ -36,9 +38,8 @@ class TrialSampler:
         Raises:
             CannotRunHereError: the library that chooses has failed.
         """
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # most have nothing to end
         """No more trials are wanted."""
 
 

@@ -51,7 +51,7 @@ class ShardedEvaluation(EvenEvaluation):
         self._mesh, self._compute = mesh, compute
 
     def measure(self, module: nn.Module) -> dict[str, float]:
-        """Compute mean loss and metrics, summed in float64; see `Objective` for their names."""
+        """Compute mean loss and metrics, summed in float64; see `TrainingObjective` for their names."""
         numbers = super().measure(module)
         for part in module.modules():
             if isinstance(part, FSDPModule):

@@ -49,7 +49,7 @@ class EvenEvaluation(SplitEvaluation):
         self._mine = np.arange(part, data.index.rows(split), self._parts)
 
     def measure(self, module: nn.Module) -> dict[str, float]:
-        """Compute mean loss and metrics, summed in float64; see `Objective` for their names."""
+        """Compute mean loss and metrics, summed in float64; see `TrainingObjective` for their names."""
         if self._reader is None:
             return {}
         share_statistics(module, self._world)
