@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from allranks.errors import UnknownNameError
 from allranks.spec import Component, Output
@@ -35,7 +35,7 @@ class PlannedStep:
     """One step, ready to run as soon as the steps in ``after`` have succeeded.
 
     Attributes:
-        kind: which kind of step it is; see ``kinds``.
+        kind: its name; see ``kinds``.
         name: nested steps are ``outer.inner``.
         inputs: the inputs that have a value.
         outputs: declared outputs with the step's settings applied.
@@ -46,8 +46,7 @@ class PlannedStep:
         python: the interpreter of the environment that the step names; None for the run's own.
     """
 
-    kind: ClassVar[str] = "command"
-
+    kind: str
     name: str
     component: Component
     inputs: Mapping[str, InputValue]

@@ -53,7 +53,7 @@ def _flatten(scope: PipelineScope) -> list[PlannedStep]:
         if isinstance(step.component, Pipeline):
             found += _flatten(scope.nested(step, step.component))
         else:
-            found.append(step_kind(step).plan(step, step.component, scope))
+            found.append(step_kind(step.kind).plan(step, step.component, scope))
     return found
 
 

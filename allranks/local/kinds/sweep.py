@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from allranks.errors import CannotRunHereError
 from allranks.local.bindings import PipelineScope
 from allranks.local.execution import RunContext, StepExecution
+from allranks.local.kinds import StepKind
 from allranks.local.kinds.command import plan_command
-from allranks.local.kinds.kind import StepKind
 from allranks.local.machine import usable_cores
 from allranks.local.plan import PlannedStep
 from allranks.local.sweep.execution import SweepExecution
@@ -21,7 +21,7 @@ _PACKAGES = {"sobol": "scipy", "bayesian": "optuna"}
 
 def _plan_sweep(step: Step, component: Component, scope: PipelineScope) -> PlannedStep:
     """What the trials have in common, and the search."""
-    assert step.sweep is not None  # noqa: S101 the kind fits
+    assert step.sweep is not None  # noqa: S101 its reader has read one
     common = plan_command(step, component, scope, searched=step.sweep.space)
     return PlannedSweep.from_common(common, _plan_search(step, step.sweep, scope, common.nodes * common.launched))
 
@@ -73,4 +73,4 @@ def _check_space(step: Step, sweep: Sweep, scope: PipelineScope) -> None:
             scope.refuse(step, f"cannot run here: {name!r} is {what}.")
 
 
-SWEEP_KIND = StepKind(fits=lambda step: step.sweep is not None, plan=_plan_sweep, execution=_execution)
+STEP_KIND = StepKind(_plan_sweep, _execution)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 from allranks.local.plan import PlannedStep
 from allranks.spec import find_references, literal_text, replace_references
@@ -66,8 +66,6 @@ class SweepSearch:
 class PlannedSweep(PlannedStep):
     """A sweep step; all but the search is what its trials have in common."""
 
-    kind: ClassVar[str] = "sweep"
-
     search: SweepSearch
 
     @classmethod
@@ -90,6 +88,7 @@ class PlannedSweep(PlannedStep):
         outputs = {name: replace(output, asset_name=None, asset_version=None) for name, output in self.outputs.items()}
         return replace(
             PlannedStep(**self.attributes),
+            kind="command",
             name=f"{self.name}.{number}",
             inputs=MappingProxyType({**self.inputs, **bound, **texts}),
             outputs=MappingProxyType(outputs),
