@@ -52,9 +52,8 @@ class _Engine:
         self._page = RunningPage(self._folder)
         self._cache = StepCache(options.home, options.reuse_since)
         self._signal: int | None = None
-        self._stores, environ = MlflowStores(options.home), dict(os.environ)
-        began = time.monotonic()
-        context = RunContext(options.home, self._folder, plan.name, options.python, environ, began, self._stores, umask)
+        self._stores = MlflowStores(options.home)
+        context = RunContext(options.home, self._folder, plan.name, options.python, self._stores, umask)
         self._steps = {name: new_execution(step, context) for name, step in plan.steps.items()}
         self._executions = list(self._steps.values())  # and the parts of steps, as they are begun
         self._record = RunRecord(self._folder, plan, options.request.to_document(), self._steps)

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder, write_json_file
@@ -17,15 +17,7 @@ from allranks.redaction import redact_document
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """Writes request.json and run.json.
-
-    Attributes:
-        folder: the run's.
-        plan: what is run.
-        request: what was asked for, as JSON.
-        steps: by name.
-        started: seconds since 1970.
-    """
+    """Writes request.json and run.json; ``request`` is what was asked for, as JSON, ``started`` seconds since 1970."""
 
     folder: RunFolder
     plan: RunPlan
@@ -51,8 +43,7 @@ class RunRecord:
         about = {"run_id": self.folder.id, "name": self.plan.name, "pid": os.getpid(), "started": self.started}
         ended = None if running else time.time()
         result = self.result(running=running).document()
-        found: dict[str, Any] = redact_document({**self.request, **about, "ended": ended, **result})
-        return found
+        return cast("dict[str, Any]", redact_document({**self.request, **about, "ended": ended, **result}))
 
     def result(self, *, running: bool = False, signal: int | None = None) -> RunResult:
         """What became of the run, or how far it is."""

@@ -17,14 +17,7 @@ from allranks.spec.limits import MOST_RANKS
 
 
 def plan_command(step: Step, component: Component, scope: PipelineScope, searched: Collection[str] = ()) -> PlannedStep:
-    """Plan a step by its component's command.
-
-    Args:
-        step: as it was read and checked.
-        component: the step's.
-        scope: what its bindings mean.
-        searched: inputs that get their values while it runs.
-    """
+    """Plan a step by its component's command; the inputs ``searched`` get their values while it runs."""
     inputs = scope.resolve_inputs(step, searched)
     distribution = step.distribution or component.distribution
     kind = None if distribution is None else distribution.type

@@ -17,19 +17,14 @@ TrialParameters: TypeAlias = Mapping[str, Literal]
 
 @dataclass(frozen=True, slots=True)
 class SweepSearch:
-    """What a sweep tries, and when it ends.
+    """What a sweep tries, and when it ends; what is not said here is as ``spec.Sweep`` holds it.
 
     Attributes:
-        algorithm: ``random``, ``sobol``, ``grid`` or ``bayesian``.
         seed: 0 where the YAML is silent, so that a second run tries the same values and finds the finished trials.
-        space: name to the distribution, as ``spec.Sweep`` holds it.
-        goal: ``minimize`` or ``maximize``.
         metric: the primary metric's name.
-        trials: at most so many.
-        at_once: at most so many at a time.
-        timeout: seconds for the whole sweep, or None.
-        trial_timeout: seconds for each trial, or None.
-        policy: of early termination, as ``spec.Sweep`` holds it, or None.
+        trials: at most so many, and of these ``at_once`` at a time.
+        timeout: seconds for the whole sweep, and ``trial_timeout`` for each trial, or None.
+        policy: of early termination, or None.
     """
 
     algorithm: str
