@@ -34,8 +34,9 @@ def mapping_hint(reference: str) -> str:
 class CloudStandIns:
     """Where references to the cloud lead on this machine.
 
-    ``mapped`` leads from a reference, with or without a version, or the beginning of an address, to a path; ``home``
-    holds what earlier runs registered.
+    Attributes:
+        mapped: reference, with or without a version, or the beginning of an address, to a path.
+        home: holds what earlier runs registered; None to leave these out.
     """
 
     mapped: Mapping[str, Path] = field(default_factory=dict)

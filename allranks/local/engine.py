@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 
 from allranks.local import machine, processes
-from allranks.local.cache import FinishedStep, StepCache, Workplace, discard_leftovers
+from allranks.local.cache import StepCache, Workplace, discard_leftovers
 from allranks.local.execution import RunContext, StepExecution, abandon_steps, take_snapshots
 from allranks.local.folders import private_umask
 from allranks.local.kinds import new_execution
@@ -115,7 +115,9 @@ class _Engine:
             self._end(execution, SKIPPED)
         elif all(other.status == SUCCEEDED for other in upstream):
             if not execution.key:
-                execution.key = execution.identify({other.step.name: _source(other) for other in upstream})
+                execution.key = execution.identify(
+                    {other.step.name: other.source for other in upstream if other.source}
+                )
             if not self._reuse(execution) and self._may_start(execution) and self._acquire(execution):
                 self._launch(execution)
 
@@ -227,8 +229,3 @@ class _Engine:
 
     def _note_signal(self, number: int) -> None:
         self._signal = number
-
-
-def _source(execution: StepExecution) -> FinishedStep:
-    assert execution.source is not None  # noqa: S101 it has succeeded
-    return execution.source

@@ -32,11 +32,6 @@ def environment_folder(home: Path, name: str) -> Path:
     return home / "environments" / name
 
 
-def log_file(home: Path, name: str) -> Path:
-    """What the commands of the last build of an environment printed."""
-    return environment_folder(home.absolute(), name).with_name(f"{name}.log")
-
-
 def built_interpreter(home: Path, name: str) -> Path | None:
     """The Python of an environment that is built from the present lock, and for this machine; else None.
 
@@ -72,7 +67,7 @@ def build_environment(home: Path, name: str, tell: Callable[[str], None] = lambd
     with _alone(folder), closing(ProcessGuard(f"{_MARKER}={folder}")):
         (folder / _STAMP).unlink(missing_ok=True)  # first: a half-removed environment does not count as built
         shutil.rmtree(folder, ignore_errors=True)
-        with log_file(home, name).open("w", encoding="utf-8") as log:
+        with folder.with_name(f"{name}.log").open("w", encoding="utf-8") as log:
             for phase, commands in _phases(name, folder / "bin" / "python"):
                 tell(phase)
                 _run(commands, {_MARKER: str(folder)}, log, f"{name}: {phase}")

@@ -97,7 +97,7 @@ class StepExecution(ABC):
 
     @abstractmethod
     def preview(self, published: Mapping[str, Path], finished: FinishedStep | None) -> dict[str, Any]:
-        """What a dry run shows of it, with the places of the outputs, and the execution, that would be reused."""
+        """What a dry run shows of it, were the outputs in ``published`` and the execution ``finished`` to be reused."""
 
     def lagging_parts(self) -> list[tuple[StepExecution, str]]:
         """The parts that are to be cancelled, each with the reason."""
@@ -149,7 +149,7 @@ class StepExecution(ABC):
         return not logs or self.context.stores.ready(self.python)
 
     def identify(self, upstream: Mapping[str, FinishedStep]) -> str:
-        """The key: equal for two executions that must give the same outputs, from these executions of other steps."""
+        """The key: equal for two executions that must give the same outputs; those ``upstream`` wrote the inputs."""
         step = self.step
         inputs: dict[str, object] = {**step.literals}
         inputs |= {name: [str(path), fingerprint.tree_fingerprint(path)] for name, path in step.paths.items()}

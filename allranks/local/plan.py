@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -92,17 +92,11 @@ class PlannedStep:
 
     def place_data(self, place: Callable[[StepOutput], _Place]) -> dict[str, Path | _Place]:
         """The data inputs in their order, with a place for each that is another step's output."""
-        known: dict[str, Path | _Place] = {**self.paths}
-        known |= {name: place(output) for name, output in self.bound.items()}
-        return {name: known[name] for name in self.inputs if name in known}
+        data = {name: value for name, value in self.inputs.items() if not isinstance(value, str)}
+        return {name: place(value) if isinstance(value, StepOutput) else value for name, value in data.items()}
 
     def command(self, data: Mapping[str, str], outputs: Mapping[str, str]) -> str:
-        """The command with everything filled in.
-
-        Args:
-            data: a path for each data input that has a value.
-            outputs: a path for each output.
-        """
+        """The command with everything filled in: a path for each output, and for each data input that has a value."""
         values: dict[str, str | None] = dict.fromkeys(self.component.inputs)
         return render_command(self.component.command, values | self.literals | dict(data), outputs)
 
@@ -141,4 +135,4 @@ class RunPlan:
                 queue += self.steps[name].after
         kept = {name: step for name, step in self.steps.items() if name in needed}
         outputs = {name: output for name, output in self.outputs.items() if output.step in needed}
-        return RunPlan(self.name, kept, outputs, self.continue_on_failure, self.force_rerun, self.notes)
+        return replace(self, steps=kept, outputs=outputs)

@@ -104,10 +104,9 @@ def change_step(pipeline: Pipeline, name: str, change: Callable[[Step], Step]) -
     """A copy of the pipeline in which one step, nested ones by their dotted name, has been through ``change``."""
     head, _, rest = name.partition(".")
     if head not in pipeline.steps:
-        known = [step for step, *_ in all_steps(pipeline)]
-        raise UnknownNameError(
-            f"{name!r} is no step of {_called(pipeline)}{_nearest(name, known)}.", f"Steps: {', '.join(known)}."
-        )
+        known = [step for step, _ in all_steps(pipeline)]
+        message = f"{name!r} is no step of {_called(pipeline)}{_nearest(name, known)}."
+        raise UnknownNameError(message, f"Steps: {', '.join(known)}.")
     step = pipeline.steps[head]
     if rest:
         if not isinstance(step.component, Pipeline):
@@ -145,10 +144,9 @@ def apply_scale(pipeline: Pipeline, scale: Mapping[str, tuple[int, int]]) -> Pip
 def _scaling(name: str, nodes: int, processes: int) -> Callable[[Step], Step]:
     def change(step: Step) -> Step:
         if not isinstance(step.component, Component):
+            message = f"--scale {name}: it is a pipeline, which has no ranks of its own."
             inner = ", ".join(f"{name}.{inner}" for inner in step.component.steps)
-            raise UsageError(
-                f"--scale {name}: it is a pipeline, which has no ranks of its own.", f"Its steps: {inner}."
-            )
+            raise UsageError(message, f"Its steps: {inner}.")
         distribution = step.distribution or step.component.distribution
         resources = replace(step.resources, nodes=nodes)
         if PROCESSES_PER_NODE_INPUT in step.component.inputs:

@@ -22,7 +22,8 @@ def _plan_sweep(step: Step, component: Component, scope: PipelineScope) -> Plann
     """What the trials have in common, and the search."""
     assert step.sweep is not None  # noqa: S101 its reader has read one
     common = plan_command(step, component, scope, searched=step.sweep.space)
-    return PlannedSweep.from_common(common, _plan_search(step, step.sweep, scope, common.nodes * common.launched))
+    search = _plan_search(step, step.sweep, scope, common.nodes * common.launched)
+    return PlannedSweep(**common.attributes, search=search)
 
 
 def _plan_search(step: Step, sweep: Sweep, scope: PipelineScope, ranks: int) -> SweepSearch:

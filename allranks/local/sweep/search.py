@@ -63,11 +63,6 @@ class PlannedSweep(PlannedStep):
 
     search: SweepSearch
 
-    @classmethod
-    def from_common(cls, common: PlannedStep, search: SweepSearch) -> PlannedSweep:
-        """The sweep of a search whose trials have this in common."""
-        return cls(**common.attributes, search=search)
-
     def trial(self, number: int, parameters: TrialParameters) -> PlannedStep:
         """The step that one trial runs: the sweep's, with the trial's values in place of the search space.
 
