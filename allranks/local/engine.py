@@ -114,10 +114,8 @@ class _Engine:
         if any(other.is_finished and other.status != SUCCEEDED for other in upstream):
             self._end(execution, SKIPPED)
         elif all(other.status == SUCCEEDED for other in upstream):
-            if not execution.key:
-                execution.key = execution.identify(
-                    {other.step.name: other.source for other in upstream if other.source}
-                )
+            sources = {other.step.name: other.source for other in upstream if other.source}
+            execution.key = execution.key or execution.identify(sources)
             if not self._reuse(execution) and self._may_start(execution) and self._acquire(execution):
                 self._launch(execution)
 

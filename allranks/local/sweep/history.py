@@ -55,7 +55,7 @@ class MetricHistory:
         self.current = False
 
     def values(self, patience: float = 0.0) -> list[float]:
-        """All finite values so far, in the order of logging; waits so many seconds for a database that is written."""
+        """All finite values so far, in the order of logging; waits ``patience`` seconds for a locked database."""
         databases = mlflow_databases(self._home)
         logs = [path.with_name(f"{path.name}-wal") for path in databases]  # SQLite may keep the newest rows beside it
         stamp = tuple(part for path in (self._file, *databases, *logs) for part in _stamp(path))
