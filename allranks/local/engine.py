@@ -181,7 +181,7 @@ class _Engine:
             self._cancel()
         self._watch.enforce_timeouts()
         self._observer.tick(self._steps)
-        self._page.look(lambda: self._record.document(running=True))
+        self._page.look(lambda: self._record.document(self._record.result(running=True)))
 
     def _patience(self) -> float:
         now = time.monotonic()

@@ -35,15 +35,15 @@ class RunRecord:
         Raises:
             OSError: it cannot be written.
         """
-        write_json_file(self.folder.state, self.document(running=running))
-        return self.result(running=running, signal=signal)
+        result = self.result(running=running, signal=signal)
+        write_json_file(self.folder.state, self.document(result))
+        return result
 
-    def document(self, *, running: bool = False) -> dict[str, Any]:
-        """What run.json says now, secrets blotted out."""
+    def document(self, result: RunResult) -> dict[str, Any]:
+        """What run.json says of this result, secrets blotted out."""
         about = {"run_id": self.folder.id, "name": self.plan.name, "pid": os.getpid(), "started": self.started}
-        ended = None if running else time.time()
-        result = self.result(running=running).document()
-        return cast("dict[str, Any]", redact_document({**self.request, **about, "ended": ended, **result}))
+        ended = None if result.status == RUNNING else time.time()
+        return cast("dict[str, Any]", redact_document({**self.request, **about, "ended": ended, **result.document()}))
 
     def result(self, *, running: bool = False, signal: int | None = None) -> RunResult:
         """What became of the run, or how far it is."""
