@@ -24,11 +24,9 @@ _AFTER = re.compile(r"(\S*sh: )?((line )?\d+: +)?(\d+ )?Aborted\b|[WEI]\d{4} \d\
 
 
 def was_aborted_at_exit(first: RankExit | None, gang: RankGang) -> bool:
-    """Whether the rank that failed first was killed so, and no other rank failed in a way of its own.
+    """Whether the rank that failed first was killed so, and no other rank of the gang failed in a way of its own.
 
-    Args:
-        first: how that rank ended; its log is read.
-        gang: all that have ended. A rank that aborts in the middle of its work takes the others' connections with it.
+    One that aborts in the middle of its work takes the others' connections with it.
     """
     if first is None or first.code not in _CODES:
         return False

@@ -65,10 +65,8 @@ class CloudStandIns:
 
     def _registered(self, name: str, version: str | None) -> Path | None:
         versions = {} if self.home is None else _versions(self.home, name)
-        if not versions:
-            return None
         # The latest is the one that was registered last, and not by its time: a clock may be set back.
-        entry = versions.get(version) if version else versions[list(versions)[-1]]
+        entry = versions.get(version or next(reversed(versions), ""))
         path = Path(str(entry["path"])) if entry else None
         return path if path is not None and path.exists() else None
 
@@ -76,9 +74,7 @@ class CloudStandIns:
 def read_mapping(options: Iterable[str], folder: Path) -> dict[str, Path]:
     """The user's mapping: ``REFERENCE=PATH`` options over the file beside the pipeline.
 
-    Args:
-        options: paths in them start from the working folder.
-        folder: the pipeline's; paths in its mapping file start there.
+    Paths in options start from the working folder, those in the file from the folder of the pipeline.
 
     Raises:
         UsageError: an option or the file is malformed, or a path does not exist.

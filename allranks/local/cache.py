@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Collection, Iterable
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from allranks.local import fingerprint
@@ -16,12 +15,9 @@ from allranks.local.folders import RunFolder, RunsHome, StepFolder, read_json_fi
 
 @dataclass(frozen=True, slots=True)
 class FinishedStep:
-    """A finished execution of a step.
+    """A finished execution of a step, by the run that executed it and the name that it had there.
 
-    Attributes:
-        run_id: the run that executed it.
-        step: the name that it had there.
-        execution: what its outputs are known by downstream: unique for each execution, kept by every reuse.
+    Its outputs are known downstream by ``execution``: unique for each execution, and kept by every reuse.
     """
 
     run_id: str
@@ -33,24 +29,20 @@ class FinishedStep:
         return home.run(self.run_id).step(self.step)
 
 
+@dataclass(frozen=True, slots=True)
 class StepCache:
-    """The records of finished steps of one home.
+    """The records of finished steps of one home, but for runs before ``since``: their ids start with the time."""
 
-    Args:
-        since: leave out what runs before this one have done; their ids start with the time.
-    """
-
-    def __init__(self, home: RunsHome, since: str = "") -> None:
-        self._home = home
-        self._since = since
+    home: RunsHome
+    since: str = ""
 
     def find(self, key: str) -> FinishedStep | None:
         """The finished execution with this key, if its outputs are all there and unchanged."""
-        record = read_json_file(self._home.cache / f"{key}.json")
-        if not isinstance(record, dict) or record["run_id"] < self._since:
+        record = read_json_file(self.home.cache / f"{key}.json")
+        if not isinstance(record, dict) or record["run_id"] < self.since:
             return None
         finished = FinishedStep(record["run_id"], record["step"], record["execution"])
-        outputs = finished.folder(self._home).outputs
+        outputs = finished.folder(self.home).outputs
         intact = all(fingerprint.tree_fingerprint(outputs / port) == files for port, files in record["outputs"].items())
         return finished if intact else None
 
@@ -60,10 +52,7 @@ class StepCache:
         The record may come before the rename: it is believed only when the outputs are where it says.
         """
         files = {port: fingerprint.tree_fingerprint(outputs / port) for port in ports}
-        write_json_file(
-            self._home.cache / f"{key}.json",
-            {"run_id": finished.run_id, "step": finished.step, "execution": finished.execution, "outputs": files},
-        )
+        write_json_file(self.home.cache / f"{key}.json", {**asdict(finished), "outputs": files})
 
 
 class Workplace:
@@ -115,8 +104,7 @@ class Workplace:
 
     def publish(self, folder: StepFolder) -> None:
         """Give the outputs to the run, whole, by one rename; the lock ends with the workplace."""
-        if folder.outputs.exists():
-            remove_path(folder.outputs)
+        remove_path(folder.outputs)
         self.outputs.rename(folder.outputs)
         self.discard()
 
@@ -187,5 +175,4 @@ def remove_path(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
-        with suppress(FileNotFoundError):
-            path.unlink()
+        path.unlink(missing_ok=True)

@@ -33,21 +33,15 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Chart:
-    """A chart as the page draws it.
+    """A chart as the page draws it."""
 
-    Attributes:
-        title: ``loss and validation_loss over steps``.
-        minor: of what a training is not judged by; drawn smaller.
-        ticks: height in pixels and number of each line across.
-    """
-
-    title: str
+    title: str  # loss and validation_loss over steps
     width: int
     height: int
-    minor: bool
+    minor: bool  # of what a training is not judged by; drawn smaller
     logarithmic: bool
     lines: tuple[_Line, ...]
-    ticks: tuple[tuple[float, str], ...]
+    ticks: tuple[tuple[float, str], ...]  # height in pixels and number of each line across
     first: str
     last: str
 
@@ -84,9 +78,8 @@ def _chart(group: dict[str, _Points]) -> _Chart:
         return _LEFT + (width - _LEFT - _RIGHT) * (x - min(xs)) / ((max(xs) - min(xs)) or 1.0)
 
     def up(y: float) -> float:
-        return (
-            height - _BOTTOM - (height - _TOP - _BOTTOM) * (scale(y) - scale(low)) / ((scale(high) - scale(low)) or 1.0)
-        )
+        share = (height - _TOP - _BOTTOM) * (scale(y) - scale(low))
+        return height - _BOTTOM - share / ((scale(high) - scale(low)) or 1.0)
 
     lines = tuple(
         _Line(name, " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in _thinned(points)), points[-1][1], index % 4)

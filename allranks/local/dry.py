@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from typing import Any, cast
 
 from allranks.local.cache import FinishedStep, StepCache
@@ -23,9 +21,7 @@ def dry_run(plan: RunPlan, options: RunOptions) -> dict[str, Any]:
     Paths that a step will only know when it runs are shown as ``<step.port>``.
     """
     home = options.home
-    context = RunContext(
-        home, home.run(_RUN), plan.name, options.python, dict(os.environ), time.monotonic(), MlflowStores(home)
-    )
+    context = RunContext(home, home.run(_RUN), plan.name, options.python, MlflowStores(home))
     records = StepCache(home, options.reuse_since)
     reusing = options.use_cache and not plan.force_rerun
     finished: dict[str, FinishedStep] = {}

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 
 from allranks.local import machine, processes
-from allranks.local.cache import FinishedStep, StepCache, Workplace, discard_leftovers
+from allranks.local.cache import StepCache, Workplace, discard_leftovers
 from allranks.local.execution import RunContext, StepExecution, abandon_steps, take_snapshots
 from allranks.local.folders import private_umask
 from allranks.local.kinds import new_execution
@@ -52,9 +52,8 @@ class _Engine:
         self._page = RunningPage(self._folder)
         self._cache = StepCache(options.home, options.reuse_since)
         self._signal: int | None = None
-        self._stores, environ = MlflowStores(options.home), dict(os.environ)
-        began = time.monotonic()
-        context = RunContext(options.home, self._folder, plan.name, options.python, environ, began, self._stores, umask)
+        self._stores = MlflowStores(options.home)
+        context = RunContext(options.home, self._folder, plan.name, options.python, self._stores, umask)
         self._steps = {name: new_execution(step, context) for name, step in plan.steps.items()}
         self._executions = list(self._steps.values())  # and the parts of steps, as they are begun
         self._record = RunRecord(self._folder, plan, options.request.to_document(), self._steps)
@@ -115,8 +114,8 @@ class _Engine:
         if any(other.is_finished and other.status != SUCCEEDED for other in upstream):
             self._end(execution, SKIPPED)
         elif all(other.status == SUCCEEDED for other in upstream):
-            if not execution.key:
-                execution.key = execution.identify({other.step.name: _source(other) for other in upstream})
+            sources = {other.step.name: other.source for other in upstream if other.source}
+            execution.key = execution.key or execution.identify(sources)
             if not self._reuse(execution) and self._may_start(execution) and self._acquire(execution):
                 self._launch(execution)
 
@@ -182,7 +181,7 @@ class _Engine:
             self._cancel()
         self._watch.enforce_timeouts()
         self._observer.tick(self._steps)
-        self._page.look(lambda: self._record.document(running=True))
+        self._page.look(lambda: self._record.document(self._record.result(running=True)))
 
     def _patience(self) -> float:
         now = time.monotonic()
@@ -228,8 +227,3 @@ class _Engine:
 
     def _note_signal(self, number: int) -> None:
         self._signal = number
-
-
-def _source(execution: StepExecution) -> FinishedStep:
-    assert execution.source is not None  # noqa: S101 it has succeeded
-    return execution.source

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -32,11 +32,6 @@ def environment_folder(home: Path, name: str) -> Path:
     return home / "environments" / name
 
 
-def log_file(home: Path, name: str) -> Path:
-    """What the commands of the last build of an environment printed."""
-    return environment_folder(home.absolute(), name).with_name(f"{name}.log")
-
-
 def built_interpreter(home: Path, name: str) -> Path | None:
     """The Python of an environment that is built from the present lock, and for this machine; else None.
 
@@ -58,10 +53,7 @@ def package_folder(python: Path) -> Path:
 def build_environment(home: Path, name: str, tell: Callable[[str], None] = lambda _: None) -> Path:
     """Build an environment anew from its lock and return its Python; minutes, most of which are downloads.
 
-    Args:
-        home: the folder ``.allranks``.
-        name: the environment.
-        tell: called at the start of each phase with what it is.
+    At the start of each phase ``tell`` is called with what it is.
 
     Raises:
         UnknownNameError: there is no such environment.
@@ -75,7 +67,7 @@ def build_environment(home: Path, name: str, tell: Callable[[str], None] = lambd
     with _alone(folder), closing(ProcessGuard(f"{_MARKER}={folder}")):
         (folder / _STAMP).unlink(missing_ok=True)  # first: a half-removed environment does not count as built
         shutil.rmtree(folder, ignore_errors=True)
-        with log_file(home, name).open("w", encoding="utf-8") as log:
+        with folder.with_name(f"{name}.log").open("w", encoding="utf-8") as log:
             for phase, commands in _phases(name, folder / "bin" / "python"):
                 tell(phase)
                 _run(commands, {_MARKER: str(folder)}, log, f"{name}: {phase}")
@@ -163,22 +155,13 @@ def _run(commands: list[list[str]], marker: Mapping[str, str], log: IO[str], wha
     Raises:
         CannotRunHereError: none did.
     """
-    environ = {key: text for key, text in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
+    kept = {key: text for key, text in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
     for command in commands:
         log.write(f"$ {' '.join(command)}\n")
         log.flush()
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env={**environ, **marker},
-            check=False,
-        )
-        if done.returncode == 0:
+        environ = {**kept, **marker}
+        if subprocess.call(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environ) == 0:
             return
-    with suppress(OSError):
-        log.flush()
     lines = [line.strip() for line in Path(log.name).read_text(encoding="utf-8", errors="replace").splitlines()]
     last = next((line for line in reversed(lines) if line.lower().startswith("error")), (lines or [""])[-1])
     raise CannotRunHereError(f"{what} failed: {last}", f"All that was printed: {log.name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import time
@@ -46,10 +47,10 @@ class RunContext:
     run: RunFolder
     experiment: str
     python: Path
-    environ: Mapping[str, str]
-    began: float
     stores: MlflowStores
     umask: int = 0o022
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    began: float = field(default_factory=time.monotonic)
     ports: FreePorts = field(default_factory=FreePorts)
 
 
@@ -89,22 +90,14 @@ class StepExecution(ABC):
 
     @abstractmethod
     def begin(self, data: Mapping[str, Path], guard: ProcessGuard, *, fresh: bool) -> StepFailure | None:
-        """Start, or resume where an earlier run left off; why it cannot, if so.
+        """Start, or resume where an earlier run left off unless ``fresh``; why it cannot, if so.
 
-        Args:
-            data: where the data inputs are.
-            guard: is told of every process.
-            fresh: forget what an earlier run left.
+        The data inputs are where ``data`` says; the guard is told of every process.
         """
 
     @abstractmethod
     def preview(self, published: Mapping[str, Path], finished: FinishedStep | None) -> dict[str, Any]:
-        """What a dry run shows of it.
-
-        Args:
-            published: where the outputs of steps are that would be reused.
-            finished: the execution that would be reused, or None.
-        """
+        """What a dry run shows of it, were the outputs in ``published`` and the execution ``finished`` to be reused."""
 
     def lagging_parts(self) -> list[tuple[StepExecution, str]]:
         """The parts that are to be cancelled, each with the reason."""
@@ -121,12 +114,7 @@ class StepExecution(ABC):
 
     @abstractmethod
     def conclude(self, records: StepCache, retries: int) -> None:
-        """End it, or put it off for another attempt: the last of its ranks or of its parts has ended.
-
-        Args:
-            records: of finished steps.
-            retries: further attempts that the user allows.
-        """
+        """End it, or put it off for one of the ``retries``: the last of its ranks or of its parts has ended."""
 
     # What all have in common
 
@@ -161,17 +149,11 @@ class StepExecution(ABC):
         return not logs or self.context.stores.ready(self.python)
 
     def identify(self, upstream: Mapping[str, FinishedStep]) -> str:
-        """The key: equal for two executions that must give the same outputs.
-
-        Args:
-            upstream: the executions that the inputs come from, by step.
-        """
+        """The key: equal for two executions that must give the same outputs; those ``upstream`` wrote the inputs."""
         step = self.step
-        inputs: dict[str, object] = {
-            **step.literals,
-            **{name: [str(path), fingerprint.tree_fingerprint(path)] for name, path in step.paths.items()},
-            **{name: [upstream[output.step].execution, output.port] for name, output in step.bound.items()},
-        }
+        inputs: dict[str, object] = {**step.literals}
+        inputs |= {name: [str(path), fingerprint.tree_fingerprint(path)] for name, path in step.paths.items()}
+        inputs |= {name: [upstream[output.step].execution, output.port] for name, output in step.bound.items()}
         return fingerprint.json_digest(
             {
                 "format": _KEY_FORMAT,

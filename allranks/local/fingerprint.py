@@ -47,9 +47,10 @@ def interpreter_digest(python: Path) -> str:
 
     An upgraded framework may give other numbers, so a step is not reused after one.
     """
-    found = (path.name for folder in site_packages(python) for path in folder.glob("*-info"))
-    installed = sorted({name for name in found if _is_record(name)})
-    return json_digest([str(python), sys.version if python == Path(sys.executable) else "", installed])
+    found = {path.name for folder in site_packages(python) for path in folder.glob("*-info")}
+    # Our own record changes with every editable install and says nothing about the step.
+    others = (name for name in found if name.endswith((".dist-info", ".egg-info")) and not name.startswith("allranks-"))
+    return json_digest([str(python), sys.version if python == Path(sys.executable) else "", sorted(others)])
 
 
 @cache
@@ -58,8 +59,3 @@ def site_packages(python: Path) -> tuple[Path, ...]:
     if python == Path(sys.executable):
         return tuple(Path(entry) for entry in sys.path if entry.endswith("-packages"))
     return tuple(sorted(python.parent.parent.glob("lib/python3*/site-packages")))
-
-
-def _is_record(name: str) -> bool:
-    # Our own record changes with every editable install and says nothing about the step.
-    return name.endswith((".dist-info", ".egg-info")) and not name.startswith("allranks-")

@@ -48,17 +48,14 @@ RUNS_MARK_TEXT = """Signature: 8a477f597d28d172789f06886806bc55
 # Runs of allranks lie here; no snapshot takes them along. See https://bford.info/cachedir/
 """
 
+_OTHER_FOLDER = "Choose another one with --runs-dir DIR."
 _KEPT_ROOM = 2**17
 """Bytes that a run takes at its start, so that what became of it can be written on a disk that is full by then."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepFolder:
-    """One step's folder inside a run.
-
-    Attributes:
-        sweep: for a trial, the folder of its sweep, which holds the snapshot of all trials.
-    """
+    """One step's folder inside a run; that of a trial's ``sweep`` holds the snapshot of all its trials."""
 
     path: Path
     sweep: Path | None = None
@@ -139,10 +136,7 @@ class RunFolder:
         return self.path / "installed" / interpreter
 
     def lock(self) -> int:
-        """Mark the run as alive until the returned descriptor is closed, by us or by the end of the engine.
-
-        The file takes ``KEPT_ROOM``; to truncate it gives that room back.
-        """
+        """Mark the run as alive until the returned descriptor is closed; truncating the file frees its kept room."""
         descriptor = try_lock(self.path / "alive")
         assert descriptor is not None  # noqa: S101 the run is new
         os.posix_fallocate(descriptor, 0, _KEPT_ROOM)
@@ -215,14 +209,10 @@ class RunsHome:
                 if not (self.path / name).exists():
                     (self.path / name).write_text(text)
         except OSError as error:
-            raise StorageError(
-                f"cannot write to the runs folder {self.path}: {error.strerror or error}.",
-                "Choose another one with --runs-dir DIR.",
-            ) from error
+            message = f"cannot write to the runs folder {self.path}: {error.strerror or error}."
+            raise StorageError(message, _OTHER_FOLDER) from error
         if not os.access(self.runs, os.W_OK | os.X_OK):
-            raise StorageError(
-                f"the runs folder {self.path} is not writable.", "Choose another one with --runs-dir DIR."
-            )
+            raise StorageError(f"the runs folder {self.path} is not writable.", _OTHER_FOLDER)
 
     @contextmanager
     def explained(self) -> Iterator[None]:

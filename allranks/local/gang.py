@@ -60,16 +60,10 @@ def _signal_name(number: int) -> str:
 
 
 class RankGang:
-    """The running ranks of one attempt.
+    """The running ranks of one attempt, a process for each command.
 
-    Args:
-        commands: one for each process.
-        guard: is told of every session, in case this process is killed.
-        marker: ``NAME=value`` in the environment of all of the gang's processes and of no others.
-        umask: of all of them.
-
-    Attributes:
-        timed_out: whether its ranks were asked for their stacks, since their time was up.
+    The guard is told of every session, in case this process is killed. The marker is ``NAME=value`` in the environment
+    of all of the gang's processes and of no others. ``timed_out`` says whether its ranks were asked for their stacks.
     """
 
     def __init__(self, commands: Sequence[RankCommand], guard: ProcessGuard, marker: str, umask: int) -> None:

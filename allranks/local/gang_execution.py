@@ -25,7 +25,7 @@ from allranks.local.traces import point_at_sources
 from allranks.local.variables import EmulatedCluster, data_variables, inherited_variables, job_variables
 
 _LONGEST_PAUSE = 30.0  # seconds; the pause before a retry doubles from one second up to this
-_SECRETS = ("TOKEN", "KEY", "SECRET", "SAS", "PASSWORD")
+_SECRETS = ("TOKEN", "KEY", "SECRET", "SAS", "PASSWORD")  # in the names of variables that are not shown
 
 
 class GangExecution(StepExecution):
@@ -121,10 +121,8 @@ class GangExecution(StepExecution):
             **data_variables(step.literals, data, outputs),
             **self.variables,
         }
-        overrides = step.environment_variables
-        return LaunchContext(
-            self.folder, self._cluster, self.command, shared, overrides, self._overlays, installs=self._installs
-        )
+        own = step.environment_variables
+        return LaunchContext(self.folder, self._cluster, self.command, shared, own, self._overlays, self._installs)
 
     @cached_property
     def _installs(self) -> bool:
@@ -246,11 +244,8 @@ class GangExecution(StepExecution):
             "reused": finished is not None,
             "reused_from": finished.run_id if finished else None,
             "variables": {
-                name: _blot_out(name, value) for name, value in sorted(first.environ.items()) if own.get(name) != value
+                name: "***" if any(word in name.upper() for word in _SECRETS) else value
+                for name, value in sorted(first.environ.items())
+                if own.get(name) != value
             },
         }
-
-
-def _blot_out(name: str, value: str) -> str:
-    """A variable's value, unless its name says that it is a secret."""
-    return "***" if any(word in name.upper() for word in _SECRETS) else value

@@ -14,11 +14,7 @@ from allranks.local import processes
 
 
 class ProcessGuard:
-    """The engine's side of the guard.
-
-    Attributes:
-        pidfd: becomes readable when the guard has died; the engine then calls ``replace``.
-    """
+    """The engine's side of the guard, whose ``pidfd`` becomes readable when it has died: then ``replace`` is called."""
 
     def __init__(self, marker: str) -> None:
         self._marker = marker.encode()
@@ -46,22 +42,19 @@ class ProcessGuard:
 
     def replace(self) -> None:
         """Start a new guard in place of one that has died."""
-        self._forget()
+        self.close()
         self._start()
 
     def close(self) -> None:
         """End the guard: nothing is left to guard."""
-        self._forget()
-
-    def _tell(self, line: str) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it has died; the engine sees its pidfd and replaces it
-            os.write(self._writer, line.encode())
-
-    def _forget(self) -> None:
         processes.kill([self.pid])  # before its pipe ends; one that was stopped (SIGSTOP) ends as well
         os.close(self._writer)
         os.close(self.pidfd)
         os.waitpid(self.pid, 0)
+
+    def _tell(self, line: str) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it has died; the engine sees its pidfd and replaces it
+            os.write(self._writer, line.encode())
 
 
 def _watch(reader: int, marker: bytes, sessions: set[int]) -> None:

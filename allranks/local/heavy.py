@@ -12,10 +12,8 @@ from allranks.local import snapshot
 from allranks.local.ignore import IGNORE_FILES
 from allranks.spec import Component
 
-LARGEST_SNAPSHOT = 100_000_000
-"""Bytes; a larger snapshot is warned of."""
-_SMALL = 1_000_000
-"""Bytes; a smaller file is not taken for a model or a log: code has such files for its tests."""
+LARGEST_SNAPSHOT = 100_000_000  # bytes; a larger snapshot is warned of
+_SMALL = 1_000_000  # bytes; a smaller file is not taken for a model or a log: code has such files for its tests
 _MODELS_AND_LOGS = frozenset(
     [".bin", ".ckpt", ".h5", ".joblib", ".keras", ".log", ".onnx", ".pkl", ".pt", ".pth", ".safetensors"]
 )

@@ -18,12 +18,7 @@ from allranks.request import RunRequest
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a plan is run.
-
-    Attributes:
-        request: what was asked for: run.json shows it, request.json keeps it.
-        definition: the pipeline as it was read, for request.json.
-    """
+    """How a plan is run; request.json keeps the request and the definition, which is the pipeline as it was read."""
 
     home: RunsHome
     python: Path

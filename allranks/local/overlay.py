@@ -119,10 +119,7 @@ def _settings(file: Path) -> dict[str, str]:
 def add_commands(folder: Path, python: Path, path: str) -> None:
     """Let pip, torchrun and their like start with the overlay's interpreter rather than with the one below it.
 
-    Args:
-        folder: the overlay.
-        python: the interpreter below it.
-        path: PATH; conda and uv get something in front where they are on it.
+    Where conda and uv are on ``path``, the PATH, they get something in front.
     """
     old, new = f"{python.parent.absolute()}/python", folder.absolute() / "bin" / "python"
     for script in python.parent.iterdir():

@@ -27,7 +27,7 @@ def _step(name: str, step: Mapping[str, Any]) -> StepResult:
         name=name,
         folder=Path(step["folder"]),
         outputs=_paths(step["outputs"]),
-        failure=_failure(step["failure"]),
+        failure=_failure(step["failure"]) if step["failure"] else None,
         after=tuple(step["after"]),
         sweep=past_sweep(step) if "trials" in step else None,
         parameters=step.get("parameters", {}),
@@ -35,11 +35,9 @@ def _step(name: str, step: Mapping[str, Any]) -> StepResult:
     )
 
 
-def _failure(failure: Mapping[str, Any] | None) -> StepFailure | None:
-    if failure is None:
-        return None
-    log = None if failure["log"] is None else Path(failure["log"])
-    return StepFailure(failure["message"], failure["rank"], failure["node"], log, tuple(failure["last_lines"]))
+def _failure(failure: Mapping[str, Any]) -> StepFailure:
+    log = Path(failure["log"]) if failure["log"] else None
+    return StepFailure(**{**failure, "log": log, "last_lines": tuple(failure["last_lines"])})
 
 
 def past_sweep(step: Mapping[str, Any]) -> SweepResult:

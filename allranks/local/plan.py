@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from allranks.errors import UnknownNameError
 from allranks.spec import Component, Output
@@ -35,7 +35,7 @@ class PlannedStep:
     """One step, ready to run as soon as the steps in ``after`` have succeeded.
 
     Attributes:
-        kind: which kind of step it is; see ``kinds``.
+        kind: its name; see ``kinds``.
         name: nested steps are ``outer.inner``.
         inputs: the inputs that have a value.
         outputs: declared outputs with the step's settings applied.
@@ -46,8 +46,7 @@ class PlannedStep:
         python: the interpreter of the environment that the step names; None for the run's own.
     """
 
-    kind: ClassVar[str] = "command"
-
+    kind: str
     name: str
     component: Component
     inputs: Mapping[str, InputValue]
@@ -93,17 +92,11 @@ class PlannedStep:
 
     def place_data(self, place: Callable[[StepOutput], _Place]) -> dict[str, Path | _Place]:
         """The data inputs in their order, with a place for each that is another step's output."""
-        known: dict[str, Path | _Place] = {**self.paths}
-        known |= {name: place(output) for name, output in self.bound.items()}
-        return {name: known[name] for name in self.inputs if name in known}
+        data = {name: value for name, value in self.inputs.items() if not isinstance(value, str)}
+        return {name: place(value) if isinstance(value, StepOutput) else value for name, value in data.items()}
 
     def command(self, data: Mapping[str, str], outputs: Mapping[str, str]) -> str:
-        """The command with everything filled in.
-
-        Args:
-            data: a path for each data input that has a value.
-            outputs: a path for each output.
-        """
+        """The command with everything filled in: a path for each output, and for each data input that has a value."""
         values: dict[str, str | None] = dict.fromkeys(self.component.inputs)
         return render_command(self.component.command, values | self.literals | dict(data), outputs)
 
@@ -142,4 +135,4 @@ class RunPlan:
                 queue += self.steps[name].after
         kept = {name: step for name, step in self.steps.items() if name in needed}
         outputs = {name: output for name, output in self.outputs.items() if output.step in needed}
-        return RunPlan(self.name, kept, outputs, self.continue_on_failure, self.force_rerun, self.notes)
+        return replace(self, steps=kept, outputs=outputs)

@@ -17,11 +17,7 @@ from allranks.spec import Component, Pipeline
 
 
 def plan_pipeline(pipeline: Pipeline, stands: CloudStandIns | None = None) -> RunPlan:
-    """Resolve a pipeline that ``spec.check`` found no error in.
-
-    Args:
-        pipeline: with the user's values and scale applied.
-        stands: what stands for data in the cloud.
+    """Resolve a pipeline that ``spec.check`` found no error in, with the user's values and scale applied.
 
     Raises:
         SpecError: data that is not on this machine, or a resolved count that cannot be.
@@ -53,7 +49,7 @@ def _flatten(scope: PipelineScope) -> list[PlannedStep]:
         if isinstance(step.component, Pipeline):
             found += _flatten(scope.nested(step, step.component))
         else:
-            found.append(step_kind(step).plan(step, step.component, scope))
+            found.append(step_kind(step.kind).plan(step, step.component, scope))
     return found
 
 
@@ -71,19 +67,13 @@ def _without_effect(pipeline: Pipeline) -> list[str]:
     if default is not None and default.removeprefix("azureml:") != "serverless":  # that names no cluster either
         named["compute"] = ["the pipeline"]
     for name, step in all_steps(pipeline):
-        resources = [step.resources]
+        given = [step.resources]
         if isinstance(step.component, Component) and step.component.source.file == pipeline.source.file:
-            resources.append(step.component.resources)  # a command that stands in the pipeline itself
-        settings = {
-            "compute": step.compute,
-            "instance_type": next((each.instance_type for each in resources if each.instance_type), None),
-            "shm_size": next((each.shm_size for each in resources if each.shm_size), None),
-        }
-        for setting, value in settings.items():
-            if value is not None:
+            given.append(step.component.resources)  # a command that stands in the pipeline itself
+        if step.compute is not None:
+            named.setdefault("compute", []).append(name)
+        for setting in ("instance_type", "shm_size"):
+            if any(getattr(resources, setting) for resources in given):
                 named.setdefault(setting, []).append(name)
-    if not named:
-        return []
-    return [
-        "without effect on this machine: " + "; ".join(f"{key} of {', '.join(names)}" for key, names in named.items())
-    ]
+    listed = "; ".join(f"{key} of {', '.join(names)}" for key, names in named.items())
+    return [f"without effect on this machine: {listed}"] if named else []

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder, write_json_file
@@ -17,15 +17,7 @@ from allranks.redaction import redact_document
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """Writes request.json and run.json.
-
-    Attributes:
-        folder: the run's.
-        plan: what is run.
-        request: what was asked for, as JSON.
-        steps: by name.
-        started: seconds since 1970.
-    """
+    """Writes request.json and run.json; ``request`` is what was asked for, as JSON, ``started`` seconds since 1970."""
 
     folder: RunFolder
     plan: RunPlan
@@ -43,16 +35,15 @@ class RunRecord:
         Raises:
             OSError: it cannot be written.
         """
-        write_json_file(self.folder.state, self.document(running=running))
-        return self.result(running=running, signal=signal)
+        result = self.result(running=running, signal=signal)
+        write_json_file(self.folder.state, self.document(result))
+        return result
 
-    def document(self, *, running: bool = False) -> dict[str, Any]:
-        """What run.json says now, secrets blotted out."""
+    def document(self, result: RunResult) -> dict[str, Any]:
+        """What run.json says of this result, secrets blotted out."""
         about = {"run_id": self.folder.id, "name": self.plan.name, "pid": os.getpid(), "started": self.started}
-        ended = None if running else time.time()
-        result = self.result(running=running).document()
-        found: dict[str, Any] = redact_document({**self.request, **about, "ended": ended, **result})
-        return found
+        ended = None if result.status == RUNNING else time.time()
+        return cast("dict[str, Any]", redact_document({**self.request, **about, "ended": ended, **result.document()}))
 
     def result(self, *, running: bool = False, signal: int | None = None) -> RunResult:
         """What became of the run, or how far it is."""

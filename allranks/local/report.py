@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,22 +38,14 @@ _WIDTH, _HEIGHT, _GAP_X, _GAP_Y = 190, 54, 60, 22  # of the graph's boxes and be
 
 
 class RunningPage:
-    """The page of a run that goes on: written when it is a second old, and again every few seconds.
-
-    Args:
-        run: whose page it is.
-    """
+    """The page of a run that goes on: written when it is a second old, and again every few seconds."""
 
     def __init__(self, run: RunFolder) -> None:
         self._run = run
         self._due = time.monotonic() + _FIRST_PAGE
 
     def look(self, state: Callable[[], dict[str, Any]]) -> None:
-        """Write it if it is time: rarely enough to take no more than a fiftieth of the time.
-
-        Args:
-            state: gives what run.json would say now.
-        """
+        """Write what run.json would say now, rarely enough to take no more than a fiftieth of the time."""
         began = time.monotonic()
         if began < self._due:
             return
@@ -61,12 +55,7 @@ class RunningPage:
 
 
 def write_run_page(run: RunFolder, state: dict[str, Any] | None = None) -> None:
-    """Write report.html, whole or not at all.
-
-    Args:
-        run: whose page it is.
-        state: what run.json would say; if it is not given, what run.json says.
-    """
+    """Write report.html, whole or not at all, from what run.json says if no other state is given."""
     state = state or read_json_file(run.state)
     boxes = _graph(state["steps"])
     page = _template().render(
@@ -99,9 +88,7 @@ def _template() -> Template:
 def _step(run: RunFolder, name: str, step: dict[str, Any]) -> dict[str, Any]:
     """What the page shows of one step, its logs and curves included."""
     folder = run.step(name)
-    logs = (
-        sorted(folder.logs.glob("*.txt"), key=lambda path: (len(path.name), path.name)) if folder.logs.exists() else []
-    )
+    logs = sorted(folder.logs.glob("*.txt"), key=lambda path: (len(path.name), path.name))
     kept = read_json_file(folder.state) or {}
     return {
         "name": name,
@@ -128,14 +115,10 @@ def _trial_plot(step: dict[str, Any]) -> dict[str, Any] | None:
         return 8 + 464 * number / last, 112 - 104 * (value - low) / ((high - low) or 1.0)
 
     dots = [(*place(trial["number"], trial["metric"]), trial) for trial in trials]
-    line, best = [], None
-    for trial in trials:
-        if trial["status"] != SUCCEEDED:
-            continue
-        best = trial["metric"] if best is None else better(best, trial["metric"])
-        x, y = place(trial["number"], best)
-        line.append(f"{x:.1f},{y:.1f}")
-    return {"dots": dots, "line": " ".join(line), "low": low, "high": high}
+    ranked = [trial for trial in trials if trial["status"] == SUCCEEDED]
+    best = accumulate((trial["metric"] for trial in ranked), better)
+    line = [place(trial["number"], value) for trial, value in zip(ranked, best, strict=True)]
+    return {"dots": dots, "line": " ".join(f"{x:.1f},{y:.1f}" for x, y in line), "low": low, "high": high}
 
 
 def _relative(path: Path, run: RunFolder) -> str:
@@ -144,12 +127,10 @@ def _relative(path: Path, run: RunFolder) -> str:
 
 def _graph(steps: dict[str, Any]) -> dict[str, _Box]:
     columns: dict[str, int] = {}
-    for name, step in steps.items():  # each comes after those that it needs
-        columns[name] = max((columns[other] + 1 for other in step["after"]), default=0)
-    rows = dict.fromkeys(columns.values(), 0)
+    rows = Counter[int]()
     boxes = {}
-    for name, column in columns.items():
-        step = steps[name]
+    for name, step in steps.items():  # each comes after those that it needs
+        column = columns[name] = max((columns[other] + 1 for other in step["after"]), default=0)
         ranks = step["nodes"] * step["processes"]
         label = f"{step['nodes']} x {step['processes']} ranks" if ranks > 1 else step["component"]
         x, y = column * (_WIDTH + _GAP_X) + 2, rows[column] * (_HEIGHT + _GAP_Y) + 2
@@ -162,8 +143,8 @@ def _arrows(boxes: dict[str, _Box], steps: dict[str, Any]) -> list[str]:
     """An SVG path from each step to each that reads its outputs."""
     paths = []
     for name, step in steps.items():
-        for other in step["after"]:
-            start, end = boxes[other], boxes[name]
+        end = boxes[name]
+        for start in (boxes[other] for other in step["after"]):
             x1, y1, x2, y2 = start.x + _WIDTH, start.y + _HEIGHT // 2, end.x - 6, end.y + _HEIGHT // 2
             middle = (x1 + x2) // 2
             paths.append(f"M{x1} {y1} C{middle} {y1} {middle} {y2} {x2} {y2}")

@@ -28,11 +28,9 @@ _ONE_VERSION = ("torch", "keras", "mlflow-skinny")
 
 @dataclass(frozen=True, slots=True)
 class ChosenInterpreters:
-    """What will run the steps.
+    """The interpreter of each step whose environment is built; the current one runs the others.
 
-    Attributes:
-        pythons: the interpreter of each step whose environment is built; the current one runs the others.
-        notes: one line for each environment that is not ours, whose steps run in the current interpreter all the same.
+    There is a note for each environment that is not ours, whose steps run in the current one all the same.
     """
 
     pythons: Mapping[str, Path]
@@ -42,12 +40,9 @@ class ChosenInterpreters:
 def choose_interpreters(
     steps: Mapping[str, PlannedStep], home: Path, chosen: Mapping[str, Path] | None = None
 ) -> ChosenInterpreters:
-    """Choose the interpreter of each step.
+    """Choose the interpreter of each step; nothing is asked of those that the user has ``chosen``, by step.
 
-    Args:
-        steps: what is to run, by name.
-        home: the folder ``.allranks``, in which environments are built.
-        chosen: the interpreters that the user names, by step; nothing is asked of these.
+    Environments are built in ``home``, the folder ``.allranks``.
 
     Raises:
         CannotRunHereError: with all that has to be built or installed first: environments of ours that are not built
@@ -126,7 +121,7 @@ def _lacking_here(folder: str, fed_by: set[str], built: Mapping[str, Path]) -> s
         lacking += unmet_requirements(source / _OPTIONAL, among=wrote)
     if lacking:
         return f"asks for {', '.join(lacking)}"
-    return "; ".join(_mixed(package, folder, built) for package in _ONE_VERSION if _mixed(package, folder, built))
+    return "; ".join(filter(None, (_mixed(package, folder, built) for package in _ONE_VERSION)))
 
 
 def _mixed(package: str, folder: str, built: Mapping[str, Path]) -> str:
@@ -137,12 +132,8 @@ def _mixed(package: str, folder: str, built: Mapping[str, Path]) -> str:
     here = _version(package, None).partition("+")[0]
     if not here or not _has_pin(package, folder):
         return ""
-    for other, python in built.items():
-        there = (
-            _version(package, environments.package_folder(python)).partition("+")[0]
-            if _has_pin(package, other)
-            else here
-        )
+    for other in (name for name in built if _has_pin(package, name)):
+        there = _version(package, environments.package_folder(built[other])).partition("+")[0]
         if there not in {here, ""}:
             return f"has to be built too: {package} is {here} in this Python and {there} in the environment {other!r}"
     return ""
@@ -163,10 +154,8 @@ def unmet_requirements(
 ) -> list[str]:
     """The requirements of a file that an interpreter does not satisfy, each with what is installed.
 
-    Args:
-        requirements: the file, with one requirement in a line.
-        packages: the folder in which the interpreter's packages are; None for the current one's.
-        among: only these packages matter; None for all.
+    The interpreter's packages are in the folder ``packages``, None being the current one's. Of the file's requirements
+    only those ``among`` these matter; all if it is None.
     """
     lacking = []
     for text, requirement in read_requirements(requirements).items():

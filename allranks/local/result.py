@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,7 @@ class StepFailure:
     Attributes:
         message: what ended it: ``rank 1 on node 0 ended with exit code 3``.
         rank: the rank that failed first; None when the step has no ranks or failed before any started.
-        node: the emulated node that it ran on.
-        log: its log file.
-        last_lines: the end of that log.
+        node: the emulated node that it ran on; ``log`` is its log file, and ``last_lines`` the end of that.
     """
 
     message: str
@@ -63,16 +61,8 @@ class TrialResult:
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "number": self.number,
-            "parameters": dict(self.parameters),
-            "status": self.status,
-            "metric": self.metric,
-            "seconds": round(self.seconds, 3),
-            "reused_from": self.reused_from,
-            "folder": str(self.folder),
-            "message": self.message,
-        }
+        plain = replace(self, parameters=dict(self.parameters), seconds=round(self.seconds, 3))
+        return {**asdict(plain), "folder": str(self.folder)}
 
 
 @dataclass(frozen=True, slots=True)

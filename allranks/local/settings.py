@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -104,10 +105,9 @@ def change_step(pipeline: Pipeline, name: str, change: Callable[[Step], Step]) -
     """A copy of the pipeline in which one step, nested ones by their dotted name, has been through ``change``."""
     head, _, rest = name.partition(".")
     if head not in pipeline.steps:
-        known = [step for step, *_ in all_steps(pipeline)]
-        raise UnknownNameError(
-            f"{name!r} is no step of {_called(pipeline)}{_nearest(name, known)}.", f"Steps: {', '.join(known)}."
-        )
+        known = [step for step, _ in all_steps(pipeline)]
+        message = f"{name!r} is no step of {_called(pipeline)}{_nearest(name, known)}."
+        raise UnknownNameError(message, f"Steps: {', '.join(known)}.")
     step = pipeline.steps[head]
     if rest:
         if not isinstance(step.component, Pipeline):
@@ -138,26 +138,22 @@ def apply_scale(pipeline: Pipeline, scale: Mapping[str, tuple[int, int]]) -> Pip
     for name, (nodes, processes) in scale.items():
         if nodes < 1 or processes < 1:
             raise UsageError(f"--scale {name}={nodes}x{processes}: nodes and processes start at 1.")
-        pipeline = change_step(pipeline, name, _scaling(name, nodes, processes))
+        pipeline = change_step(pipeline, name, partial(_scaled, name=name, nodes=nodes, processes=processes))
     return pipeline
 
 
-def _scaling(name: str, nodes: int, processes: int) -> Callable[[Step], Step]:
-    def change(step: Step) -> Step:
-        if not isinstance(step.component, Component):
-            inner = ", ".join(f"{name}.{inner}" for inner in step.component.steps)
-            raise UsageError(
-                f"--scale {name}: it is a pipeline, which has no ranks of its own.", f"Its steps: {inner}."
-            )
-        distribution = step.distribution or step.component.distribution
-        resources = replace(step.resources, nodes=nodes)
-        if PROCESSES_PER_NODE_INPUT in step.component.inputs:
-            inputs = MappingProxyType({**step.inputs, PROCESSES_PER_NODE_INPUT: processes})
-            return replace(step, resources=resources, inputs=inputs)
-        kind = distribution_kind(distribution)
-        if fault := kind.scale_fault(nodes, processes):
-            raise UsageError(f"--scale {name}={nodes}x{processes}: {fault}")
-        scaled = None if distribution is None else kind.scaled(distribution, nodes, processes)
-        return replace(step, resources=resources, distribution=scaled)
-
-    return change
+def _scaled(step: Step, name: str, nodes: int, processes: int) -> Step:
+    if not isinstance(step.component, Component):
+        message = f"--scale {name}: it is a pipeline, which has no ranks of its own."
+        inner = ", ".join(f"{name}.{inner}" for inner in step.component.steps)
+        raise UsageError(message, f"Its steps: {inner}.")
+    distribution = step.distribution or step.component.distribution
+    resources = replace(step.resources, nodes=nodes)
+    if PROCESSES_PER_NODE_INPUT in step.component.inputs:
+        inputs = MappingProxyType({**step.inputs, PROCESSES_PER_NODE_INPUT: processes})
+        return replace(step, resources=resources, inputs=inputs)
+    kind = distribution_kind(distribution)
+    if fault := kind.scale_fault(nodes, processes):
+        raise UsageError(f"--scale {name}={nodes}x{processes}: {fault}")
+    scaled = None if distribution is None else kind.scaled(distribution, nodes, processes)
+    return replace(step, resources=resources, distribution=scaled)

@@ -15,11 +15,6 @@ def point_at_sources(lines: Iterable[str], folder: StepFolder, files: Sequence[S
     """The lines with ``File ".../nodes/0/work/train.py"`` naming the source of that file.
 
     A source that has changed since the snapshot was taken is not named: its lines are others now.
-
-    Args:
-        lines: of a log.
-        folder: of the step that wrote it.
-        files: of the step's snapshot.
     """
     pattern = re.compile(rf'(File "){re.escape(str(folder.path))}/nodes/\d+/work/([^"]+)(")')
     sources = {file.path: file.source for file in files if file.members is None}

@@ -238,6 +238,7 @@ class Step:
         outputs: output name to the step's settings for it, or to the ``${{parent.outputs.x}}`` that it feeds.
         timeout: seconds, a binding, or None.
         is_inline: whether its command stands on the step itself.
+        kind: the name of its reader in ``spec.steps``.
     """
 
     name: str
@@ -253,6 +254,7 @@ class Step:
     sweep: Sweep | None = None
     tier: str | None = None
     is_inline: bool = False
+    kind: str = "command"
 
     @property
     def has_component(self) -> bool:

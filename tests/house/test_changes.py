@@ -9,6 +9,8 @@ from pathlib import PurePosixPath
 import pytest
 
 from allranks.cli.main import VERBS
+from allranks.local.kinds import StepKind, step_kind
+from allranks.spec.steps import STEP_KINDS
 from tests.helpers import ROOT
 from tests.house.test_walls import TREE
 
@@ -44,6 +46,13 @@ def test_what_a_list_holds_is_known_there_alone(file: str) -> None:
     known = {(one, place) for place in outside for one in TREE.targets(place, ("start", "call", "types")) & held}
     counterparts = {(one, place) for one, place in known if PurePosixPath(one).name == PurePosixPath(place).name}
     assert known - counterparts == set()
+
+
+def test_every_kind_of_step_but_the_nested_one_is_run_by_a_file_of_its_name() -> None:
+    files = {PurePosixPath(place).stem for place in TREE.files if place.startswith("allranks/local/kinds/")}
+    runners = {name for name, reader in STEP_KINDS.items() if not reader.is_nested}
+    assert files - {"__init__"} == runners
+    assert all(isinstance(step_kind(name), StepKind) for name in runners)
 
 
 def test_every_verb_is_a_file_and_the_other_way_round() -> None:

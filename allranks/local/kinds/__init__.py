@@ -1,31 +1,42 @@
-"""The kinds of steps: one file for each, and a line in the table. Nested pipelines are none: planning lays them flat.
+"""The kinds of steps: a file for each that ``allranks.spec.steps`` reads, of the same name, imported when it is needed.
 
-A kind of step adds here how it is planned and run, and its reader to ``allranks/spec``; the engine, the cache, the dry
-run and the page know no kinds.
+Nested pipelines have none: planning lays them flat. A kind says here how it is planned and run; all else about a step
+that runs (its key, how it starts or resumes, its parts, what is reported of it and what a dry run shows) is asked of
+its ``StepExecution``. Steps that run as ranks have ``GangExecution``; a kind that runs such steps as its parts, as a
+sweep its trials, has an execution of its own. The engine, the cache, the dry run and the page know no kinds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
 
+from allranks.local.bindings import PipelineScope
 from allranks.local.execution import RunContext, StepExecution
-from allranks.local.kinds.command import COMMAND_KIND
-from allranks.local.kinds.kind import StepKind
-from allranks.local.kinds.sweep import SWEEP_KIND
 from allranks.local.plan import PlannedStep
-from allranks.spec import Step
-
-STEP_KINDS: Mapping[str, StepKind] = {
-    "sweep": SWEEP_KIND,
-    "command": COMMAND_KIND,  # last: it fits whatever no other kind does
-}
+from allranks.spec import Component, Step
 
 
-def step_kind(step: Step) -> StepKind:
-    """The kind of a step that is no pipeline."""
-    return next(kind for kind in STEP_KINDS.values() if kind.fits(step))
+@dataclass(frozen=True, slots=True)
+class StepKind:
+    """A kind of step.
+
+    Attributes:
+        plan: the step, of this component, with everything resolved; what is wrong goes to the scope's findings.
+        execution: what runs a step that ``plan`` has planned.
+    """
+
+    plan: Callable[[Step, Component, PipelineScope], PlannedStep]
+    execution: Callable[[PlannedStep, RunContext], StepExecution]
+
+
+def step_kind(name: str) -> StepKind:
+    """The kind with this name in the table of ``allranks.spec.steps``."""
+    kind: StepKind = import_module(f"{__name__}.{name}").STEP_KIND
+    return kind
 
 
 def new_execution(step: PlannedStep, context: RunContext) -> StepExecution:
     """The execution of a planned step in a run."""
-    return STEP_KINDS[step.kind].execution(step, context)
+    return step_kind(step.kind).execution(step, context)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from allranks.local.bindings import PipelineScope, planned_value
 from allranks.local.gang_execution import GangExecution
-from allranks.local.kinds.kind import StepKind
+from allranks.local.kinds import StepKind
 from allranks.local.launch import LAUNCHERS
 from allranks.local.plan import PlannedStep
 from allranks.local.settings import PROCESSES_PER_NODE_INPUT
@@ -17,14 +17,7 @@ from allranks.spec.limits import MOST_RANKS
 
 
 def plan_command(step: Step, component: Component, scope: PipelineScope, searched: Collection[str] = ()) -> PlannedStep:
-    """Plan a step by its component's command.
-
-    Args:
-        step: as it was read and checked.
-        component: the step's.
-        scope: what its bindings mean.
-        searched: inputs that get their values while it runs.
-    """
+    """Plan a step by its component's command; the inputs ``searched`` get their values while it runs."""
     inputs = scope.resolve_inputs(step, searched)
     distribution = step.distribution or component.distribution
     kind = None if distribution is None else distribution.type
@@ -37,6 +30,7 @@ def plan_command(step: Step, component: Component, scope: PipelineScope, searche
     # A component that starts its own processes says how many in an input; torchrun is the case in point.
     own = inputs.get(PROCESSES_PER_NODE_INPUT)
     return PlannedStep(
+        kind=step.kind,
         name=scope.prefix + step.name,
         component=component,
         inputs=MappingProxyType({key: planned_value(value) for key, value in inputs.items() if value is not None}),
@@ -96,4 +90,4 @@ def _plan_output(declared: Output, step: Step) -> Output:
     )
 
 
-COMMAND_KIND = StepKind(fits=lambda _: True, plan=plan_command, execution=GangExecution)
+STEP_KIND = StepKind(plan_command, GangExecution)

@@ -6,9 +6,8 @@ from importlib.util import find_spec
 
 from allranks.errors import CannotRunHereError
 from allranks.local.bindings import PipelineScope
-from allranks.local.execution import RunContext, StepExecution
+from allranks.local.kinds import StepKind
 from allranks.local.kinds.command import plan_command
-from allranks.local.kinds.kind import StepKind
 from allranks.local.machine import usable_cores
 from allranks.local.plan import PlannedStep
 from allranks.local.sweep.execution import SweepExecution
@@ -21,14 +20,10 @@ _PACKAGES = {"sobol": "scipy", "bayesian": "optuna"}
 
 def _plan_sweep(step: Step, component: Component, scope: PipelineScope) -> PlannedStep:
     """What the trials have in common, and the search."""
-    assert step.sweep is not None  # noqa: S101 the kind fits
+    assert step.sweep is not None  # noqa: S101 its reader has read one
     common = plan_command(step, component, scope, searched=step.sweep.space)
-    return PlannedSweep.from_common(common, _plan_search(step, step.sweep, scope, common.nodes * common.launched))
-
-
-def _execution(step: PlannedStep, context: RunContext) -> StepExecution:
-    assert isinstance(step, PlannedSweep)  # noqa: S101 _plan_sweep has made it
-    return SweepExecution(step, context)
+    search = _plan_search(step, step.sweep, scope, common.nodes * common.launched)
+    return PlannedSweep(**common.attributes, search=search)
 
 
 def _plan_search(step: Step, sweep: Sweep, scope: PipelineScope, ranks: int) -> SweepSearch:
@@ -47,13 +42,14 @@ def _plan_search(step: Step, sweep: Sweep, scope: PipelineScope, ranks: int) -> 
         message = f"{sweep.algorithm} sampling needs {needed}, which is not installed."
         raise CannotRunHereError(message, 'pip install "allranks[sweep]"')
     trials = limit("max_total_trials") or MOST_TRIALS  # what Azure ML takes where the YAML is silent
+    goal, metric = sweep.objective
     return SweepSearch(
         algorithm=sweep.algorithm,
         seed=sweep.seed or 0,
         log_base=sweep.log_base,
         space=sweep.space,
-        goal=sweep.objective[0],
-        metric=sweep.objective[1],
+        goal=goal,
+        metric=metric,
         trials=trials,
         at_once=min(limit("max_concurrent_trials") or trials, max(1, usable_cores() // ranks)),
         timeout=limit("timeout"),
@@ -73,4 +69,4 @@ def _check_space(step: Step, sweep: Sweep, scope: PipelineScope) -> None:
             scope.refuse(step, f"cannot run here: {name!r} is {what}.")
 
 
-SWEEP_KIND = StepKind(fits=lambda step: step.sweep is not None, plan=_plan_sweep, execution=_execution)
+STEP_KIND = StepKind(_plan_sweep, SweepExecution)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from allranks.local.launch.launcher import LaunchContext, RankLauncher
+from allranks.local.launch.launcher import PLAIN_LAUNCHER, LaunchContext, RankLauncher
 from allranks.local.launch.mpi import MPI_LAUNCHER
-from allranks.local.launch.plain import PLAIN_LAUNCHER
 from allranks.local.launch.pytorch import PYTORCH_LAUNCHER
 from allranks.local.launch.tensorflow import TENSORFLOW_LAUNCHER
 
@@ -17,4 +16,4 @@ LAUNCHERS: Mapping[str | None, RankLauncher] = {
     "tensorflow": TENSORFLOW_LAUNCHER,
 }
 
-__all__ = ["LAUNCHERS", "LaunchContext", "Launcher"]
+__all__ = ["LAUNCHERS", "LaunchContext"]

@@ -20,9 +20,8 @@ class LaunchContext:
     Attributes:
         command: the text for bash, with all expressions resolved.
         shared: the variables that all ranks have in common.
-        overlays: for each node where what it installs goes.
-        installs: whether it seems to install anything.
         overrides: the step's own ``environment_variables``, which win over everything.
+        overlays: for each node where what it installs goes, if it ``installs`` anything.
     """
 
     folder: StepFolder
@@ -40,17 +39,10 @@ class LaunchContext:
 
     def rank(self, rank: int | None, node: int, variables: Mapping[str, str], *, essential: bool = True) -> RankCommand:
         """The command of one process: bash in the node's working folder, as on Azure ML."""
-        environ = {**self.shared, **self.of_node(node), **variables, **self.overrides}
-        work: Path = self.folder.work(node)
-        return RankCommand(
-            rank=rank,
-            node=node,
-            argv=("/bin/bash", "-c", self.command),
-            environ={**environ, "PWD": str(work)},
-            cwd=work,
-            log=self.folder.log(rank),
-            essential=essential,
-        )
+        work = self.folder.work(node)
+        environ = {**self.shared, **self.of_node(node), **variables, **self.overrides, "PWD": str(work)}
+        argv = ("/bin/bash", "-c", self.command)
+        return RankCommand(rank, node, argv, environ, work, self.folder.log(rank), essential)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +54,7 @@ class RankLauncher:
         write_files: write what these processes need.
         failed_exits: how ranks that the engine has not started itself have failed, the first one first.
         lost_ranks: what is wrong with processes that ended well before all of their ranks had; empty if nothing is.
-        program: what has to be on PATH, or None.
-        remedy: how to get the program.
+        program: what has to be on PATH, or None; ``remedy`` says how to get it.
     """
 
     commands: Callable[[LaunchContext], list[RankCommand]]
@@ -80,3 +71,7 @@ class RankLauncher:
             return None
         exits = self.failed_exits(folder, cluster, gang) or [first, *(one for one in gang.exits if one is not first)]
         return torchrun.reported_exit(exits) or exits[0]
+
+
+PLAIN_LAUNCHER = RankLauncher(lambda context: [context.rank(None, 0, {"AZUREML_PROCESS_NAME": "main"})])
+"""Of a step without a distribution: one process on one node."""

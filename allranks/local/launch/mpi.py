@@ -108,9 +108,8 @@ def find_mpirun(environ: Mapping[str, str]) -> str:
     """
     found = shutil.which("mpirun", path=environ.get("PATH"))
     if found is None:
-        raise CannotRunHereError(
-            "a step with the distribution mpi needs mpirun, which is not on this machine.", _REMEDY
-        )
+        message = "a step with the distribution mpi needs mpirun, which is not on this machine."
+        raise CannotRunHereError(message, _REMEDY)
     return found
 
 
@@ -156,7 +155,6 @@ def _write_files(context: LaunchContext) -> None:
 
 
 def _launch_folder(folder: StepFolder) -> Path:
-    """Where a step's launch files are."""
     return folder.path / "nodes" / "launch"
 
 

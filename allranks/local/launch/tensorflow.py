@@ -18,27 +18,17 @@ def _commands(context: LaunchContext) -> list[RankCommand]:
     2222, and 2223 for a worker that shares its node with a server.
     """
     cluster = context.cluster
-    servers = cluster.parameter_servers
-    addresses = [f"{cluster.addresses[node]}:{cluster.port + node}" for node in range(cluster.nodes)]
-    config: dict[str, list[str]] = {"worker": addresses}
-    if servers:
-        config["ps"] = [
-            f"{cluster.addresses[number % cluster.nodes]}:{cluster.port + cluster.nodes + number}"
-            for number in range(servers)
-        ]
-    workers = [_task(context, config, "worker", number, number, number) for number in range(cluster.nodes)]
-    return workers + [
-        _task(context, config, "ps", number, number % cluster.nodes, cluster.nodes + number)
-        for number in range(servers)
-    ]
-
-
-def _task(
-    context: LaunchContext, cluster: dict[str, list[str]], kind: str, index: int, node: int, rank: int
-) -> RankCommand:
-    text = json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}, "environment": "cloud"})
-    variables = {"TF_CONFIG": text, "AZUREML_PROCESS_NAME": f"rank_{rank}"}
-    return context.rank(rank, node, variables, essential=kind == "worker")
+    tasks = [("worker", number) for number in range(cluster.nodes)]
+    tasks += [("ps", number) for number in range(cluster.parameter_servers)]
+    config: dict[str, list[str]] = {}
+    for rank, (kind, number) in enumerate(tasks):
+        config.setdefault(kind, []).append(f"{cluster.addresses[number % cluster.nodes]}:{cluster.port + rank}")
+    commands = []
+    for rank, (kind, number) in enumerate(tasks):
+        text = json.dumps({"cluster": config, "task": {"type": kind, "index": number}, "environment": "cloud"})
+        variables = {"TF_CONFIG": text, "AZUREML_PROCESS_NAME": f"rank_{rank}"}
+        commands.append(context.rank(rank, number % cluster.nodes, variables, essential=kind == "worker"))
+    return commands
 
 
 TENSORFLOW_LAUNCHER = RankLauncher(_commands)

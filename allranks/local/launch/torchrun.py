@@ -27,8 +27,7 @@ _CAUSE = re.compile(
 def reported_exit(exits: Sequence[RankExit]) -> RankExit | None:
     """How the rank that failed first ended, as those of the exits that are torchruns tell; None if none of them tells.
 
-    Args:
-        exits: of the processes that started ranks, the one that failed first before the others.
+    Of the processes that started ranks the one that failed first comes before the others.
     """
     found = []
     for exit_ in exits:

@@ -11,6 +11,7 @@ import os
 import select
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,18 +62,13 @@ class SamplingAdvice:
             )
         assert self._child.stdin is not None  # noqa: S101 a pipe was asked for
         self._waiting = True
-        try:
+        with suppress(BrokenPipeError):  # its end of file is found by whoever waits for the answer
             self._child.stdin.write(json.dumps(question).encode() + b"\n")
             self._child.stdin.flush()
-        except BrokenPipeError:
-            return  # its end of file is found by whoever waits for the answer
 
     def close(self) -> None:
         """End the child."""
         if self._child is not None:
-            self._child.kill()
-            self._child.wait()
-            for pipe in (self._child.stdin, self._child.stdout):
-                if pipe is not None:
-                    pipe.close()
+            with self._child:  # its end closes the pipes and waits
+                self._child.kill()
             self._child = None

@@ -21,6 +21,7 @@ from allranks.local.execution import RunContext, StepExecution
 from allranks.local.folders import read_json_file, write_json_file
 from allranks.local.guard import ProcessGuard
 from allranks.local.past import past_sweep
+from allranks.local.plan import PlannedStep
 from allranks.local.result import CANCELLED, FAILED, RUNNING, SUCCEEDED, StepFailure, StepResult, SweepResult
 from allranks.local.sweep.sampling import PastTrial, make_sampler
 from allranks.local.sweep.search import PlannedSweep, TrialParameters
@@ -29,14 +30,10 @@ from allranks.local.sweep.trial import TrialExecution
 
 
 class SweepExecution(StepExecution):
-    """The state of a sweep step.
+    """The state of a sweep step; ``trials`` are those begun so far, in order."""
 
-    Attributes:
-        search: what is tried.
-        trials: those begun so far, in order.
-    """
-
-    def __init__(self, step: PlannedSweep, context: RunContext) -> None:
+    def __init__(self, step: PlannedStep, context: RunContext) -> None:
+        assert isinstance(step, PlannedSweep)  # noqa: S101 its kind has planned it
         super().__init__(step, context)
         self.search = step.search
         self.trials: list[TrialExecution] = []
@@ -105,9 +102,8 @@ class SweepExecution(StepExecution):
 
     def _chosen(self) -> TrialExecution | None:
         """The next trial of the sampler."""
-        past = [
-            PastTrial(one.parameters, one.metric if one.is_finished else None, one.is_finished) for one in self.trials
-        ]
+        trials = self.trials
+        past = [PastTrial(one.parameters, one.metric if one.is_finished else None, one.is_finished) for one in trials]
         try:
             parameters = self._sampler.next(past)
         except CannotRunHereError as error:
@@ -143,23 +139,17 @@ class SweepExecution(StepExecution):
         """Whether every trial is finished and none will follow."""
         if any(not trial.is_finished for trial in self.trials):
             return False
-        complete = len(self.trials) >= self.search.trials or (
-            self._sampler.exhausted and len(self.trials) >= len(self._journal)
-        )
+        begun = len(self.trials)
+        complete = begun >= self.search.trials or (self._sampler.exhausted and begun >= len(self._journal))
         return complete or self._is_out_of_time or bool(self._fault)
 
     @property
     def best(self) -> TrialExecution | None:
         """The succeeded trial with the best metric; the first of equal ones."""
-        ranked = [
-            (metric, trial)
-            for trial in self.trials
-            if trial.status == SUCCEEDED and (metric := trial.metric) is not None
-        ]
-        if not ranked:
-            return None
-        value = self.search.best([metric for metric, _ in ranked])
-        return next(trial for metric, trial in ranked if metric == value)
+        metrics = {trial: trial.metric for trial in self.trials if trial.status == SUCCEEDED}
+        ranked = {trial: metric for trial, metric in metrics.items() if metric is not None}
+        better = max if self.search.goal == "maximize" else min
+        return better(ranked, key=ranked.__getitem__, default=None)
 
     def conclude(self, records: StepCache, retries: int) -> None:  # noqa: ARG002 each trial has had its own
         """Make the best trial's outputs the step's; the step has failed when there is no such trial."""
@@ -182,7 +172,7 @@ class SweepExecution(StepExecution):
         metric = self.search.metric
         if self._fault:
             return StepFailure(self._fault)
-        lost = [f"{trial.step.name} ({_values(trial)})" for trial in self.trials if trial.is_silent]
+        lost = [_shown(trial) for trial in self.trials if trial.is_silent]
         if lost:
             return StepFailure(
                 f"no best trial can be told: {', '.join(lost)} ended well but logged no {metric!r}, neither in "
@@ -198,8 +188,7 @@ class SweepExecution(StepExecution):
             return StepFailure("no trial was begun before the sweep's limits.timeout was up")
         first = next((trial for trial in self.trials if trial.status == FAILED), self.trials[0])
         failure = first.failure or StepFailure("cancelled")
-        which = f"{first.step.name} ({_values(first)})"
-        message = f"none of {len(self.trials)} trials succeeded; the first, {which}: {failure.message}"
+        message = f"none of {len(self.trials)} trials succeeded; the first, {_shown(first)}: {failure.message}"
         return replace(failure, message=message)
 
     def end(self, status: str, failure: StepFailure | None = None) -> None:
@@ -228,11 +217,10 @@ class SweepExecution(StepExecution):
         found = super().result()
         if self._reused:
             return replace(found, sweep=past_sweep(self._reused), metrics=self._reused.get("metrics", {}))
-        trial = self.best
-        best, metrics = (None, {}) if trial is None else (trial.number, trial.result().metrics)
-        table = tuple(one.summary() for one in self.trials)
-        sweep = SweepResult(self.search.goal, self.search.metric, self.search.trials, table, best)
-        return replace(found, sweep=sweep, metrics=metrics)
+        search, best = self.search, self.best
+        table = tuple(trial.summary() for trial in self.trials)
+        sweep = SweepResult(search.goal, search.metric, search.trials, table, best.number if best else None)
+        return replace(found, sweep=sweep, metrics=best.result().metrics if best else {})
 
     def preview(self, published: Mapping[str, Path], finished: FinishedStep | None) -> dict[str, Any]:
         """What its trials have in common, with a name for each value that differs, and the search."""
@@ -240,8 +228,9 @@ class SweepExecution(StepExecution):
         return {**trial.preview(published, finished), "sweep": self.search.identity()}
 
 
-def _values(trial: TrialExecution) -> str:
-    return ", ".join(f"{name}={value}" for name, value in trial.parameters.items())
+def _shown(trial: TrialExecution) -> str:
+    values = ", ".join(f"{name}={value}" for name, value in trial.parameters.items())
+    return f"{trial.step.name} ({values})"
 
 
 def _entry(trial: TrialExecution) -> dict[str, Any]:

@@ -41,13 +41,8 @@ def _tag(folder: StepFolder) -> str:
 class MetricHistory:
     """The values of one metric of one trial; what has not changed is not read again.
 
-    Args:
-        folder: the trial's, in the run that executed it.
-        home: holds MLflow's database.
-        metric: its name.
-
-    Attributes:
-        current: whether the last look found out what there is; False while the database is locked.
+    The folder is the trial's, in the run that executed it. ``current`` says whether the last look found out what there
+    is; it is False while the database is locked.
     """
 
     def __init__(self, folder: StepFolder, home: RunsHome, metric: str) -> None:
@@ -60,11 +55,7 @@ class MetricHistory:
         self.current = False
 
     def values(self, patience: float = 0.0) -> list[float]:
-        """All finite values so far, in the order of logging.
-
-        Args:
-            patience: seconds to wait for a database that somebody is writing to.
-        """
+        """All finite values so far, in the order of logging; waits ``patience`` seconds for a locked database."""
         databases = mlflow_databases(self._home)
         logs = [path.with_name(f"{path.name}-wal") for path in databases]  # SQLite may keep the newest rows beside it
         stamp = tuple(part for path in (self._file, *databases, *logs) for part in _stamp(path))

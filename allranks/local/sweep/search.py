@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 from allranks.local.plan import PlannedStep
 from allranks.spec import find_references, literal_text, replace_references
@@ -17,19 +17,14 @@ TrialParameters: TypeAlias = Mapping[str, Literal]
 
 @dataclass(frozen=True, slots=True)
 class SweepSearch:
-    """What a sweep tries, and when it ends.
+    """What a sweep tries, and when it ends; what is not said here is as ``spec.Sweep`` holds it.
 
     Attributes:
-        algorithm: ``random``, ``sobol``, ``grid`` or ``bayesian``.
         seed: 0 where the YAML is silent, so that a second run tries the same values and finds the finished trials.
-        space: name to the distribution, as ``spec.Sweep`` holds it.
-        goal: ``minimize`` or ``maximize``.
         metric: the primary metric's name.
-        trials: at most so many.
-        at_once: at most so many at a time.
-        timeout: seconds for the whole sweep, or None.
-        trial_timeout: seconds for each trial, or None.
-        policy: of early termination, as ``spec.Sweep`` holds it, or None.
+        trials: at most so many, and of these ``at_once`` at a time.
+        timeout: seconds for the whole sweep, and ``trial_timeout`` for each trial, or None.
+        policy: of early termination, or None.
     """
 
     algorithm: str
@@ -66,14 +61,7 @@ class SweepSearch:
 class PlannedSweep(PlannedStep):
     """A sweep step; all but the search is what its trials have in common."""
 
-    kind: ClassVar[str] = "sweep"
-
     search: SweepSearch
-
-    @classmethod
-    def from_common(cls, common: PlannedStep, search: SweepSearch) -> PlannedSweep:
-        """The sweep of a search whose trials have this in common."""
-        return cls(**common.attributes, search=search)
 
     def trial(self, number: int, parameters: TrialParameters) -> PlannedStep:
         """The step that one trial runs: the sweep's, with the trial's values in place of the search space.
@@ -90,6 +78,7 @@ class PlannedSweep(PlannedStep):
         outputs = {name: replace(output, asset_name=None, asset_version=None) for name, output in self.outputs.items()}
         return replace(
             PlannedStep(**self.attributes),
+            kind="command",
             name=f"{self.name}.{number}",
             inputs=MappingProxyType({**self.inputs, **bound, **texts}),
             outputs=MappingProxyType(outputs),

@@ -113,14 +113,14 @@ class TrialExecution(GangExecution):
         found = super().result()
         best, name = self.metric, self._search.metric
         others = {key: value for key, value in found.metrics.items() if key != name}
-        return replace(
-            found,
-            metrics=found.metrics if best is None else {name: best, **others},
-            parameters=self.parameters,
-        )
+        metrics = found.metrics if best is None else {name: best, **others}
+        return replace(found, metrics=metrics, parameters=self.parameters)
 
     def summary(self) -> TrialResult:
-        """Its line in the sweep's table."""
+        """Its line in the sweep's table, with the reason why it is not ranked."""
+        message = self.failure.message if self.failure else ""
+        if self.status == SUCCEEDED:
+            message = "" if self.metric is not None else f"logged no finite {self._search.metric!r}"
         return TrialResult(
             number=self.number,
             parameters=self.parameters,
@@ -129,11 +129,5 @@ class TrialExecution(GangExecution):
             seconds=self.seconds,
             reused_from=self.reused_from,
             folder=self._executed.path,
-            message=self.failure.message if self.failure and self.status != SUCCEEDED else self._unranked,
+            message=message,
         )
-
-    @property
-    def _unranked(self) -> str:
-        """Why a trial that has succeeded is not ranked; empty otherwise."""
-        missing = self.status == SUCCEEDED and self.metric is None
-        return f"logged no finite {self._search.metric!r}" if missing else ""

@@ -54,6 +54,7 @@ class StepReader:
             compute=settings.read_compute(section),
             display_name=section.text("display_name"),
             tier=settings.read_tier(section),
+            kind=self.name,
         )
 
     def with_limits(self, step: Step, section: Section) -> Step:
