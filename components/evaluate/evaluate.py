@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ from shared.outputs import ModelOutputs, OutputParts
 from shared.regression import measure_regression
 from shared.report import Subject, write_classification, write_language, write_regression
 from shared.settings.command_line import read_settings
-from shared.settings.fields import Input, Output, change
+from shared.settings.fields import change, changed_group, input_port, output_port, settings_class
 from shared.settings.running import TimeoutSettings
 from shared.tracking import Tracker
 
@@ -47,39 +47,33 @@ _LOGITS_AT_ONCE = 2**24  # of a language model: 64 MiB in float32, of which some
 _SHOWN = ("accuracy", "rmse", "mae", "r2", "bits_per_byte", "gzip_bits_per_byte", "perplexity", "token_accuracy")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class Settings:
     """The inputs and outputs of this component; component.yaml is written from them."""
 
-    data: Annotated[Path, Input("A prepared dataset, from Prepare data or Prepare text.")]
-    model: Annotated[
-        Path, Input("The model of a trainer of this library, trained on the same kind of data.", kind="mlflow_model")
-    ]
-    split: Annotated[Literal["train", "validation", "test"], Input("The part of the data that is measured.")] = "test"
-    batch_size: Annotated[
-        int,
-        Input(
-            "Rows that a rank predicts at a time; fewer where the logits of a language model would fill the "
-            "memory. Changes speed and memory, not the metrics.",
-            least=1,
-            most=1000000,
-        ),
-    ] = 256
-    timeouts: Annotated[
-        TimeoutSettings,
-        change("init_timeout", "Minutes to wait until all ranks have started.", least=0.1),
-        change("step_timeout", "Minutes that the ranks give each other to finish their part.", default=60, least=0.1),
-    ]
-    report: Annotated[
-        Path,
-        Output(
-            "index.html with everything on one page, metrics.json, and the pictures. For classes predictions.csv, "
-            "classes.csv, confusion_matrix.png, roc.png, calibration.png; for a regression predictions.csv, "
-            "predicted_true.png, residuals.png, residual_histogram.png; for a language model rows.csv, "
-            "positions.csv, loss_by_position.png, row_losses.png.",
-            mode="rw_mount",
-        ),
-    ]
+    data: Path = input_port("A prepared dataset, from Prepare data or Prepare text.")
+    model: Path = input_port(
+        "The model of a trainer of this library, trained on the same kind of data.", kind="mlflow_model"
+    )
+    split: Literal["train", "validation", "test"] = input_port("The part of the data that is measured.", default="test")
+    batch_size: int = input_port(
+        "Rows that a rank predicts at a time; fewer where the logits of a language model would fill the memory. "
+        "Changes speed and memory, not the metrics.",
+        default=256,
+        least=1,
+        most=1000000,
+    )
+    timeouts: TimeoutSettings = changed_group(
+        init_timeout=change("Minutes to wait until all ranks have started.", least=0.1),
+        step_timeout=change("Minutes that the ranks give each other to finish their part.", default=60, least=0.1),
+    )
+    report: Path = output_port(
+        "index.html with everything on one page, metrics.json, and the pictures. For classes predictions.csv, "
+        "classes.csv, confusion_matrix.png, roc.png, calibration.png; for a regression predictions.csv, "
+        "predicted_true.png, residuals.png, residual_histogram.png; for a language model rows.csv, positions.csv, "
+        "loss_by_position.png, row_losses.png.",
+        mode="rw_mount",
+    )
 
 
 def main() -> None:
