@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from shared.distributed import World, init
 from shared.settings.command_line import read_settings
 from shared.settings.fields import change, changed_group, settings_class
-from shared.settings.lightning import ModuleSettings
+from shared.settings.network import ModuleSettings
 from shared.settings.trainer import RowsTrainerSettings
 from shared.training.core.batch_plan import EXIT_STOPPED, BatchPlan, plan_batches
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from shared.distributed import World, init
 from shared.settings.command_line import read_settings
 from shared.settings.fields import change, changed_group, input_port, output_port, settings_class
+from shared.settings.network import BaseModelSettings
 from shared.settings.running import LoaderSettings
 from shared.settings.sharding import ShardingSettings
 from shared.settings.trainer import TrainerSettings
 from shared.settings.training import BatchSettings, LoopSettings, OptimizerSettings, PrecisionSettings
-from shared.settings.transformers import BaseModelSettings
 from shared.training.core.batch_plan import EXIT_STOPPED, BatchPlan, plan_batches
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
-"""Which model is trained: a small one of ours, the user's own, or a language model of a given size."""
+"""Which model is trained: a small one of ours, the user's own, one of Hugging Face's, or a decoder of a given size."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 from shared.settings.fields import Idle, Situation, input_port, settings_class
 
@@ -32,6 +33,49 @@ class NetworkSettings:
         'Folder with your model\'s code, when "architecture" is FILE.py:FUNCTION; otherwise it has no effect.',
         default=None,
         idle=(_WITHOUT_OWN_CODE,),
+    )
+
+
+@settings_class
+class ModuleSettings(NetworkSettings):
+    """A model for images and tables, or a LightningModule in its place."""
+
+    ORDER: ClassVar = ("architecture", "module", "module_arguments", "model_code")
+
+    module: str | None = input_port(
+        'FILE.py:CLASS in the folder "model_code": a LightningModule of yours, trained in place of "architecture". It '
+        "defines training_step and configure_optimizers, so that optimizer, learning_rate, momentum, weight_decay, "
+        "label_smoothing, warmup_fraction and schedule have no effect on it; nor has clip_norm if it makes its "
+        "optimizer steps itself. And it defines forward, which is what the saved model does. Batches are (rows, y): "
+        "standardised rows, images channels-first, and classes as whole numbers or the targets. What it logs as "
+        "val_NAME is reported as validation_NAME.",
+        default=None,
+        is_identity=True,
+    )
+    module_arguments: str | None = input_port(
+        'JSON object with the arguments of the class, such as {"hidden": 64}. Parameters called input_shape and '
+        "num_outputs get the shape of a row and the number of classes, if they are not in it.",
+        default=None,
+        is_identity=True,
+    )
+
+
+@settings_class
+class BaseModelSettings:
+    """A model of Hugging Face's to go on from, or one that begins with random weights."""
+
+    base_model: Path | None = input_port(
+        "Folder with the model to go on from: config.json, model.safetensors and tokenizer.json, as save_pretrained "
+        "writes them. A head for the data's classes is new if the model has none. Leave it empty to begin with random "
+        "weights.",
+        default=None,
+        is_identity=True,
+    )
+    base_config: Path | None = input_port(
+        "Folder with the config.json of a model that begins with random weights. Leave it empty as well for a small "
+        "model: 2 layers of ModernBERT to classify, 4 of Llama to write, with vectors of 128.",
+        default=None,
+        is_identity=True,
     )
 
 
