@@ -88,9 +88,7 @@ def partners_by_round(rank: int, world_size: int) -> list[int | None]:
     found: list[int | None] = []
     for turn in range(seats - 1):
         circle = [(turn + place) % (seats - 1) for place in range(seats - 1)] + [seats - 1]
-        partner = circle[seats - 1 - circle.index(rank)] if rank != circle[0] else seats - 1
-        if rank == seats - 1:
-            partner = circle[0]
+        partner = circle[seats - 1 - circle.index(rank)]
         found.append(partner if partner < world_size else None)
     return found
 

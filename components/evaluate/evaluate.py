@@ -9,7 +9,7 @@ for each row and one for each place in a row.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -23,15 +23,8 @@ from shared.distributed import Refusal, World, init
 from shared.language import LanguageMetrics
 from shared.metrics import measure_classification
 from shared.models import ModelCard
-from shared.models.predictor import (
-    RowPredictor,
-    TokenScorer,
-    load_predictor,
-    load_scorer,
-    read_card,
-    tokenizer_of_model,
-)
-from shared.outputs import ModelOutputs, OutputParts
+from shared.models.predictor import TokenScorer, load_predictor, load_scorer, read_card, tokenizer_of_model
+from shared.outputs import OutputParts
 from shared.regression import measure_regression
 from shared.report import Subject, write_classification, write_language, write_regression
 from shared.settings.command_line import read_settings
@@ -141,7 +134,7 @@ def measure_rows(settings: Settings, index: Index, split: Split, card: ModelCard
     """Predict the rank's rows; what it gives writes the report, from the outputs of all ranks."""
     parts = OutputParts(settings.report / _PARTS, "rows", world.world_size, split.rows, settings.batch_size)
     model, _ = load_predictor(settings.model, world.device)
-    finite = parts.write(world.rank, predict_rows(model, split, parts.batches(world.rank)))
+    finite = parts.write(world.rank, (model(split.take(rows)["x"]) for rows in parts.batches(world.rank)))
     refuse_diverged(finite=finite, world=world, folder=parts.folder)
 
     def conclude() -> dict[str, float]:
@@ -202,11 +195,6 @@ def _named(classes: tuple[str, ...]) -> str:
 def rows_at_once(batch_size: int, length: int, vocabulary: int) -> int:
     """Rows that a language model is given at a time: as many as were asked for, if their logits fit into memory."""
     return max(1, min(batch_size, _LOGITS_AT_ONCE // (length * vocabulary)))
-
-
-def predict_rows(model: RowPredictor, split: Split, batches: list[RowNumbers]) -> Iterator[ModelOutputs]:
-    """Outputs of the batches, (rows, outputs) each."""
-    return (model(split.take(rows)["x"]) for rows in batches)
 
 
 def score_rows(model: TokenScorer, split: Split, batches: list[RowNumbers]) -> tuple[list[Sums], list[Sums]]:

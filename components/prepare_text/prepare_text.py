@@ -168,12 +168,11 @@ class Preparation:
     def write(self, nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Write the shards of the node's units, if what all nodes found makes a dataset."""
         settings, world = self._settings, self._world
-        self._found = TextSummary([NodeReport.from_json(node) for node in nodes], self._layout)
-        self._found.refuse({"validation": settings.splits.validation_fraction, "test": settings.splits.test_fraction})
-        plan = plan_tokens(self._found.units, self._layout, settings.splits.rows_per_shard)
-        classes = self._found.classes
+        found = self._found = TextSummary([NodeReport.from_json(node) for node in nodes], self._layout)
+        found.refuse({"validation": settings.splits.validation_fraction, "test": settings.splits.test_fraction})
+        plan = plan_tokens(found.units, self._layout, settings.splits.rows_per_shard)
         writer = TokenShardWriter(
-            settings.output_data, self._encoded, self._found.nodes, world.node_rank, classes, self._layout
+            settings.output_data, self._encoded, found.nodes, world.node_rank, found.classes, self._layout
         )
         written = []
         mine = [job for job in plan if job.unit in writer.units]
@@ -197,12 +196,8 @@ class Preparation:
         if files := self._layout.tokens.files():
             write_tokenizer(output, files)
         write_index(output, index)
-        return "\n".join(
-            [
-                *describe_skipped(found.skipped, "documents"),
-                summary_line(index, found.documents, self._settings.source.dataset),
-            ]
-        )
+        summary = summary_line(index, found.documents, self._settings.source.dataset)
+        return "\n".join([*describe_skipped(found.skipped, "documents"), summary])
 
     def _open(self, bad: BadFiles) -> DocumentSource:
         settings, splits = self._settings, self._settings.splits

@@ -10,11 +10,8 @@ from shared.settings.fields import Idle, Situation, input_port, settings_class
 _OF_TEXT = Idle("the data is no text", lambda now: not now.is_text)
 
 
-def _has_own_code(now: Situation) -> bool:
-    return now.values.get("module") is not None or (".py:" in now.values["architecture"] and not now.is_text)
-
-
-_WITHOUT_OWN_CODE = Idle("the model is one of this library", lambda now: not _has_own_code(now))
+def _is_of_library(now: Situation) -> bool:
+    return now.values.get("module") is None and (now.is_text or ".py:" not in now.values["architecture"])
 
 
 @settings_class
@@ -32,7 +29,7 @@ class NetworkSettings:
     model_code: Path | None = input_port(
         'Folder with your model\'s code, when "architecture" is FILE.py:FUNCTION; otherwise it has no effect.',
         default=None,
-        idle=(_WITHOUT_OWN_CODE,),
+        idle=(Idle("the model is one of this library", _is_of_library),),
     )
 
 
