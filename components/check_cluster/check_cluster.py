@@ -7,56 +7,47 @@ from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from shared.cluster import AllReduce, ClusterSurvey, RankPair, describe_machine, find_problems, write_survey
 from shared.cluster.transport import Transport, open_transport
 from shared.distributed import Refusal, World, init
 from shared.settings.command_line import read_settings
-from shared.settings.fields import Input, Output, change
+from shared.settings.fields import change, changed_group, input_port, output_port, settings_class
 from shared.settings.running import TimeoutSettings
 from shared.tracking import Tracker
 
 PAIR_BYTES = 1 << 20  # what each pair exchanges
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class Settings:
     """The inputs and outputs of this component; component.yaml is written from them."""
 
-    transport: Annotated[
-        Literal["auto", "mpi"],
-        Input(
-            "What carries the data. auto is NCCL on GPUs and gloo without; mpi measures MPI itself, in a step "
-            "with the mpi distribution."
+    transport: Literal["auto", "mpi"] = input_port(
+        "What carries the data. auto is NCCL on GPUs and gloo without; mpi measures MPI itself, in a step with the mpi "
+        "distribution.",
+        default="auto",
+    )
+    max_megabytes: float = input_port(
+        "The largest message, in megabytes; messages grow from 4 bytes up to it by a factor of four.",
+        default=256,
+        least=0.001,
+        most=4096,
+    )
+    repeats: int = input_port("How often each size is measured; the median counts.", default=10, least=1, most=1000)
+    fail_on_problem: bool = input_port(
+        "Whether the step fails when something is wrong, so that the training behind it does not start.", default=True
+    )
+    timeouts: TimeoutSettings = changed_group(
+        init_timeout=change(
+            "Minutes in which all ranks have to have started; after that those that have not are named.", default=5
         ),
-    ] = "auto"
-    max_megabytes: Annotated[
-        float,
-        Input(
-            "The largest message, in megabytes; messages grow from 4 bytes up to it by a factor of four.",
-            least=0.001,
-            most=4096,
-        ),
-    ] = 256
-    repeats: Annotated[int, Input("How often each size is measured; the median counts.", least=1, most=1000)] = 10
-    fail_on_problem: Annotated[
-        bool, Input("Whether the step fails when something is wrong, so that the training behind it does not start.")
-    ] = True
-    timeouts: Annotated[
-        TimeoutSettings,
-        change(
-            "init_timeout",
-            "Minutes in which all ranks have to have started; after that those that have not are named.",
-            default=5,
-        ),
-        change("step_timeout", "Minutes after which a rank that does not answer is given up.", default=2, most=1440),
-    ]
-    report: Annotated[
-        Path, Output("index.html with the verdict, cluster.json, all_reduce.csv, pairs.csv, all_reduce.png.")
-    ]
+        step_timeout=change("Minutes after which a rank that does not answer is given up.", default=2, most=1440),
+    )
+    report: Path = output_port("index.html with the verdict, cluster.json, all_reduce.csv, pairs.csv, all_reduce.png.")
 
 
 def main() -> None:
@@ -97,9 +88,7 @@ def partners_by_round(rank: int, world_size: int) -> list[int | None]:
     found: list[int | None] = []
     for turn in range(seats - 1):
         circle = [(turn + place) % (seats - 1) for place in range(seats - 1)] + [seats - 1]
-        partner = circle[seats - 1 - circle.index(rank)] if rank != circle[0] else seats - 1
-        if rank == seats - 1:
-            partner = circle[0]
+        partner = circle[seats - 1 - circle.index(rank)]
         found.append(partner if partner < world_size else None)
     return found
 

@@ -9,10 +9,10 @@ for each row and one for each place in a row.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,19 +23,12 @@ from shared.distributed import Refusal, World, init
 from shared.language import LanguageMetrics
 from shared.metrics import measure_classification
 from shared.models import ModelCard
-from shared.models.predictor import (
-    RowPredictor,
-    TokenScorer,
-    load_predictor,
-    load_scorer,
-    read_card,
-    tokenizer_of_model,
-)
-from shared.outputs import ModelOutputs, OutputParts
+from shared.models.predictor import TokenScorer, load_predictor, load_scorer, read_card, tokenizer_of_model
+from shared.outputs import OutputParts
 from shared.regression import measure_regression
 from shared.report import Subject, write_classification, write_language, write_regression
 from shared.settings.command_line import read_settings
-from shared.settings.fields import Input, Output, change
+from shared.settings.fields import change, changed_group, input_port, output_port, settings_class
 from shared.settings.running import TimeoutSettings
 from shared.tracking import Tracker
 
@@ -47,39 +40,33 @@ _LOGITS_AT_ONCE = 2**24  # of a language model: 64 MiB in float32, of which some
 _SHOWN = ("accuracy", "rmse", "mae", "r2", "bits_per_byte", "gzip_bits_per_byte", "perplexity", "token_accuracy")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class Settings:
     """The inputs and outputs of this component; component.yaml is written from them."""
 
-    data: Annotated[Path, Input("A prepared dataset, from Prepare data or Prepare text.")]
-    model: Annotated[
-        Path, Input("The model of a trainer of this library, trained on the same kind of data.", kind="mlflow_model")
-    ]
-    split: Annotated[Literal["train", "validation", "test"], Input("The part of the data that is measured.")] = "test"
-    batch_size: Annotated[
-        int,
-        Input(
-            "Rows that a rank predicts at a time; fewer where the logits of a language model would fill the "
-            "memory. Changes speed and memory, not the metrics.",
-            least=1,
-            most=1000000,
-        ),
-    ] = 256
-    timeouts: Annotated[
-        TimeoutSettings,
-        change("init_timeout", "Minutes to wait until all ranks have started.", least=0.1),
-        change("step_timeout", "Minutes that the ranks give each other to finish their part.", default=60, least=0.1),
-    ]
-    report: Annotated[
-        Path,
-        Output(
-            "index.html with everything on one page, metrics.json, and the pictures. For classes predictions.csv, "
-            "classes.csv, confusion_matrix.png, roc.png, calibration.png; for a regression predictions.csv, "
-            "predicted_true.png, residuals.png, residual_histogram.png; for a language model rows.csv, "
-            "positions.csv, loss_by_position.png, row_losses.png.",
-            mode="rw_mount",
-        ),
-    ]
+    data: Path = input_port("A prepared dataset, from Prepare data or Prepare text.")
+    model: Path = input_port(
+        "The model of a trainer of this library, trained on the same kind of data.", kind="mlflow_model"
+    )
+    split: Literal["train", "validation", "test"] = input_port("The part of the data that is measured.", default="test")
+    batch_size: int = input_port(
+        "Rows that a rank predicts at a time; fewer where the logits of a language model would fill the memory. "
+        "Changes speed and memory, not the metrics.",
+        default=256,
+        least=1,
+        most=1000000,
+    )
+    timeouts: TimeoutSettings = changed_group(
+        init_timeout=change("Minutes to wait until all ranks have started.", least=0.1),
+        step_timeout=change("Minutes that the ranks give each other to finish their part.", default=60, least=0.1),
+    )
+    report: Path = output_port(
+        "index.html with everything on one page, metrics.json, and the pictures. For classes predictions.csv, "
+        "classes.csv, confusion_matrix.png, roc.png, calibration.png; for a regression predictions.csv, "
+        "predicted_true.png, residuals.png, residual_histogram.png; for a language model rows.csv, positions.csv, "
+        "loss_by_position.png, row_losses.png.",
+        mode="rw_mount",
+    )
 
 
 def main() -> None:
@@ -147,7 +134,7 @@ def measure_rows(settings: Settings, index: Index, split: Split, card: ModelCard
     """Predict the rank's rows; what it gives writes the report, from the outputs of all ranks."""
     parts = OutputParts(settings.report / _PARTS, "rows", world.world_size, split.rows, settings.batch_size)
     model, _ = load_predictor(settings.model, world.device)
-    finite = parts.write(world.rank, predict_rows(model, split, parts.batches(world.rank)))
+    finite = parts.write(world.rank, (model(split.take(rows)["x"]) for rows in parts.batches(world.rank)))
     refuse_diverged(finite=finite, world=world, folder=parts.folder)
 
     def conclude() -> dict[str, float]:
@@ -208,11 +195,6 @@ def _named(classes: tuple[str, ...]) -> str:
 def rows_at_once(batch_size: int, length: int, vocabulary: int) -> int:
     """Rows that a language model is given at a time: as many as were asked for, if their logits fit into memory."""
     return max(1, min(batch_size, _LOGITS_AT_ONCE // (length * vocabulary)))
-
-
-def predict_rows(model: RowPredictor, split: Split, batches: list[RowNumbers]) -> Iterator[ModelOutputs]:
-    """Outputs of the batches, (rows, outputs) each."""
-    return (model(split.take(rows)["x"]) for rows in batches)
 
 
 def score_rows(model: TokenScorer, split: Split, batches: list[RowNumbers]) -> tuple[list[Sums], list[Sums]]:

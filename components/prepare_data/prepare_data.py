@@ -6,9 +6,9 @@ files are the same whatever the number of nodes and ranks; the index is written 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,94 +23,74 @@ from shared.data.write.request import describe_skipped, list_names
 from shared.data.write.shards import WrittenShard, item_arrays, plan_items, write_shards
 from shared.distributed import Refusal, World, init
 from shared.settings.command_line import read_settings
-from shared.settings.fields import Input, Output, change, range_problems
+from shared.settings.fields import change, changed_group, input_port, output_port, range_problems, settings_class
 from shared.settings.preparing import SourceSettings, SplitSettings
 from shared.settings.running import TimeoutSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class Settings:
     """The inputs and outputs of this component; component.yaml is written from them."""
 
-    source: Annotated[
-        SourceSettings,
-        change(
-            "data",
-            "Folder with your files. image_folder: one folder of images for each class. cifar: the unpacked "
-            "batches (data_batch_1 and so on). idx: MNIST's files, gzipped or not. npy: x.npy with the rows and "
-            "y.npy with their labels or targets. csv, parquet: one table, in one file or several. Leave empty for "
-            "digits.",
+    source: SourceSettings = changed_group(
+        data=change(
+            "Folder with your files. image_folder: one folder of images for each class. cifar: the unpacked batches "
+            "(data_batch_1 and so on). idx: MNIST's files, gzipped or not. npy: x.npy with the rows and y.npy with "
+            "their labels or targets. csv, parquet: one table, in one file or several. Leave empty for digits."
         ),
-        change(
-            "dataset",
+        dataset=change(
             "What is read. digits is a built-in sample of 1,797 handwritten digits of 8x8 pixels; the others read "
-            "data. All files are taken together and split anew, so a test batch of CIFAR or MNIST is not kept "
-            "apart.",
+            "data. All files are taken together and split anew, so a test batch of CIFAR or MNIST is not kept apart.",
             default="digits",
             choices=tuple(SOURCES),
         ),
-    ]
-    task: Annotated[
-        Literal["classification", "regression"],
-        Input("What is predicted: a class, or a number. regression is for csv, parquet and npy."),
-    ] = "classification"
-    target: Annotated[
-        str,
-        Input(
-            "For csv and parquet: the column that is predicted. Classes are texts or numbers. All other columns "
-            "are features and have to hold numbers."
-        ),
-    ] = "target"
-    ignore_columns: Annotated[
-        str | None,
-        Input("For csv and parquet: columns that are left out, separated by commas, such as an identifier or a text."),
-    ] = None
-    on_missing: Annotated[
-        Literal["fail", "skip"],
-        Input(
-            "For csv and parquet, when a row lacks a value: fail stops and names file, line and column; skip "
-            "leaves the row out."
-        ),
-    ] = "fail"
-    image_size: Annotated[
-        int | None,
-        Input(
-            "For image_folder, cifar and idx: side in pixels to which images are brought, scaled and then cropped "
-            "around the centre. Needed when they differ in size.",
-            least=1,
-            most=4096,
-        ),
-    ] = None
-    color: Annotated[
-        Literal["auto", "grayscale", "rgb"],
-        Input(
-            "For image_folder, cifar and idx: channels of the images, one (grayscale) or three (rgb). auto is rgb "
-            "for an image_folder, and what the files have for the others."
-        ),
-    ] = "auto"
-    max_megapixels: Annotated[
-        int,
-        Input(
-            "Images of more than this many million pixels are bad files. They are not decoded: a small file can "
-            "unpack to more than the memory holds.",
-            least=1,
-            most=10000,
-        ),
-    ] = 64
+    )
+    task: Literal["classification", "regression"] = input_port(
+        "What is predicted: a class, or a number. regression is for csv, parquet and npy.", default="classification"
+    )
+    target: str = input_port(
+        "For csv and parquet: the column that is predicted. Classes are texts or numbers. All other columns are "
+        "features and have to hold numbers.",
+        default="target",
+    )
+    ignore_columns: str | None = input_port(
+        "For csv and parquet: columns that are left out, separated by commas, such as an identifier or a text.",
+        default=None,
+    )
+    on_missing: Literal["fail", "skip"] = input_port(
+        "For csv and parquet, when a row lacks a value: fail stops and names file, line and column; skip leaves the "
+        "row out.",
+        default="fail",
+    )
+    image_size: int | None = input_port(
+        "For image_folder, cifar and idx: side in pixels to which images are brought, scaled and then cropped around "
+        "the centre. Needed when they differ in size.",
+        default=None,
+        least=1,
+        most=4096,
+    )
+    color: Literal["auto", "grayscale", "rgb"] = input_port(
+        "For image_folder, cifar and idx: channels of the images, one (grayscale) or three (rgb). auto is rgb for an "
+        "image_folder, and what the files have for the others.",
+        default="auto",
+    )
+    max_megapixels: int = input_port(
+        "Images of more than this many million pixels are bad files. They are not decoded: a small file can unpack to "
+        "more than the memory holds.",
+        default=64,
+        least=1,
+        most=10000,
+    )
     splits: SplitSettings
-    timeouts: Annotated[
-        TimeoutSettings,
-        change("step_timeout", "Minutes that the waiting ranks give to the one that does the work.", default=240),
-    ]
-    output_data: Annotated[
-        Path,
-        Output(
-            "The prepared dataset, index.json and shards (and skipped.csv if files were left out), for the input "
-            "data of a trainer and of Evaluate.",
-            mode="rw_mount",
-            port="data",
-        ),
-    ]
+    timeouts: TimeoutSettings = changed_group(
+        step_timeout=change("Minutes that the waiting ranks give to the one that does the work.", default=240)
+    )
+    output_data: Path = output_port(
+        "The prepared dataset, index.json and shards (and skipped.csv if files were left out), for the input data of a "
+        "trainer and of Evaluate.",
+        mode="rw_mount",
+        yaml_name="data",
+    )
 
 
 def main() -> None:

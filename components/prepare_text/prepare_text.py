@@ -7,9 +7,8 @@ whatever the number of nodes and ranks. The index is written last.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from shared.data import Index
 from shared.data.dataset.index import BYTE_TOKENIZER, SPLITS, shard_to_json
@@ -26,25 +25,21 @@ from shared.data.write.request import BadFiles, SourceRequest, describe_skipped
 from shared.data.write.splits import DocumentSplitter
 from shared.distributed import Refusal, World, init
 from shared.settings.command_line import read_settings
-from shared.settings.fields import Input, Output, change, range_problems
+from shared.settings.fields import change, changed_group, input_port, output_port, range_problems, settings_class
 from shared.settings.preparing import SourceSettings, SplitSettings
 from shared.settings.running import TimeoutSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class Settings:
     """The inputs and outputs of this component; component.yaml is written from them."""
 
-    source: Annotated[
-        SourceSettings,
-        change(
-            "data",
-            "Folder with your texts. files: one document in each file, and for text_classification one folder for "
-            "each class. jsonl, csv, parquet: one document in each row of one or several files. Leave empty for "
-            "stdlib.",
+    source: SourceSettings = changed_group(
+        data=change(
+            "Folder with your texts. files: one document in each file, and for text_classification one folder for each "
+            "class. jsonl, csv, parquet: one document in each row of one or several files. Leave empty for stdlib."
         ),
-        change(
-            "dataset",
+        dataset=change(
             "What is read. stdlib is a built-in sample of about 9 MB: the sources of Python's standard library, "
             "without its tests; its classes are six of its packages. The others read data. jsonl and csv may be "
             "gzipped. A large file is shared by nodes and cores if it is a plain jsonl or a parquet; give csv and "
@@ -52,86 +47,68 @@ class Settings:
             default="stdlib",
             choices=tuple(TEXT_SOURCES),
         ),
-    ]
-    task: Annotated[
-        Literal["language_modeling", "text_classification"],
-        Input("What is predicted: the next token of a text, or the class of a passage."),
-    ] = "language_modeling"
-    text_column: Annotated[str, Input("For jsonl, csv and parquet: the column with the texts.")] = "text"
-    label_column: Annotated[
-        str,
-        Input(
-            "For text_classification from jsonl, csv and parquet: the column with the classes, texts or whole numbers."
-        ),
-    ] = "label"
-    pattern: Annotated[
-        str,
-        Input(
-            "For files: which names count, such as *.txt,*.md. Several are separated by commas; one with a slash "
-            "is compared with the path in the folder. Hidden and empty files never count."
-        ),
-    ] = "*"
-    tokenizer: Annotated[
-        Path | None,
-        Input(
-            "Folder with a tokenizer.json, as Hugging Face's fast tokenizers and model folders have it. It is "
-            "copied into the dataset. Leave empty for bytes, or to learn one with vocabulary."
-        ),
-    ] = None
-    vocabulary: Annotated[
-        int | None,
-        Input(
-            "Without a tokenizer: learn one of so many tokens from the train split (byte-level BPE), and keep it "
-            "in the dataset. A language model learns much faster on such tokens than on bytes.",
-            least=SMALLEST_VOCABULARY,
-            most=1048576,
-        ),
-    ] = None
-    sequence_length: Annotated[
-        int,
-        Input(
-            "language_modeling: tokens that are predicted in each row. text_classification: the most tokens of a "
-            "passage, with the tokenizer's special ones; longer documents are cut into passages of equal length, "
-            "each of the document's class.",
-            least=2,
-            most=1048576,
-        ),
-    ] = 256
-    max_megabytes: Annotated[
-        float,
-        Input(
-            "Documents of more megabytes are bad ones. Memory holds a few documents at a time.", least=0.001, most=1024
-        ),
-    ] = 16
-    splits: Annotated[
-        SplitSettings,
-        change(
-            "on_bad_file",
+    )
+    task: Literal["language_modeling", "text_classification"] = input_port(
+        "What is predicted: the next token of a text, or the class of a passage.", default="language_modeling"
+    )
+    text_column: str = input_port("For jsonl, csv and parquet: the column with the texts.", default="text")
+    label_column: str = input_port(
+        "For text_classification from jsonl, csv and parquet: the column with the classes, texts or whole numbers.",
+        default="label",
+    )
+    pattern: str = input_port(
+        "For files: which names count, such as *.txt,*.md. Several are separated by commas; one with a slash is "
+        "compared with the path in the folder. Hidden and empty files never count.",
+        default="*",
+    )
+    tokenizer: Path | None = input_port(
+        "Folder with a tokenizer.json, as Hugging Face's fast tokenizers and model folders have it. It is copied into "
+        "the dataset. Leave empty for bytes, or to learn one with vocabulary.",
+        default=None,
+    )
+    vocabulary: int | None = input_port(
+        "Without a tokenizer: learn one of so many tokens from the train split (byte-level BPE), and keep it in the "
+        "dataset. A language model learns much faster on such tokens than on bytes.",
+        default=None,
+        least=SMALLEST_VOCABULARY,
+        most=1048576,
+    )
+    sequence_length: int = input_port(
+        "language_modeling: tokens that are predicted in each row. text_classification: the most tokens of a passage, "
+        "with the tokenizer's special ones; longer documents are cut into passages of equal length, each of the "
+        "document's class.",
+        default=256,
+        least=2,
+        most=1048576,
+    )
+    max_megabytes: float = input_port(
+        "Documents of more megabytes are bad ones. Memory holds a few documents at a time.",
+        default=16,
+        least=0.001,
+        most=1024,
+    )
+    splits: SplitSettings = changed_group(
+        on_bad_file=change(
             "When a document is not UTF-8, too large, empty or without a class: fail stops and names its file and "
-            "line; skip leaves it out and names it in skipped.csv.",
+            "line; skip leaves it out and names it in skipped.csv."
         ),
-        change(
-            "validation_fraction",
-            "Share of the documents that goes into validation. Files are drawn by their path, in each class "
-            "alike; rows of tables by their text, so that a text that occurs twice is in one split only.",
+        validation_fraction=change(
+            "Share of the documents that goes into validation. Files are drawn by their path, in each class alike; "
+            "rows of tables by their text, so that a text that occurs twice is in one split only."
         ),
-        change("test_fraction", "Share of the documents that goes into test, drawn likewise.", default=0.1),
-        change("seed", "Decides which documents go into which split; the same seed gives the same splits."),
-        change("rows_per_shard", "Rows in each file, at most. Leave empty for files of up to about 16 MB."),
-    ]
-    timeouts: Annotated[
-        TimeoutSettings,
-        change("step_timeout", "Minutes that the waiting ranks give to the one that does the work.", default=240),
-    ]
-    output_data: Annotated[
-        Path,
-        Output(
-            "The prepared dataset, index.json and shards, with the tokenizer's folder if there is one (and "
-            "skipped.csv if documents were left out), for the input data of a trainer and of Evaluate.",
-            mode="rw_mount",
-            port="data",
-        ),
-    ]
+        test_fraction=change("Share of the documents that goes into test, drawn likewise.", default=0.1),
+        seed=change("Decides which documents go into which split; the same seed gives the same splits."),
+        rows_per_shard=change("Rows in each file, at most. Leave empty for files of up to about 16 MB."),
+    )
+    timeouts: TimeoutSettings = changed_group(
+        step_timeout=change("Minutes that the waiting ranks give to the one that does the work.", default=240)
+    )
+    output_data: Path = output_port(
+        "The prepared dataset, index.json and shards, with the tokenizer's folder if there is one (and skipped.csv if "
+        "documents were left out), for the input data of a trainer and of Evaluate.",
+        mode="rw_mount",
+        yaml_name="data",
+    )
 
 
 def main() -> None:
@@ -191,12 +168,11 @@ class Preparation:
     def write(self, nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Write the shards of the node's units, if what all nodes found makes a dataset."""
         settings, world = self._settings, self._world
-        self._found = TextSummary([NodeReport.from_json(node) for node in nodes], self._layout)
-        self._found.refuse({"validation": settings.splits.validation_fraction, "test": settings.splits.test_fraction})
-        plan = plan_tokens(self._found.units, self._layout, settings.splits.rows_per_shard)
-        classes = self._found.classes
+        found = self._found = TextSummary([NodeReport.from_json(node) for node in nodes], self._layout)
+        found.refuse({"validation": settings.splits.validation_fraction, "test": settings.splits.test_fraction})
+        plan = plan_tokens(found.units, self._layout, settings.splits.rows_per_shard)
         writer = TokenShardWriter(
-            settings.output_data, self._encoded, self._found.nodes, world.node_rank, classes, self._layout
+            settings.output_data, self._encoded, found.nodes, world.node_rank, found.classes, self._layout
         )
         written = []
         mine = [job for job in plan if job.unit in writer.units]
@@ -220,12 +196,8 @@ class Preparation:
         if files := self._layout.tokens.files():
             write_tokenizer(output, files)
         write_index(output, index)
-        return "\n".join(
-            [
-                *describe_skipped(found.skipped, "documents"),
-                summary_line(index, found.documents, self._settings.source.dataset),
-            ]
-        )
+        summary = summary_line(index, found.documents, self._settings.source.dataset)
+        return "\n".join([*describe_skipped(found.skipped, "documents"), summary])
 
     def _open(self, bad: BadFiles) -> DocumentSource:
         settings, splits = self._settings, self._settings.splits

@@ -7,14 +7,13 @@ again with the same checkpoints folder goes on from there, on any number of rank
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from shared.distributed import World, init
 from shared.settings.command_line import read_settings
 from shared.settings.deepspeed import DeepSpeedSettings
-from shared.settings.fields import Input, Output, change
+from shared.settings.fields import change, changed_group, input_port, output_port, settings_class
 from shared.settings.network import DecoderSizes, NetworkSettings
 from shared.settings.running import CheckpointSettings
 from shared.settings.training import PrecisionSettings
@@ -28,93 +27,71 @@ if TYPE_CHECKING:
     from shared.training.torch.objective import TrainingObjective
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class Settings(DeepSpeedSettings):
     """The inputs and outputs of this component; component.yaml is written from them."""
 
-    data: Annotated[
-        Path,
-        Input(
-            'A prepared dataset: images or a table with classes or with a number to predict, as "Prepare data" writes '
-            'it, or a text for language modeling, as "Prepare text" writes it.'
-        ),
-    ]
-    network: Annotated[
-        NetworkSettings,
-        change(
-            "architecture",
+    data: Path = input_port(
+        'A prepared dataset: images or a table with classes or with a number to predict, as "Prepare data" writes it, '
+        'or a text for language modeling, as "Prepare text" writes it.'
+    )
+    network: NetworkSettings = changed_group(
+        architecture=change(
             'mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since resnet and vit '
             "are for images. The function takes (input_shape, num_outputs) and returns a torch.nn.Module for "
-            "channels-first batches. For a text leave it as it is: it has a language model of the sizes below.",
+            "channels-first batches. For a text leave it as it is: it has a language model of the sizes below."
+        )
+    )
+    decoder: DecoderSizes = changed_group(
+        layers=change(
+            "For a text, blocks of the model, each attention and a perceptron. Images and tables have no use for it."
         ),
-    ]
-    decoder: Annotated[
-        DecoderSizes,
-        change(
-            "layers",
-            "For a text, blocks of the model, each attention and a perceptron. Images and tables have no use for it.",
-        ),
-        change(
-            "width",
+        width=change(
             "For a text, size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8 million "
-            "parameters, 12 of 768 have 85 million, 32 of 4096 have 6.5 billion; the tokens' own come on top.",
+            "parameters, 12 of 768 have 85 million, 32 of 4096 have 6.5 billion; the tokens' own come on top."
         ),
-        change("heads", "For a text, heads of the attention."),
-        change(
-            "key_value_heads",
+        heads=change("For a text, heads of the attention."),
+        key_value_heads=change(
             "For a text, heads of keys and values, where several heads of queries are to share one (grouped-query "
-            "attention). Must divide the heads. Leave it empty for as many as heads.",
+            "attention). Must divide the heads. Leave it empty for as many as heads."
         ),
-        change(
-            "feed_forward_width",
-            "For a text, hidden size of a block's perceptron. Leave it empty for 8/3 of the width.",
+        feed_forward_width=change(
+            "For a text, hidden size of a block's perceptron. Leave it empty for 8/3 of the width."
         ),
-        change(
-            "context_length",
+        context_length=change(
             "For a text, longest sequence of tokens that the model takes, as long as those of the data at least. Leave "
-            "it empty for the same.",
+            "it empty for the same."
         ),
-        change(
-            "tie_embeddings",
+        tie_embeddings=change(
             "For a text, use one matrix for the tokens that come in and those that go out: fewer parameters, better in "
-            "small models.",
+            "small models."
         ),
-    ]
-    precision: Annotated[
-        PrecisionSettings,
-        change(
-            "precision",
+    )
+    precision: PrecisionSettings = changed_group(
+        precision=change(
             "Arithmetic of the forward and backward pass. In bf16 and fp16 the parameters have 16 bits too, and the "
             "optimizer keeps a copy of them in fp32. bf16 is the best choice on recent GPUs; fp16 scales the loss and "
             "needs a GPU.",
             choices=("fp32", "bf16", "fp16"),
-        ),
-    ]
-    model: Annotated[
-        Path,
-        Output(
-            "The trained model, with its signature; takes raw rows of the dataset and returns one logit per class, the "
-            "predicted value of a regression, or the logits of each next token.",
-            kind="mlflow_model",
-        ),
-    ]
-    checkpoints: Annotated[
-        CheckpointSettings,
-        change(
-            "resume_from",
+        )
+    )
+    model: Path = output_port(
+        "The trained model, with its signature; takes raw rows of the dataset and returns one logit per class, the "
+        "predicted value of a regression, or the logits of each next token.",
+        kind="mlflow_model",
+    )
+    checkpoints: CheckpointSettings = changed_group(
+        resume_from=change(
             "Folder of checkpoints of another run to continue from. A run that was interrupted continues from its own "
             'output "checkpoints" without this. With more epochs or max_steps than that run had, the further steps are '
             "trained, at the learning rates of all of them together; where these do not depend on the number of steps "
-            "(schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.",
-        ),
-    ]
-    metrics: Annotated[
-        Path,
-        Output(
-            "metrics.json with the final numbers and those of each epoch; with autotune also autotuning.json, .csv and "
-            ".html."
-        ),
-    ]
+            "(schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start."
+        )
+    )
+    metrics: Path = output_port(
+        "metrics.json with the final numbers and those of each epoch; with autotune also autotuning.json, .csv and "
+        ".html."
+    )
 
 
 def main() -> None:

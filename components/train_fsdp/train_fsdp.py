@@ -8,13 +8,12 @@ and with any division, and a checkpoint that one number of ranks wrote another g
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from shared.distributed import World, init
 from shared.settings.command_line import read_settings
-from shared.settings.fields import Input, Output, change, without
+from shared.settings.fields import change, changed_group, input_port, output_port, settings_class
 from shared.settings.network import DecoderSizes
 from shared.settings.running import CheckpointSettings
 from shared.settings.sharding import ParallelSettings
@@ -33,103 +32,80 @@ if TYPE_CHECKING:
     from shared.training.torch.objective import TrainingObjective
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class Settings(TrainerSettings):
     """The inputs and outputs of this component; component.yaml is written from them."""
 
-    data: Annotated[
-        Path,
-        Input(
-            'A prepared text for language modeling, as "Prepare text" writes it. Its sequence length and its tokenizer '
-            "are the model's."
-        ),
-    ]
-    decoder: Annotated[
-        DecoderSizes,
-        change("layers", "Blocks of the model, each attention and a perceptron. A multiple of pipeline_parallel."),
-        change("heads", "Heads of the attention. A multiple of tensor_parallel."),
-        change(
-            "key_value_heads",
+    data: Path = input_port(
+        'A prepared text for language modeling, as "Prepare text" writes it. Its sequence length and its tokenizer are '
+        "the model's."
+    )
+    decoder: DecoderSizes = changed_group(
+        layers=change("Blocks of the model, each attention and a perceptron. A multiple of pipeline_parallel."),
+        heads=change("Heads of the attention. A multiple of tensor_parallel."),
+        key_value_heads=change(
             "Heads of keys and values, where several heads of queries are to share one (grouped-query attention). Must "
-            "divide the heads and be a multiple of tensor_parallel. Leave it empty for as many as heads.",
+            "divide the heads and be a multiple of tensor_parallel. Leave it empty for as many as heads."
         ),
-        change(
-            "tie_embeddings",
+        tie_embeddings=change(
             "Use one matrix for the tokens that come in and those that go out: fewer parameters, better in small "
-            "models. Not with tensor_parallel or pipeline_parallel.",
+            "models. Not with tensor_parallel or pipeline_parallel."
         ),
-    ]
-    loop: Annotated[LoopSettings, change("epochs", "Passes over the training text.", default=1)]
-    batch: Annotated[
-        BatchSettings,
-        change(
-            "batch_size",
+    )
+    loop: LoopSettings = changed_group(epochs=change("Passes over the training text.", default=1))
+    batch: BatchSettings = changed_group(
+        batch_size=change(
             "Sequences in one optimizer step, over all GPUs together. Must be a multiple of the data-parallel degree "
             "(GPUs / tensor_parallel / pipeline_parallel) x accumulation_steps; the last partial batch of an epoch is "
-            "left out.",
+            "left out."
         ),
-        change(
-            "accumulation_steps",
+        accumulation_steps=change(
             "Parts in which each GPU computes its share of a batch, one after the other, to use less memory. With "
-            "pipeline_parallel these are the microbatches: several times as many as stages keep all stages busy.",
+            "pipeline_parallel these are the microbatches: several times as many as stages keep all stages busy."
         ),
-    ]
-    optimizer: Annotated[
-        OptimizerSettings,
-        change("learning_rate", default=0.003),
-        change("beta2", "Second beta of adam and adamw.", default=0.95),
-        change("weight_decay", "Weight decay of matrices; norms and embeddings are left out.", default=0.1),
-        change(
-            "label_smoothing",
+    )
+    optimizer: OptimizerSettings = changed_group(
+        learning_rate=change(default=0.003),
+        beta2=change("Second beta of adam and adamw.", default=0.95),
+        weight_decay=change("Weight decay of matrices; norms and embeddings are left out.", default=0.1),
+        label_smoothing=change(
             "Share of each token that is spread over the whole vocabulary while training. 0 turns it off, and is right "
             "where perplexity or bits per byte count.",
             default=0.0,
         ),
-    ]
-    precision: Annotated[
-        PrecisionSettings,
-        change(
-            "precision",
+    )
+    precision: PrecisionSettings = changed_group(
+        without=["sync_batch_norm"],
+        precision=change(
             "Arithmetic of the forward and backward pass. With bf16, the best choice on recent GPUs, each rank "
             "computes in bf16 and keeps its parts of parameters, gradients and optimizer state in fp32. fp64 is for "
             "exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.",
             choices=("fp32", "bf16", "fp64"),
         ),
-        change("compile", "Compile each block with torch.compile; a minute at the start, faster steps afterwards."),
-        without("sync_batch_norm"),
-    ]
+        compile=change("Compile each block with torch.compile; a minute at the start, faster steps afterwards."),
+    )
     parallel: ParallelSettings
-    model: Annotated[
-        Path,
-        Output(
-            "The trained model, whole, with its tokenizer and its signature; takes tokens and returns, for each, a "
-            "logit for every token that may follow.",
-            kind="mlflow_model",
-        ),
-    ]
-    checkpoints: Annotated[
-        CheckpointSettings,
-        change(
-            "resume_from",
+    model: Path = output_port(
+        "The trained model, whole, with its tokenizer and its signature; takes tokens and returns, for each, a logit "
+        "for every token that may follow.",
+        kind="mlflow_model",
+    )
+    checkpoints: CheckpointSettings = changed_group(
+        resume_from=change(
             "Folder of checkpoints of another run of this component to continue from. A run that was interrupted "
             'continues from its own output "checkpoints" without this. With more epochs or max_steps than that run '
             "had, the further steps are trained, at the learning rates of all of them together; where these do not "
             "depend on the number of steps (schedule constant, warmup_fraction 0), the result is that of a run that "
-            "had so many from the start.",
+            "had so many from the start."
         ),
-        change(
-            "checkpoints",
+        checkpoints=change(
             "The last two checkpoints, each rank's parts in a file of its own; a restarted run continues from here, on "
-            "any number of GPUs.",
+            "any number of GPUs."
         ),
-    ]
-    metrics: Annotated[
-        Path,
-        Output(
-            "metrics.json with the final numbers and those of each epoch, bits per byte and tokens per second among "
-            "them."
-        ),
-    ]
+    )
+    metrics: Path = output_port(
+        "metrics.json with the final numbers and those of each epoch, bits per byte and tokens per second among them."
+    )
 
 
 def main() -> None:

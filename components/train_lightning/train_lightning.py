@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from shared.distributed import World, init
 from shared.settings.command_line import read_settings
-from shared.settings.fields import change, without
-from shared.settings.lightning import ModuleSettings
-from shared.settings.trainer import TrainerSettings
-from shared.settings.training import LoopSettings, OptimizerSettings
+from shared.settings.fields import change, changed_group, settings_class
+from shared.settings.network import ModuleSettings
+from shared.settings.trainer import RowsTrainerSettings
 from shared.training.core.batch_plan import EXIT_STOPPED, BatchPlan, plan_batches
 
 if TYPE_CHECKING:
@@ -33,20 +31,16 @@ _PRECISIONS: Final[Mapping[str, Literal["32-true", "bf16-mixed", "16-mixed", "64
 """Lightning's names for ours."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(TrainerSettings):
+@settings_class
+class Settings(RowsTrainerSettings):
     """The inputs and outputs of this component; component.yaml is written from them."""
 
-    network: Annotated[
-        ModuleSettings,
-        change(
-            "model_code",
+    network: ModuleSettings = changed_group(
+        model_code=change(
             'Folder with your code, when "architecture" is FILE.py:FUNCTION, or for "module"; otherwise it has no '
-            "effect.",
-        ),
-    ]
-    loop: Annotated[LoopSettings, without("max_steps")]
-    optimizer: Annotated[OptimizerSettings, without("beta2")]
+            "effect."
+        )
+    )
 
 
 def main() -> None:

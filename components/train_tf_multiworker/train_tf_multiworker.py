@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 def main() -> None:
     """Train, or go on training; exit with 143 if SIGTERM came before the end."""
     settings = read_settings(Settings, __doc__)
-    plan = plan_batches(
-        settings.batch
-    )  # refuses a batch that does not divide over the workers, before TensorFlow is imported
+    # Refuses a batch that does not divide over the workers, before TensorFlow is imported.
+    plan = plan_batches(settings.batch)
     with init("tensorflow", timeout=settings.timeouts.start, step_timeout=settings.timeouts.step) as world:
         finished = train(settings, plan, world)
     sys.exit(0 if finished else EXIT_STOPPED)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from shared.distributed import World, init
 from shared.settings.command_line import read_settings
-from shared.settings.fields import change, without
+from shared.settings.fields import change, changed_group, settings_class
 from shared.settings.keras import KERAS_NETWORK, KERAS_PRECISION, KerasTrainerSettings
 from shared.settings.network import NetworkSettings
 from shared.settings.running import ReportSettings, TimeoutSettings
@@ -27,35 +26,29 @@ if TYPE_CHECKING:
     from shared.training.keras.objective import TrainingObjective
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class Settings(KerasTrainerSettings):
     """The inputs and outputs of this component; component.yaml is written from them."""
 
-    network: Annotated[NetworkSettings, change("architecture", KERAS_NETWORK)]
-    batch: Annotated[
-        BatchSettings,
-        change(
-            "batch_size",
+    network: NetworkSettings = changed_group(architecture=change(KERAS_NETWORK))
+    batch: BatchSettings = changed_group(
+        batch_size=change(
             "Rows in one optimizer step, which one worker makes by itself; the last partial batch of an epoch is left "
-            "out.",
+            "out."
         ),
-        change(
-            "accumulation_steps",
-            "Parts in which a worker computes a batch, one after the other, to use less memory.",
-        ),
-    ]
-    precision: Annotated[  # XLA reads no variables of other processes
-        PrecisionSettings, without("gradient_checkpointing", "sync_batch_norm", "compile"), KERAS_PRECISION
-    ]
-    reports: Annotated[
-        ReportSettings,
-        change(
-            "log_every",
+        accumulation_steps=change("Parts in which a worker computes a batch, one after the other, to use less memory."),
+    )
+    # XLA reads no variables of other processes
+    precision: PrecisionSettings = changed_group(
+        without=["gradient_checkpointing", "sync_batch_norm", "compile"], precision=KERAS_PRECISION
+    )
+    reports: ReportSettings = changed_group(
+        log_every=change(
             "Steps between two lines of metrics. At these steps worker 0 waits for all others: a loss that is not "
-            "finite or a request to stop is acted upon here.",
-        ),
-    ]
-    timeouts: Annotated[TimeoutSettings, without("step_timeout")]  # a coordinator waits without a limit
+            "finite or a request to stop is acted upon here."
+        )
+    )
+    timeouts: TimeoutSettings = changed_group(without=["step_timeout"])  # a coordinator waits without a limit
 
 
 def main() -> None:

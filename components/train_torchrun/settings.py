@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
-
-from shared.settings.fields import Input
+from shared.settings.fields import input_port, settings_class
 from shared.settings.trainer import RowsTrainerSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class Settings(RowsTrainerSettings):
     """component.yaml is written from these."""
 
-    processes_per_node: Annotated[
-        int,
-        Input("Ranks that torchrun starts on each node; the number of its GPUs.", least=1, most=64, is_argument=False),
-    ] = 1
+    processes_per_node: int = input_port(
+        "Ranks that torchrun starts on each node; the number of its GPUs.",
+        default=1,
+        least=1,
+        most=64,
+        is_argument=False,
+    )

@@ -8,18 +8,17 @@ folder ends with the same bits.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from shared.distributed import World, init
 from shared.settings.command_line import read_settings
-from shared.settings.fields import Input, Output, change, without
+from shared.settings.fields import change, changed_group, input_port, output_port, settings_class
+from shared.settings.network import BaseModelSettings
 from shared.settings.running import LoaderSettings
 from shared.settings.sharding import ShardingSettings
 from shared.settings.trainer import TrainerSettings
 from shared.settings.training import BatchSettings, LoopSettings, OptimizerSettings, PrecisionSettings
-from shared.settings.transformers import BaseModelSettings
 from shared.training.core.batch_plan import EXIT_STOPPED, BatchPlan, plan_batches
 
 if TYPE_CHECKING:
@@ -29,62 +28,48 @@ if TYPE_CHECKING:
     from shared.training.transformers.state import TrainingSaver
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class Settings(TrainerSettings):
     """The inputs and outputs of this component; component.yaml is written from them."""
 
-    data: Annotated[
-        Path,
-        Input(
-            'A prepared text, as "Prepare text" writes it, for text_classification or for language_modeling. Prepare '
-            "it with the base model's folder as tokenizer."
-        ),
-    ]
+    data: Path = input_port(
+        'A prepared text, as "Prepare text" writes it, for text_classification or for language_modeling. Prepare it '
+        "with the base model's folder as tokenizer."
+    )
     base: BaseModelSettings
-    loop: Annotated[LoopSettings, without("max_steps"), change("epochs", default=3)]
-    batch: Annotated[BatchSettings, change("batch_size", default=32)]
-    optimizer: Annotated[
-        OptimizerSettings,
-        without("beta2"),
-        change(
-            "learning_rate",
+    loop: LoopSettings = changed_group(without=["max_steps"], epochs=change(default=3))
+    batch: BatchSettings = changed_group(batch_size=change(default=32))
+    optimizer: OptimizerSettings = changed_group(
+        without=["beta2"],
+        learning_rate=change(
             "Highest learning rate, reached after the warm-up. The default suits a trained model; one that begins with "
             "random weights wants ten times as much or more.",
             default=5e-5,
         ),
-        change(
-            "weight_decay",
-            "Weight decay of matrices; biases, normalisation weights and embeddings are left out.",
-            default=0.01,
+        weight_decay=change(
+            "Weight decay of matrices; biases, normalisation weights and embeddings are left out.", default=0.01
         ),
-    ]
-    precision: Annotated[
-        PrecisionSettings,
-        without("compile", "sync_batch_norm"),
-        change(
-            "precision",
+    )
+    precision: PrecisionSettings = changed_group(
+        without=["compile", "sync_batch_norm"],
+        precision=change(
             "Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales the loss "
             "and needs a GPU.",
             choices=("fp32", "bf16", "fp16"),
         ),
-    ]
+    )
     sharding: ShardingSettings
-    model: Annotated[
-        Path,
-        Output(
-            "The trained model, with its signature and its tokenizer; takes texts or their tokens and returns one "
-            "logit for each class, or of a language model for each token that may come next.",
-            kind="mlflow_model",
-        ),
-    ]
-    loader: Annotated[
-        LoaderSettings,
-        change(
-            "loader_workers",
+    model: Path = output_port(
+        "The trained model, with its signature and its tokenizer; takes texts or their tokens and returns one logit "
+        "for each class, or of a language model for each token that may come next.",
+        kind="mlflow_model",
+    )
+    loader: LoaderSettings = changed_group(
+        loader_workers=change(
             "Threads of each rank that read batches ahead; 0 reads between two steps. Datasets of language modeling "
-            "below 256 MB are held in memory and read by none.",
-        ),
-    ]
+            "below 256 MB are held in memory and read by none."
+        )
+    )
 
 
 def main() -> None:

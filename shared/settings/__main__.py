@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shared.settings.fields import Input, Output, Port, ports_of
+from shared.settings.fields import Port, ports_of
 
 
 def main(folders: list[str]) -> None:
@@ -41,41 +41,37 @@ def _loaded(file: Path) -> ModuleType:
 
 
 def _described(settings: type) -> dict[str, Any]:
-    ports = ports_of(settings)
-    ports.sort(key=lambda port: not port.is_input)
-    arguments = [
-        {
-            "flag": port.flag,
-            "kind": "inputs" if port.is_input else "outputs",
-            "name": _public(port),
-            "optional": port.is_optional,
-        }
-        for port in ports
-        if not isinstance(port.declared, Input) or port.declared.is_argument
-    ]
-    inputs = [_input(port, port.declared) for port in ports if isinstance(port.declared, Input)]
-    outputs = [
-        {"name": _public(port), "type": port.type, "mode": port.declared.mode, "description": port.declared.description}
-        for port in ports
-        if not isinstance(port.declared, Input)
-    ]
-    return {"inputs": inputs, "outputs": outputs, "arguments": arguments}
+    ports = sorted(ports_of(settings), key=lambda port: not port.is_input)
+    return {
+        "inputs": [_input(port) for port in ports if port.is_input],
+        "outputs": [
+            {"name": port.yaml_name, "type": port.type, "mode": port.mode, "description": port.description}
+            for port in ports
+            if not port.is_input
+        ],
+        "arguments": [
+            {
+                "flag": port.flag,
+                "kind": "inputs" if port.is_input else "outputs",
+                "name": port.yaml_name,
+                "optional": port.is_optional,
+            }
+            for port in ports
+            if port.is_argument
+        ],
+    }
 
 
-def _public(port: Port) -> str:
-    return (isinstance(port.declared, Output) and port.declared.port) or port.name
-
-
-def _input(port: Port, declared: Input) -> dict[str, Any]:
+def _input(port: Port) -> dict[str, Any]:
     return {
         "name": port.name,
         "type": port.type,
         "optional": port.is_optional,
-        "default": str(port.default).lower() if port.is_flag else port.default,
-        "min": declared.least if port.type in ("integer", "number") else None,
-        "max": declared.most if port.type in ("integer", "number") else None,
+        "default": port.default_given,
+        "min": port.least,
+        "max": port.most,
         "enum": list(port.choices),
-        "description": declared.description,
+        "description": port.description,
     }
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn, TypeVar, get_type_hints
 
 from shared.distributed import Refusal, init
-from shared.settings.fields import Input, Output, Port, ports_of
+from shared.settings.fields import Port, ports_of
 
 SomeSettings = TypeVar("SomeSettings")
 
@@ -56,7 +55,7 @@ def read_settings(
         value = given[port.name]
         groups.setdefault(port.group, {})[port.name] = value == "true" if port.is_flag else value
     own = groups.pop("", {})
-    types = _group_types(kind)
+    types = get_type_hints(kind)
     return kind(**own, **{name: types[name](**values) for name, values in groups.items()})
 
 
@@ -64,34 +63,22 @@ def make_parser(kind: type, description: str | None = None, *, check_ranges: boo
     """Make the parser of a component's arguments; see `read_settings`."""
     parser = ArgumentParser(description=description)
     for port in ports_of(kind):
-        if isinstance(port.declared, Input) and not port.declared.is_argument:
+        if not port.is_argument:
             continue
-        default = str(port.default).lower() if port.is_flag else port.default
         parser.add_argument(
             port.flag,
             type=_reader(port, check_ranges=check_ranges),
             choices=port.choices or None,
-            default=default,
-            required=default is None and not port.is_optional,
-            help=_help(port.declared),
+            default=port.default_given,
+            required=port.default is None and not port.is_optional,
+            help=(port.description + (f" [{port.unit}]" if port.unit else "")).replace("%", "%%"),
         )
     return parser
 
 
-def _help(declared: Input | Output) -> str:
-    unit = f" [{declared.unit}]" if isinstance(declared, Input) and declared.unit else ""
-    return (declared.description + unit).replace("%", "%%")
-
-
-def _group_types(kind: type) -> dict[str, Any]:
-    hints = get_type_hints(kind, include_extras=True)
-    bare = {name: get_args(hint)[0] if get_origin(hint) is Annotated else hint for name, hint in hints.items()}
-    return {field.name: bare[field.name] for field in fields(kind)}
-
-
 def _reader(port: Port, *, check_ranges: bool) -> Callable[[str], Any]:
-    if isinstance(port.declared, Input) and port.type in ("integer", "number"):
-        return _number_reader(port.declared, whole=port.type == "integer", check_range=check_ranges)
+    if port.is_number:
+        return _number_reader(port, check_range=check_ranges)
     return str if port.type == "string" else _path
 
 
@@ -101,11 +88,13 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
-def _number_reader(declared: Input, *, whole: bool, check_range: bool) -> Callable[[str], float]:
+def _number_reader(port: Port, *, check_range: bool) -> Callable[[str], float]:
+    whole = port.type == "integer"
+
     def parse(text: str) -> float:
         value = int(text) if whole else float(text)
-        if check_range and not declared.allows(value):
-            raise argparse.ArgumentTypeError(f"{value} is out of range: {declared.range_words}")
+        if check_range and not port.allows(value):
+            raise argparse.ArgumentTypeError(f"{value} is out of range: {port.range_words}")
         return value
 
     parse.__name__ = "whole number" if whole else "number"  # argparse names it: invalid whole number value: 'abc'

@@ -1,8 +1,8 @@
 """An input or output of a component, declared once: as a field of a frozen dataclass, with its text and its range.
 
-    epochs: Annotated[int, Input("Passes over the training rows.", least=1)] = 15
+    epochs: int = input_port("Passes over the training rows.", default=15, least=1)
 
-The field's type and default are the port's. Fields that belong together are a group, a dataclass of its own; the
+The field's type and default are the port's. Fields that belong together are a group, a `settings_class` of its own; the
 `Settings` of a component are made of groups. `allranks renew` writes the ports of component.yaml from them, and
 `shared.settings.command_line` makes the script's arguments.
 """
@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
 
 _TYPES = {int: "integer", float: "number", str: "string", bool: "string"}
 _FLAG = ("true", "false")
@@ -38,29 +40,58 @@ class Idle:
     applies: Callable[[Situation], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
-    """What there is to know about an input besides its type and default.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """What there is to know about an input or output; `input_port` and `output_port` say what else it holds.
 
     Attributes:
-        description: what Designer's user reads.
-        least: smallest value of a number, itself included.
-        most: largest value of a number, itself included; None: no end.
-        unit: of a number, where it has one.
-        kind: what a path leads to, in Azure ML's words.
-        is_argument: False for what only the beginning of the command uses, such as torchrun's number of processes.
-        is_identity: a training is continued only where this is as it was.
-        idle: when it has no effect; a value that is not the default is then remarked on.
+        is_input: it is read; the others are written.
+        name: of the field.
+        group: attribute of the Settings that holds it; empty for a field of the Settings themselves.
+        yaml_name: of the port, in component.yaml.
+        type: in Azure ML's words.
+        default: None where there is none; a flag's is a bool.
+        is_optional: may be left out without a default.
+        choices: texts that are allowed; empty for any.
     """
 
     description: str
+    is_input: bool
+    kind: str
     least: float | None = None
     most: float | None = None
     unit: str = ""
-    kind: str = "uri_folder"
     is_argument: bool = True
     is_identity: bool = False
     idle: tuple[Idle, ...] = ()
+    mode: str | None = None
+    name: str = ""
+    group: str = ""
+    yaml_name: str = ""
+    type: str = ""
+    default: Any = None
+    is_optional: bool = False
+    choices: tuple[str, ...] = ()
+
+    @property
+    def is_flag(self) -> bool:
+        """A bool in Python, the texts true and false in YAML, since Designer handles nothing else reliably."""
+        return self.choices == _FLAG
+
+    @property
+    def default_given(self) -> Any:
+        """The default as it is given in YAML and on the command line."""
+        return _FLAG[not self.default] if self.is_flag else self.default
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it may have a range."""
+        return self.type in ("integer", "number")
+
+    @property
+    def flag(self) -> str:
+        """The argument of the script."""
+        return "--" + self.name.replace("_", "-")
 
     def allows(self, value: float) -> bool:
         """Whether a number is in the range; NaN and infinite ones are in none."""
@@ -74,89 +105,79 @@ class Input:
         return f"{self.least} or more" if self.most is None else f"{self.least} to {self.most}"
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """What there is to know about a folder that is written.
+def input_port(
+    description: str,
+    *,
+    default: T = MISSING,  # type: ignore[assignment]  # without one, the input has to be given
+    least: float | None = None,
+    most: float | None = None,
+    unit: str = "",
+    kind: str = "uri_folder",
+    is_argument: bool = True,
+    is_identity: bool = False,
+    idle: tuple[Idle, ...] = (),
+) -> T:
+    """Declare an input.
 
-    Attributes:
+    Args:
+        description: what Designer's user reads.
+        default: None for an input that may be left out.
+        least: smallest value of a number, itself included.
+        most: largest value of a number, itself included; None: no end.
+        unit: of a number, where it has one.
+        kind: what a path leads to, in Azure ML's words.
+        is_argument: False for what only the beginning of the command uses, such as torchrun's number of processes.
+        is_identity: a training is continued only where this is as it was.
+        idle: when it has no effect; a value that is not the default is then remarked on.
+    """
+    port = Port(
+        description=description,
+        is_input=True,
+        kind=kind,
+        least=least,
+        most=most,
+        unit=unit,
+        is_argument=is_argument,
+        is_identity=is_identity,
+        idle=idle,
+    )
+    return field(default=default, metadata={"port": port})
+
+
+def output_port(description: str, *, kind: str = "uri_folder", mode: str | None = None, yaml_name: str = "") -> Path:
+    """Declare a folder that is written.
+
+    Args:
         description: what Designer's user reads.
         kind: Azure ML's type.
         mode: how it is mounted.
-        port: its name in the YAML, where an input has that of the field; empty for the field's.
+        yaml_name: its name in component.yaml, where an input has that of the field; empty for the field's.
     """
-
-    description: str
-    kind: str = "uri_folder"
-    mode: str | None = None
-    port: str = ""
+    port = Port(description=description, is_input=False, kind=kind, mode=mode, yaml_name=yaml_name)
+    return field(metadata={"port": port})
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
-    """A field as one component has it.
-
-    Attributes:
-        name: of the field, and of the port in the YAML.
-        group: attribute of the Settings that holds it; empty for a field of the Settings themselves.
-        declared: text, range and so on.
-        type: in Azure ML's words.
-        default: None where there is none; a flag's is a bool.
-        is_optional: may be left out without a default.
-        choices: texts that are allowed; empty for any.
-        is_flag: a bool in Python, the texts true and false in YAML, since Designer handles nothing else reliably.
-    """
-
-    name: str
-    group: str
-    declared: Input | Output
-    type: str
-    default: Any
-    is_optional: bool
-    choices: tuple[str, ...]
-    is_flag: bool
-
-    @property
-    def is_input(self) -> bool:
-        """Whether it is read; the others are written."""
-        return isinstance(self.declared, Input)
-
-    @property
-    def flag(self) -> str:
-        """The argument of the script."""
-        return "--" + self.name.replace("_", "-")
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """How a component's port differs from its group's: an annotation of the group's field, made by `change`."""
-
-    name: str
-    port: Mapping[str, Any]
-    declared: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Without:
-    """Fields of a group that a component does not offer; there they keep their default."""
-
-    names: tuple[str, ...]
-
-
-def change(name: str, description: str = "", **others: Any) -> Change:
-    """Let one component have a port of a group in another way.
+def changed_group(*, without: Sequence[str] = (), **changes: Mapping[str, Any]) -> Any:
+    """Let one component have a group in another way.
 
     Args:
-        name: of the field.
-        description: another text.
-        others: `default` or `choices`, or a further attribute of `Input`.
+        without: fields that it does not offer; there they keep their default.
+        changes: how other fields differ, each made by `change`.
     """
-    port: dict[str, Any] = {key: others.pop(key) for key in ("default", "choices") if key in others}
-    return Change(name, port, others | ({"description": description} if description else {}))
+    return field(metadata={"without": without, "changes": changes})
 
 
-def without(*names: str) -> Without:
-    """Leave fields of a group out of one component."""
-    return Without(names)
+def change(description: str = "", **others: Any) -> Mapping[str, Any]:
+    """Say how a component's port differs from its group's: its text, default, choices or a further attribute."""
+    return others | ({"description": description} if description else {})
+
+
+@dataclass_transform(
+    kw_only_default=True, frozen_default=True, field_specifiers=(input_port, output_port, changed_group)
+)
+def settings_class(kind: type[T]) -> type[T]:
+    """Make a class of ports: a group, or the Settings of a component."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
 
 def ports_of(settings: type) -> list[Port]:
@@ -164,43 +185,41 @@ def ports_of(settings: type) -> list[Port]:
 
     That is the order of the class attribute ORDER, the attributes' names, then that of the fields.
     """
-    hints, order = get_type_hints(settings, include_extras=True), getattr(settings, "ORDER", ())
-    names = [field.name for field in fields(settings)]
-    names.sort(key=lambda name: order.index(name) if name in order else len(order))
-    defaults = {field.name: field.default for field in fields(settings)}
-    return [port for name in names for port in _ports(name, hints[name], defaults[name])]
+    hints, order = get_type_hints(settings), getattr(settings, "ORDER", ())
+    found = sorted(fields(settings), key=lambda one: order.index(one.name) if one.name in order else len(order))
+    return [port for one in found for port in _ports(one, hints[one.name])]
 
 
-def _ports(name: str, hint: Any, default: Any) -> Iterator[Port]:
-    kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    if not (isinstance(kind, type) and is_dataclass(kind)):
-        declared = next(note for note in notes if isinstance(note, Input | Output))
-        yield _port(name, "", kind, declared, default)
+def _ports(declared: Field[Any], kind: Any) -> Iterator[Port]:
+    name, notes = declared.name, declared.metadata
+    if not is_dataclass(kind):
+        yield _port(name, kind, notes["port"], declared.default)
         return
-    left_out = {out for note in notes if isinstance(note, Without) for out in note.names}
-    changes = {note.name: note for note in notes if isinstance(note, Change)}
-    for port in ports_of(kind):
-        if port.name not in left_out:
-            yield _changed(replace(port, group=name), changes.pop(port.name, None))
+    changes = dict(notes.get("changes", {}))
+    for port in ports_of(kind):  # type: ignore[arg-type]
+        if port.name not in notes.get("without", ()):
+            changed = changes.pop(port.name, {})
+            optional = port.is_optional and changed.get("default") is None
+            yield replace(port, group=name, is_optional=optional, **changed)
     if changes:
         raise TypeError(f"{name} changes {', '.join(changes)}: there is no such field.")
 
 
-def _changed(port: Port, change: Change | None) -> Port:
-    if change is None:
-        return port
-    optional = port.is_optional and change.port.get("default") is None
-    return replace(port, declared=replace(port.declared, **change.declared), is_optional=optional, **change.port)
-
-
-def _port(name: str, group: str, kind: Any, declared: Input | Output, default: Any) -> Port:
+def _port(name: str, kind: Any, declared: Port, default: Any) -> Port:
     optional = get_origin(kind) in (Union, types.UnionType)
     if optional:
         kind = next(one for one in get_args(kind) if one is not type(None))
     choices = get_args(kind) if get_origin(kind) is Literal else _FLAG if kind is bool else ()
     type_name = declared.kind if kind is Path else _TYPES[str if choices else kind]
-    return Port(
-        name, group, declared, type_name, None if default is MISSING else default, optional, choices, kind is bool
+    default = None if default is MISSING else default
+    return replace(
+        declared,
+        name=name,
+        yaml_name=declared.yaml_name or name,
+        type=type_name,
+        default=default,
+        is_optional=optional,
+        choices=choices,
     )
 
 
@@ -215,13 +234,12 @@ def values_of(settings: Any) -> dict[str, Any]:
 
 def range_problems(settings: Any) -> Iterator[str]:
     """Say which numbers are out of their ranges, for components that name all that is wrong at once."""
+    values = values_of(settings)
     for port in ports_of(type(settings)):
-        value = getattr(getattr(settings, port.group) if port.group else settings, port.name)
-        if value is None or not isinstance(port.declared, Input) or port.type not in ("integer", "number"):
-            continue
-        if not port.declared.allows(value):
-            verdict = "is needed" if port.declared.most is None else "is possible"
-            yield f"{port.name} {value:g}: {port.declared.range_words} {verdict}."
+        value = values[port.name]
+        if port.is_number and value is not None and not port.allows(value):
+            verdict = "is needed" if port.most is None else "is possible"
+            yield f"{port.name} {value:g}: {port.range_words} {verdict}."
 
 
 def idle_notes(settings: Any, *, is_text: bool, world_size: int, on_cpu: bool) -> Iterator[str]:
@@ -229,7 +247,6 @@ def idle_notes(settings: Any, *, is_text: bool, world_size: int, on_cpu: bool) -
     situation = Situation(values_of(settings), is_text, world_size, on_cpu)
     for port in ports_of(type(settings)):
         value = situation.values[port.name]
-        given = value not in (None, _FLAG[not port.default] if port.is_flag else port.default)
-        for idle in port.declared.idle if given and isinstance(port.declared, Input) else ():
+        for idle in port.idle if value not in (None, port.default_given) else ():
             if idle.applies(situation):
                 yield f"{port.name} has no effect here: {idle.reason.format_map(situation.values)}"

@@ -1,100 +1,122 @@
-"""Which model is trained: a small one of ours, the user's own, or a language model of a given size."""
+"""Which model is trained: a small one of ours, the user's own, one of Hugging Face's, or a decoder of a given size."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import ClassVar
 
-from shared.settings.fields import Idle, Input, Situation
+from shared.settings.fields import Idle, Situation, input_port, settings_class
 
 _OF_TEXT = Idle("the data is no text", lambda now: not now.is_text)
 
 
-def _has_own_code(now: Situation) -> bool:
-    return now.values.get("module") is not None or (".py:" in now.values["architecture"] and not now.is_text)
+def _is_of_library(now: Situation) -> bool:
+    return now.values.get("module") is None and (now.is_text or ".py:" not in now.values["architecture"])
 
 
-_WITHOUT_OWN_CODE = Idle("the model is one of this library", lambda now: not _has_own_code(now))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class NetworkSettings:
     """A model for images and tables."""
 
-    architecture: Annotated[
-        str,
-        Input(
-            'mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since resnet and vit '
-            "are for images. The function takes (input_shape, num_outputs) and returns a torch.nn.Module for "
-            "channels-first batches.",
-            is_identity=True,
-            idle=(
-                Idle("the module {module} is trained in its place", lambda now: now.values.get("module") is not None),
-            ),
-        ),
-    ] = "mlp"
-    model_code: Annotated[
-        Path | None,
-        Input(
-            'Folder with your model\'s code, when "architecture" is FILE.py:FUNCTION; otherwise it has no effect.',
-            idle=(_WITHOUT_OWN_CODE,),
-        ),
-    ] = None
+    architecture: str = input_port(
+        'mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since resnet and vit are '
+        "for images. The function takes (input_shape, num_outputs) and returns a torch.nn.Module for channels-first "
+        "batches.",
+        default="mlp",
+        is_identity=True,
+        idle=(Idle("the module {module} is trained in its place", lambda now: now.values.get("module") is not None),),
+    )
+    model_code: Path | None = input_port(
+        'Folder with your model\'s code, when "architecture" is FILE.py:FUNCTION; otherwise it has no effect.',
+        default=None,
+        idle=(Idle("the model is one of this library", _is_of_library),),
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
+class ModuleSettings(NetworkSettings):
+    """A model for images and tables, or a LightningModule in its place."""
+
+    ORDER: ClassVar = ("architecture", "module", "module_arguments", "model_code")
+
+    module: str | None = input_port(
+        'FILE.py:CLASS in the folder "model_code": a LightningModule of yours, trained in place of "architecture". It '
+        "defines training_step and configure_optimizers, so that optimizer, learning_rate, momentum, weight_decay, "
+        "label_smoothing, warmup_fraction and schedule have no effect on it; nor has clip_norm if it makes its "
+        "optimizer steps itself. And it defines forward, which is what the saved model does. Batches are (rows, y): "
+        "standardised rows, images channels-first, and classes as whole numbers or the targets. What it logs as "
+        "val_NAME is reported as validation_NAME.",
+        default=None,
+        is_identity=True,
+    )
+    module_arguments: str | None = input_port(
+        'JSON object with the arguments of the class, such as {"hidden": 64}. Parameters called input_shape and '
+        "num_outputs get the shape of a row and the number of classes, if they are not in it.",
+        default=None,
+        is_identity=True,
+    )
+
+
+@settings_class
+class BaseModelSettings:
+    """A model of Hugging Face's to go on from, or one that begins with random weights."""
+
+    base_model: Path | None = input_port(
+        "Folder with the model to go on from: config.json, model.safetensors and tokenizer.json, as save_pretrained "
+        "writes them. A head for the data's classes is new if the model has none. Leave it empty to begin with random "
+        "weights.",
+        default=None,
+        is_identity=True,
+    )
+    base_config: Path | None = input_port(
+        "Folder with the config.json of a model that begins with random weights. Leave it empty as well for a small "
+        "model: 2 layers of ModernBERT to classify, 4 of Llama to write, with vectors of 128.",
+        default=None,
+        is_identity=True,
+    )
+
+
+@settings_class
 class DecoderSizes:
     """How large a language model is."""
 
-    layers: Annotated[
-        int, Input("Blocks of the model, each attention and a perceptron.", least=1, is_identity=True)
-    ] = 4
-    width: Annotated[
-        int,
-        Input(
-            "Size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8 million parameters, 12 "
-            "of 768 have 85 million, 32 of 4096 have 6.5 billion; the tokens' own come on top.",
-            least=2,
-            is_identity=True,
-        ),
-    ] = 128
-    heads: Annotated[int, Input("Heads of the attention.", least=1, is_identity=True)] = 4
-    key_value_heads: Annotated[
-        int | None,
-        Input(
-            "Heads of keys and values, where several heads of queries are to share one (grouped-query attention). Must "
-            "divide the heads. Leave it empty for as many as heads.",
-            least=1,
-            is_identity=True,
-            idle=(_OF_TEXT,),
-        ),
-    ] = None
-    feed_forward_width: Annotated[
-        int | None,
-        Input(
-            "Hidden size of a block's perceptron. Leave it empty for 8/3 of the width.",
-            least=1,
-            is_identity=True,
-            idle=(_OF_TEXT,),
-        ),
-    ] = None
-    context_length: Annotated[
-        int | None,
-        Input(
-            "Longest sequence of tokens that the model takes, as long as those of the data at least. Leave it empty "
-            "for the same.",
-            least=1,
-            unit="tokens",
-            idle=(_OF_TEXT,),
-        ),
-    ] = None
-    tie_embeddings: Annotated[
-        bool,
-        Input(
-            "Use one matrix for the tokens that come in and those that go out: fewer parameters, better in small "
-            "models.",
-            is_identity=True,
-            idle=(_OF_TEXT,),
-        ),
-    ] = False
+    layers: int = input_port(
+        "Blocks of the model, each attention and a perceptron.", default=4, least=1, is_identity=True
+    )
+    width: int = input_port(
+        "Size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8 million parameters, 12 of "
+        "768 have 85 million, 32 of 4096 have 6.5 billion; the tokens' own come on top.",
+        default=128,
+        least=2,
+        is_identity=True,
+    )
+    heads: int = input_port("Heads of the attention.", default=4, least=1, is_identity=True)
+    key_value_heads: int | None = input_port(
+        "Heads of keys and values, where several heads of queries are to share one (grouped-query attention). Must "
+        "divide the heads. Leave it empty for as many as heads.",
+        default=None,
+        least=1,
+        is_identity=True,
+        idle=(_OF_TEXT,),
+    )
+    feed_forward_width: int | None = input_port(
+        "Hidden size of a block's perceptron. Leave it empty for 8/3 of the width.",
+        default=None,
+        least=1,
+        is_identity=True,
+        idle=(_OF_TEXT,),
+    )
+    context_length: int | None = input_port(
+        "Longest sequence of tokens that the model takes, as long as those of the data at least. Leave it empty for "
+        "the same.",
+        default=None,
+        least=1,
+        unit="tokens",
+        idle=(_OF_TEXT,),
+    )
+    tie_embeddings: bool = input_port(
+        "Use one matrix for the tokens that come in and those that go out: fewer parameters, better in small models.",
+        default=False,
+        is_identity=True,
+        idle=(_OF_TEXT,),
+    )

@@ -3,54 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from shared.settings.fields import Input
+from shared.settings.fields import input_port, settings_class
 from shared.settings.training import LARGEST_SEED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class SourceSettings:
     """What is read; a component says which datasets there are."""
 
-    data: Annotated[Path | None, Input("Folder with your files.")] = None
-    dataset: Annotated[str, Input("What is read.")]
+    data: Path | None = input_port("Folder with your files.", default=None)
+    dataset: str = input_port("What is read.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class SplitSettings:
     """What is done about files that cannot be used, and which rows go where."""
 
-    on_bad_file: Annotated[
-        Literal["fail", "skip"],
-        Input(
-            "When a file is truncated, too large or not what its name says: fail stops and names it; skip leaves it "
-            "out and names it in skipped.csv. A table with an impossible value is left out as a whole file."
-        ),
-    ] = "fail"
-    validation_fraction: Annotated[
-        float, Input("Share of all rows that goes into validation, with the classes in proportion.", least=0, most=0.9)
-    ] = 0.1
-    test_fraction: Annotated[
-        float, Input("Share of all rows that goes into test, with the classes in proportion.", least=0, most=0.9)
-    ] = 0.2
-    seed: Annotated[
-        int,
-        Input(
-            "Decides which rows go into which split; the same seed gives the same splits.", least=0, most=LARGEST_SEED
-        ),
-    ] = 0
-    rows_per_shard: Annotated[
-        int | None,
-        Input(
-            "Rows in each file. Leave empty for files of about 16 MB. Nodes and cores share the work file by file; "
-            "larger files mean fewer of them.",
-            least=1,
-            most=10_000_000,
-        ),
-    ] = None
+    on_bad_file: Literal["fail", "skip"] = input_port(
+        "When a file is truncated, too large or not what its name says: fail stops and names it; skip leaves it out "
+        "and names it in skipped.csv. A table with an impossible value is left out as a whole file.",
+        default="fail",
+    )
+    validation_fraction: float = input_port(
+        "Share of all rows that goes into validation, with the classes in proportion.", default=0.1, least=0, most=0.9
+    )
+    test_fraction: float = input_port(
+        "Share of all rows that goes into test, with the classes in proportion.", default=0.2, least=0, most=0.9
+    )
+    seed: int = input_port(
+        "Decides which rows go into which split; the same seed gives the same splits.",
+        default=0,
+        least=0,
+        most=LARGEST_SEED,
+    )
+    rows_per_shard: int | None = input_port(
+        "Rows in each file. Leave empty for files of about 16 MB. Nodes and cores share the work file by file; larger "
+        "files mean fewer of them.",
+        default=None,
+        least=1,
+        most=10_000_000,
+    )
 
     @property
     def skip_bad(self) -> bool:

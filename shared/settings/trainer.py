@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from shared.settings.fields import Input, Output, without
+from shared.settings.fields import changed_group, input_port, output_port, settings_class
 from shared.settings.network import NetworkSettings
 from shared.settings.running import CheckpointSettings, LoaderSettings, ReportSettings, TimeoutSettings
 from shared.settings.training import (
@@ -19,7 +18,7 @@ from shared.settings.training import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class TrainerSettings:
     """The inputs and outputs of every trainer."""
 
@@ -30,43 +29,37 @@ class TrainerSettings:
     )
     """The order in which Designer shows the groups of any trainer: what people change first, first."""
 
-    data: Annotated[
-        Path,
-        Input(
-            'A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to '
-            "predict."
-        ),
-    ]
+    data: Path = input_port(
+        'A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to predict.'
+    )
     loop: LoopSettings
     batch: BatchSettings
     optimizer: OptimizerSettings
     schedule: ScheduleSettings
     precision: PrecisionSettings
-    seed: Annotated[
-        int,
-        Input(
-            "Seed of the initial weights and of the order of the rows.", least=0, most=LARGEST_SEED, is_identity=True
-        ),
-    ] = 0
-    model: Annotated[
-        Path,
-        Output(
-            "The trained model, with its signature; takes raw rows of the dataset and returns one logit per class, or "
-            "the predicted value of a regression.",
-            kind="mlflow_model",
-        ),
-    ]
+    seed: int = input_port(
+        "Seed of the initial weights and of the order of the rows.",
+        default=0,
+        least=0,
+        most=LARGEST_SEED,
+        is_identity=True,
+    )
+    model: Path = output_port(
+        "The trained model, with its signature; takes raw rows of the dataset and returns one logit per class, or the "
+        "predicted value of a regression.",
+        kind="mlflow_model",
+    )
     reports: ReportSettings
     checkpoints: CheckpointSettings
-    metrics: Annotated[Path, Output("metrics.json with the final numbers and those of each epoch.")]
+    metrics: Path = output_port("metrics.json with the final numbers and those of each epoch.")
     loader: LoaderSettings
     timeouts: TimeoutSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class RowsTrainerSettings(TrainerSettings):
-    """The inputs and outputs of a trainer with PyTorch for images and tables."""
+    """The inputs and outputs of a trainer for images and tables."""
 
     network: NetworkSettings
-    loop: Annotated[LoopSettings, without("max_steps")]
-    optimizer: Annotated[OptimizerSettings, without("beta2")]
+    loop: LoopSettings = changed_group(without=["max_steps"])
+    optimizer: OptimizerSettings = changed_group(without=["beta2"])

@@ -217,8 +217,8 @@ def model(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make(data: Path, base_model: Path | None = None, base_config: Path | None = None) -> Any:
+    from shared.settings.network import BaseModelSettings
     from shared.settings.training import PrecisionSettings
-    from shared.settings.transformers import BaseModelSettings
     from shared.training.transformers.start import make_base_model
 
     base = BaseModelSettings(base_model=base_model, base_config=base_config)

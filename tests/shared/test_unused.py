@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import pytest
 
 from shared.data import Dataset
 from shared.distributed import init
 from shared.settings.command_line import read_settings
-from shared.settings.fields import Input
+from shared.settings.fields import input_port
 from shared.settings.network import DecoderSizes, NetworkSettings
 from shared.settings.sharding import ParallelSettings, ShardingSettings
 from shared.settings.trainer import TrainerSettings
@@ -25,7 +24,7 @@ class Settings(TrainerSettings):
 
     network: NetworkSettings
     decoder: DecoderSizes
-    module: Annotated[str | None, Input("A module.")] = None
+    module: str | None = input_port("A module.", default=None)
     sharding: ShardingSettings
     parallel: ParallelSettings
 

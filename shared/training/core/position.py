@@ -10,7 +10,7 @@ from typing import Any
 from shared.checkpoint.choose import newest_valid_checkpoint
 from shared.data import Dataset
 from shared.distributed import Refusal, World
-from shared.settings.fields import Input, ports_of, values_of
+from shared.settings.fields import ports_of, values_of
 from shared.settings.trainer import TrainerSettings
 
 
@@ -95,7 +95,7 @@ def plan_checkpoints(settings: TrainerSettings, data: Dataset) -> CheckpointPlan
     same = {
         port.name: values[port.name]
         for port in ports_of(type(settings))
-        if isinstance(port.declared, Input) and port.declared.is_identity and (is_text or port.group != "decoder")
+        if port.is_identity and (is_text or port.group != "decoder")
     }
     facts = {
         "train rows": data.split("train").rows,

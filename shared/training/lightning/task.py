@@ -14,7 +14,7 @@ from torch import nn
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.models import ModelCard, NormalisedModel, build_network, check_saveable, save_model
-from shared.settings.lightning import ModuleSettings
+from shared.settings.network import ModuleSettings
 from shared.settings.trainer import TrainerSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.rows_card import card_of_rows

@@ -24,8 +24,8 @@ from shared.data import Dataset, TextEncoding
 from shared.distributed import Refusal
 from shared.models import ModelCard
 from shared.models.transformers import attention_mask
+from shared.settings.network import BaseModelSettings
 from shared.settings.training import PrecisionSettings
-from shared.settings.transformers import BaseModelSettings
 from shared.training.torch.start import seed_generators, tokenizer_folder
 from shared.training.transformers.folder import check_model_folder, find_config
 
