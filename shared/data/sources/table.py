@@ -21,6 +21,7 @@ from shared.data.formats.file_fault import find_file_fault, find_name_fault, is_
 from shared.data.formats.file_format import TableFormat, WrongFileError
 from shared.data.sources.table_columns import TableColumns, check_types, choose_columns
 from shared.data.write.request import BadFiles, SourceRequest, list_names
+from shared.data.write.source import ItemSource
 from shared.data.write.splits import Labels, count_labels
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal
@@ -51,8 +52,8 @@ class _ClassLabels:
         return self.numbers[self.codes[key]]
 
 
-@dataclass(frozen=True)
-class NumberTable:
+@dataclass(frozen=True, kw_only=True)
+class NumberTable(ItemSource):
     """Rows of numbers, float32, with a class or a target value each.
 
     Attributes:
@@ -61,12 +62,6 @@ class NumberTable:
 
     spool: Spool
     files: tuple[tuple[str, int], ...]
-    labels: Labels
-    classes: tuple[str, ...]
-    array: Array
-    columns: tuple[str, ...]
-    task: str
-    decodes: bool = False
 
     def where(self, item: int) -> str:
         """File of a row."""
@@ -142,10 +137,17 @@ class _Scan:
         labels: Labels = self._targets
         if not self._regression:
             classes, labels = _sorted_classes(self._codes, self._targets)
-        _release_memory()
-        array = Array(self._spool.shape, "float32")
+        import pyarrow as pa
+
+        pa.default_memory_pool().release_unused()  # what Arrow holds for the next block goes back to the system
         return NumberTable(
-            self._spool, tuple(self._files), labels, classes, array, self._columns.features, self._request.task
+            spool=self._spool,
+            files=tuple(self._files),
+            labels=labels,
+            classes=classes,
+            array=Array(self._spool.shape, "float32"),
+            task=self._request.task,
+            columns=self._columns.features,
         )
 
     def _choose(self, path: Path) -> None:
@@ -182,22 +184,21 @@ class _Scan:
         if not finite.all():
             kept = np.flatnonzero(~missing)
             row = int(finite.argmin())
-            column = self._column(int(np.isfinite(x[row]).argmin()) if not np.isfinite(x[row]).all() else -1)
             place = self._form.row_place(path, before + int(kept[row]))
+            column = self._column(~np.isfinite(x[row]))
             raise WrongFileError(f"cannot be used: {place}: column {column} is not a finite number of 32 bits")
         self._spool.append(x)
         self._targets.append(y)
 
     def _refuse_missing(self, path: Path, before: int, x: npt.NDArray[np.float32], row: int) -> None:
-        absent = np.isnan(x[row])
-        column = self._column(int(absent.argmax()) if absent.any() else -1)
         raise Refusal(
-            f"{self._form.row_place(path, before + row)}: column {column} is empty. Fill it in, or leave out rows that "
-            "lack a value with on_missing skip."
+            f"{self._form.row_place(path, before + row)}: column {self._column(np.isnan(x[row]))} is empty. Fill it "
+            "in, or leave out rows that lack a value with on_missing skip."
         )
 
-    def _column(self, number: int) -> str:
-        return repr(self._columns.target if number < 0 else self._columns.features[number])
+    def _column(self, wrong: npt.NDArray[np.bool_]) -> str:
+        """The first feature of a row that is wrong, else the target, which then is."""
+        return repr(self._columns.features[int(wrong.argmax())] if wrong.any() else self._columns.target)
 
     def _encode(self, target: pa.Array) -> npt.NDArray[np.int16]:
         """Numbers of the classes, in the order in which they first came."""
@@ -244,13 +245,6 @@ def _target(column: pa.Array, *, regression: bool) -> pa.Array:
     if types.is_string(column.type) or types.is_large_string(column.type):
         return compute.if_else(compute.equal(column, ""), None, column)
     return column
-
-
-def _release_memory() -> None:
-    """Let Arrow give back to the system what it holds for the next block."""
-    import pyarrow as pa
-
-    pa.default_memory_pool().release_unused()
 
 
 def _class_name(value: object) -> str:
