@@ -80,20 +80,11 @@ def _parse(document: Mapping[str, Any]) -> Index:
 
 
 def _parse_text(text: Mapping[str, Any]) -> TextEncoding:
-    size, gzip_size, tokens = (
-        {str(split): int(value) for split, value in text[name].items()} for name in ("size", "gzip_size", "tokens")
-    )
-    return TextEncoding(
-        tokenizer=_inside(text["tokenizer"]),
-        vocabulary=int(text["vocabulary"]),
-        sequence_length=int(text["sequence_length"]),
-        padding=int(text["padding"]),
-        end_of_text=int(text["end_of_text"]),
-        size=size,
-        gzip_size=gzip_size,
-        tokens=tokens,
-        sha256=str(text["sha256"]),
-    )
+    values: dict[str, Any] = {
+        **{name: int(text[name]) for name in ("vocabulary", "sequence_length", "padding", "end_of_text")},
+        **{name: {str(k): int(v) for k, v in text[name].items()} for name in ("size", "gzip_size", "tokens")},
+    }
+    return TextEncoding(tokenizer=_inside(text["tokenizer"]), sha256=str(text["sha256"]), **values)
 
 
 def _parse_split(name: str, split: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple[Shard, ...]:

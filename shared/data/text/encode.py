@@ -99,16 +99,11 @@ def encode_units(
 ) -> Iterator[EncodedUnit]:
     """Read units and keep their tokens; what became of each, in the order asked.
 
-    Threads do: files, compression and tokenizers let others run meanwhile.
-
-    Args:
-        source: where the documents come from.
-        units: their numbers.
-        layout: how texts become rows.
-        policy: what is done about documents that cannot be used.
-        progress: told now and then how many bytes of text there were so far.
+    Threads do: files, compression and tokenizers let others run meanwhile. ``progress`` is told now and then how many
+    bytes of text there were so far.
     """
-    local, stop, counter = threading.local(), threading.Event(), _Counter()
+    local, stop = threading.local(), threading.Event()
+    done: list[int] = []  # bytes of each batch: threads may append to a list without a lock
 
     def work(unit: int) -> EncodedUnit:
         if not hasattr(local, "spools"):
@@ -118,7 +113,7 @@ def encode_units(
         for batch in _batches(source.read(unit, bad)):
             if stop.is_set():
                 break
-            counter.add(encoder.add(batch))
+            done.append(encoder.add(batch))
         return encoder.finish(tuple(bad.found))
 
     with ThreadPoolExecutor(max(1, min(len(os.sched_getaffinity(0)), len(units)))) as pool:
@@ -126,23 +121,12 @@ def encode_units(
         try:
             for future in futures:
                 while not wait([future], timeout=1).done:
-                    progress(counter.value)
+                    progress(sum(done))
                 yield future.result()
         except BaseException:
             stop.set()
             pool.shutdown(cancel_futures=True)
             raise
-
-
-class _Counter:
-    """A number that several threads add to."""
-
-    def __init__(self) -> None:
-        self.value, self._lock = 0, threading.Lock()
-
-    def add(self, more: int) -> None:
-        with self._lock:
-            self.value += more
 
 
 class _Encoder:
@@ -187,13 +171,11 @@ class _Encoder:
         if not self._layout.labelled:
             part.gzip_size += len(self._packers[split].compress(texts))
             return len(texts)
-        passages = [
-            (len(ids), document.label) for document, found in zip(documents, rows, strict=True) for ids in found
-        ]
-        for _, label in passages:
+        labels = [document.label for document, found in zip(documents, rows, strict=True) for _ in found]
+        for label in labels:
             part.classes[label] = part.classes.get(label, 0) + 1
-        codes = [self._codes.setdefault(label, len(self._codes)) for _, label in passages]
-        self._spools.lengths[split].append(np.array([length for length, _ in passages], np.int32))
+        codes = [self._codes.setdefault(label, len(self._codes)) for label in labels]
+        self._spools.lengths[split].append(np.array([len(ids) for found in rows for ids in found], np.int32))
         self._spools.labels[split].append(np.array(codes, np.int32))
         return len(texts)
 

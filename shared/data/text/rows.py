@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowDocuments:
-    """The rows of some files.
-
-    Attributes:
-        request: what the user wants read.
-        root: what paths are relative to.
-        form: of the files.
-        parts: the units.
-    """
+    """The rows of some files below a root; the parts of the files are the units."""
 
     request: SourceRequest
     root: Path

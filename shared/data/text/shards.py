@@ -40,12 +40,9 @@ def token_arrays(layout: RowLayout) -> dict[str, Array]:
 def plan_tokens(
     parts: Sequence[dict[str, UnitCounts]], layout: RowLayout, rows_per_shard: int | None
 ) -> list[ShardJob]:
-    """Every shard of the dataset, in order: a function of what the units hold and of the layout alone.
+    """Every shard of the dataset, in order: a function of what the units gave to each split and of the layout alone.
 
-    Args:
-        parts: of each unit, split to what it gave.
-        layout: how texts become rows.
-        rows_per_shard: None makes files of about 16 MiB.
+    Without ``rows_per_shard`` files have about 16 MiB.
     """
     length = layout.sequence_length
     item = np.dtype(token_dtype(layout.tokens.vocabulary)).itemsize
@@ -104,16 +101,7 @@ class NodeReport:
 
 
 class TokenShardWriter:
-    """Writes the shards of a node's units.
-
-    Args:
-        output: the dataset's folder.
-        encoded: the node's units.
-        nodes: what all nodes found, in order.
-        node: which of them this is.
-        classes: names of the classes, in the order of the labels.
-        layout: how texts become rows.
-    """
+    """Writes the shards of the units that a node has encoded; ``node`` is its place among all nodes' reports."""
 
     def __init__(
         self,

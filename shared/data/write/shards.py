@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shared.data.dataset.index import Array, Shard, shard_to_json
 from shared.data.dataset.index_file import shard_from_json
@@ -47,19 +46,6 @@ class ItemPlan:
     def items_of(self, job: ShardJob) -> RowNumbers:
         """Items of a shard; read anew each time."""
         return self.items[job.split][job.first : job.last]
-
-
-@dataclass(frozen=True, slots=True)
-class _SingleClass:
-    """A label for each item that says nothing: all are of one class."""
-
-    items: int
-
-    def __len__(self) -> int:
-        return self.items
-
-    def __getitem__(self, key: slice) -> npt.NDArray[np.int8]:
-        return np.zeros(len(range(*key.indices(self.items))), np.int8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +97,14 @@ def plan_items(
 ) -> ItemPlan:
     """Every shard of the dataset, in order: a function of the source and these numbers alone.
 
-    Args:
-        source: whose labels decide on the splits; for regression all rows are alike.
-        validation_fraction: share of all items.
-        test_fraction: share of all items.
-        seed: of the splits.
-        rows_per_shard: None makes files of about 16 MiB.
+    Fractions are shares of all items; without ``rows_per_shard`` files have about 16 MiB.
 
     Raises:
         Refusal: if there are too few items, of a class or altogether.
     """
     classes = source.task == "classification"
-    strata = source.labels if classes else _SingleClass(len(source.labels))
+    # One zero seen so many times: for regression all items are of one class.
+    strata = source.labels if classes else np.broadcast_to(np.int8(0), len(source.labels))
     if classes and (validation_fraction > 0 or test_fraction > 0):
         _refuse_lonely(source)
     splits = stratified_split(strata, validation_fraction=validation_fraction, test_fraction=test_fraction, seed=seed)
@@ -155,14 +137,9 @@ def _within(limits: tuple[int, int], value: int) -> int:
 def write_shards(
     source: ItemSource, plan: ItemPlan, jobs: list[ShardJob], output: Path, policy: BadFiles
 ) -> Iterator[WrittenShard]:
-    """Write shards in order, with all cores of this machine where there is enough to decode.
+    """Write some shards of a plan in order, with all cores of this machine where there is enough to decode.
 
-    Args:
-        source: what is written.
-        plan: of all shards.
-        jobs: those of them that are written.
-        output: the dataset's folder.
-        policy: what is done about files that cannot be used; those found are in what is returned.
+    Files that cannot be used are treated by the policy, and noted in what is returned rather than there.
     """
     cores = len(os.sched_getaffinity(0))
     images = sum(job.rows for job in jobs)

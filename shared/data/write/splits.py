@@ -152,9 +152,7 @@ def _gather(members: Spool, starts: _Counts, lengths: _Counts) -> Spool:
     return gathered
 
 
-def _quota(
-    counts: npt.NDArray[np.int64], *, spare: npt.NDArray[np.int64], fraction: float, name: str
-) -> npt.NDArray[np.int64]:
+def _quota(counts: _Counts, *, spare: _Counts, fraction: float, name: str) -> _Counts:
     """Items of each class for one split: proportional, largest remainders first, never more than can be spared."""
     total = int(counts.sum())
     # The decimal that was typed: 0.07 * 100 is 7.000000000000001 as a float, and would round up to 8.
@@ -166,7 +164,7 @@ def _quota(
             f"one of the {np.count_nonzero(counts)} classes keeps one for train. Give a smaller fraction or more data."
         )
     exact = counts * (wanted / total)
-    quota: npt.NDArray[np.int64] = np.minimum(np.floor(exact).astype(np.int64), spare)
+    quota: _Counts = np.minimum(np.floor(exact).astype(np.int64), spare)
     while (missing := wanted - int(quota.sum())) > 0:
         # Stable sort: among equal remainders the class that comes first wins, on every machine.
         urgent = np.argsort(np.where(quota < spare, quota - exact, np.inf), kind="stable")
