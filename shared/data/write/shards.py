@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from shared.data.dataset.index import Array, Shard, shard_to_json
+from shared.data.dataset.index import Array, Shard
 from shared.data.dataset.index_file import shard_from_json
 from shared.data.dataset.order import RowNumbers
 from shared.data.sources import BadFile, BadFiles, ItemSource
@@ -68,7 +68,7 @@ class WrittenShard:
 
     def to_json(self) -> dict[str, Any]:
         """For the other nodes."""
-        return {**asdict(self), "shard": None if self.shard is None else shard_to_json(self.shard)}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any], arrays: Mapping[str, Array]) -> WrittenShard:
@@ -108,7 +108,7 @@ def plan_items(
     if classes and (validation_fraction > 0 or test_fraction > 0):
         _refuse_lonely(source)
     splits = stratified_split(strata, validation_fraction=validation_fraction, test_fraction=test_fraction, seed=seed)
-    size = rows_per_shard or _within(_SHARD_ROWS, SHARD_BYTES // _row_bytes(source.array))
+    size = rows_per_shard or int(np.clip(SHARD_BYTES // _row_bytes(source.array), *_SHARD_ROWS))
     jobs = [job for split, items in splits.items() for job in plan_split(split, [range(len(items))], size)]
     return ItemPlan(splits, jobs)
 
@@ -128,10 +128,6 @@ def _refuse_lonely(source: ItemSource) -> None:
 
 def _row_bytes(array: Array) -> int:
     return max(1, prod(array.shape) * np.dtype(array.dtype).itemsize)
-
-
-def _within(limits: tuple[int, int], value: int) -> int:
-    return min(max(value, limits[0]), limits[1])
 
 
 def write_shards(
@@ -166,7 +162,7 @@ def _write_items(source: ItemSource, job: ShardJob, items: RowNumbers, output: P
     targets: list[Moments] = []
     bad = BadFiles(policy.skip, policy.folder)
     # Part of the result, because sums are made chunk by chunk; so it depends on the rows alone.
-    step = _within(_CHUNK_ROWS, _CHUNK_BYTES // _row_bytes(source.array))
+    step = int(np.clip(_CHUNK_BYTES // _row_bytes(source.array), *_CHUNK_ROWS))
 
     labels = source.labels[items]
 
