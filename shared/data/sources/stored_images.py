@@ -73,7 +73,7 @@ class StoredImages(ItemSource):
     def read(self, items: RowNumbers, bad: BadFiles) -> npt.NDArray[Any]:
         """Images by number, brought to the size and colour asked for."""
         del bad  # the files were checked when they were unpacked
-        stored = self.spool.take(items)
+        stored = self.spool[items]
         if self.mode is None:
             return stored
         from PIL import Image

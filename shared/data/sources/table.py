@@ -22,7 +22,7 @@ from shared.data.formats.file_format import TableFormat, WrongFileError
 from shared.data.sources.table_columns import TableColumns, check_types, choose_columns
 from shared.data.write.request import BadFiles, SourceRequest, list_names
 from shared.data.write.source import ItemSource
-from shared.data.write.splits import Labels, count_labels
+from shared.data.write.splits import BLOCK_ROWS, count_labels
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
@@ -31,25 +31,6 @@ if TYPE_CHECKING:
 
 _MOST_CLASSES = 10_000  # fewer than 16 bits can number
 _NOTE_SECONDS = 10.0
-
-
-@dataclass(frozen=True)
-class _ClassLabels:
-    """Labels, read from codes that number the classes in the order in which they first came.
-
-    Attributes:
-        codes: the code of each row, on disk.
-        numbers: the label of each code.
-    """
-
-    codes: Spool
-    numbers: npt.NDArray[np.integer[Any]]
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
-        return self.numbers[self.codes[key]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +51,7 @@ class NumberTable(ItemSource):
     def read(self, items: RowNumbers, bad: BadFiles) -> npt.NDArray[Any]:
         """Rows by number."""
         del bad  # the files were checked when they were read
-        return self.spool.take(items)
+        return self.spool[items]
 
 
 def open_table(request: SourceRequest, form: TableFormat) -> NumberTable:
@@ -133,17 +114,14 @@ class _Scan:
             raise Refusal(f"{self._request.folder}: none of its {len(files)} files gives a row; {why}.")
         if self._missing:
             self._request.note(f"{self._missing:,} rows lack a value and are left out")
-        classes: tuple[str, ...] = ()
-        labels: Labels = self._targets
-        if not self._regression:
-            classes, labels = _sorted_classes(self._codes, self._targets)
+        classes = () if self._regression else _sort_classes(self._codes, self._targets)
         import pyarrow as pa
 
         pa.default_memory_pool().release_unused()  # what Arrow holds for the next block goes back to the system
         return NumberTable(
             spool=self._spool,
             files=tuple(self._files),
-            labels=labels,
+            labels=self._targets,
             classes=classes,
             array=Array(self._spool.shape, "float32"),
             task=self._request.task,
@@ -252,11 +230,13 @@ def _class_name(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _sorted_classes(codes: dict[str, int], targets: Spool) -> tuple[tuple[str, ...], _ClassLabels]:
-    """Classes in ascending order, as numbers if all are whole numbers, else as text; the labels follow."""
+def _sort_classes(codes: dict[str, int], targets: Spool) -> tuple[str, ...]:
+    """Classes in ascending order, as numbers if all are whole numbers, else as text; their codes become labels."""
     seen = count_labels(targets, len(codes))
     used = [name for name, code in codes.items() if seen[code]]  # a file left out may have brought more
     classes = tuple(sorted(used, key=int) if all(name.lstrip("-").isdecimal() for name in used) else sorted(used))
-    numbers = np.zeros(len(codes), np.min_scalar_type(max(1, len(classes))))
-    numbers[[codes[name] for name in classes]] = np.arange(len(classes))
-    return classes, _ClassLabels(targets, numbers)
+    labels = np.zeros(len(codes), np.int16)
+    labels[[codes[name] for name in classes]] = np.arange(len(classes))
+    for first in range(0, len(targets), BLOCK_ROWS):
+        targets.put(first, labels[targets[first : first + BLOCK_ROWS]])
+    return classes

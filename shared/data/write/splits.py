@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,14 +29,8 @@ SHUFFLED_ROWS = 2**18
 _Counts = npt.NDArray[np.int64]
 
 
-class Labels(Protocol):
-    """A class (a whole number) or, for regression, a target for each item: an array, or what is read like one."""
-
-    def __len__(self) -> int:
-        """Number of items."""
-
-    def __getitem__(self, key: Any, /) -> npt.NDArray[Any]:
-        """Labels of a slice of the items, or of items by number."""
+Labels: TypeAlias = npt.NDArray[Any] | Spool
+"""A class (a whole number) or, for regression, a target for each item."""
 
 
 def stratified_split(
