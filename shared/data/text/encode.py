@@ -13,7 +13,7 @@ import numpy as np
 
 from shared.data.dataset.index import SPLITS
 from shared.data.text.documents import Document, DocumentSource
-from shared.data.text.tokens import Ids, Tokens, token_dtype
+from shared.data.text.tokens import Ids, Tokens
 from shared.data.write.request import BadFile, BadFiles
 from shared.data.write.spool import Spool
 
@@ -36,6 +36,11 @@ class RowLayout:
     tokens: Tokens
     sequence_length: int
     labelled: bool
+
+    @property
+    def dtype(self) -> str:
+        """The smallest type that a shard holds token ids in."""
+        return "uint16" if self.tokens.vocabulary <= 2**16 else "int32"
 
 
 @dataclass(slots=True)
@@ -69,8 +74,7 @@ class TokenSpools:
     """
 
     def __init__(self, layout: RowLayout) -> None:
-        dtype = token_dtype(layout.tokens.vocabulary)
-        self.tokens = {split: Spool((), dtype) for split in SPLITS}
+        self.tokens = {split: Spool((), layout.dtype) for split in SPLITS}
         self.lengths = {split: Spool((), "int32") for split in SPLITS}
         self.labels = {split: Spool((), "int32") for split in SPLITS}
 

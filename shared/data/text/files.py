@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.data.formats.file_fault import find_file_fault
-from shared.data.formats.file_format import UNIT_BYTES, group_units
-from shared.data.text.documents import Document, decode_document
+from shared.data.formats.file_format import UNIT_BYTES, WrongFileError, group_units
+from shared.data.text.documents import Document, find_size_fault
 from shared.data.write.request import BadFiles, SourceRequest
 from shared.distributed import Refusal
 
@@ -50,16 +50,11 @@ class FileDocuments:
     def read(self, unit: int, bad: BadFiles) -> Iterator[Document]:
         """Documents of a unit."""
         for item in self.units[unit]:
-            path = self.paths[item]
-            if fault := find_file_fault(self.root / path):
-                bad.report(path, fault)
-                continue
             try:
-                data = (self.root / path).read_bytes()
-            except OSError as error:
-                bad.report(path, f"cannot be read: {error.strerror or error}")
+                text = _read_text(self.root / self.paths[item], self.most)
+            except WrongFileError as error:
+                bad.report(self.paths[item], str(error))
                 continue
-            text = decode_document(data, path, self.most, bad)
             if text:
                 yield Document(text, self.splits[item], self.labels[item])
 
@@ -124,6 +119,22 @@ def _files(request: SourceRequest, root: Path, paths: list[Path]) -> FileDocumen
     units = group_units([size for _, size in named], UNIT_BYTES)
     sizes = [sum(named[item][1] for item in unit) for unit in units]
     return FileDocuments(root, names, labels, splits, units, sizes, request.most_bytes)
+
+
+def _read_text(path: Path, most: int) -> str:
+    if fault := find_file_fault(path):
+        raise WrongFileError(fault)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise WrongFileError(f"cannot be read: {error.strerror or error}") from error
+    if fault := find_size_fault(data, most):
+        raise WrongFileError(fault)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        where = f"byte {error.start} is 0x{data[error.start]:02x}"
+        raise WrongFileError(f"is not text in UTF-8: {where}, {error.reason}") from error
 
 
 def _size(path: Path) -> int:

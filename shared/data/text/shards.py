@@ -21,7 +21,6 @@ from shared.data.dataset.index import SPLITS, Array, Shard
 from shared.data.dataset.ragged import Ragged
 from shared.data.text.documents import DocumentSource
 from shared.data.text.encode import EncodedUnit, RowLayout, UnitCounts
-from shared.data.text.tokens import token_dtype
 from shared.data.write.plan import SHARD_BYTES, ShardJob, plan_split
 from shared.data.write.request import BadFile
 from shared.data.write.writer import write_ragged_shard, write_shard
@@ -31,10 +30,9 @@ _CHUNK_TOKENS = 2**20
 
 def token_arrays(layout: RowLayout) -> dict[str, Array]:
     """The dataset's arrays."""
-    dtype = token_dtype(layout.tokens.vocabulary)
     if layout.labelled:
-        return {"x": Array((), dtype, ragged=True), "y": Array((), "int64")}
-    return {"x": Array((layout.sequence_length + 1,), dtype)}
+        return {"x": Array((), layout.dtype, ragged=True), "y": Array((), "int64")}
+    return {"x": Array((layout.sequence_length + 1,), layout.dtype)}
 
 
 def plan_tokens(
@@ -44,22 +42,18 @@ def plan_tokens(
 
     Without ``rows_per_shard`` files have about 16 MiB.
     """
-    length = layout.sequence_length
-    item = np.dtype(token_dtype(layout.tokens.vocabulary)).itemsize
-    size = rows_per_shard or max(1, SHARD_BYTES // ((length + 1) * item))
+    row_bytes = (layout.sequence_length + 1) * np.dtype(layout.dtype).itemsize
+    size = rows_per_shard or max(1, SHARD_BYTES // row_bytes)
     return [job for split in SPLITS for job in plan_split(split, _unit_rows(parts, split, layout), size)]
 
 
-def _unit_rows(parts: Sequence[dict[str, UnitCounts]], split: str, layout: RowLayout) -> Iterator[range]:
+def _unit_rows(parts: Sequence[dict[str, UnitCounts]], split: str, layout: RowLayout) -> list[range]:
     """Rows of each unit: passages, numbered in the unit; or blocks, numbered in the split."""
     if layout.labelled:
-        yield from (range(part[split].rows) for part in parts)
-        return
+        return [range(part[split].rows) for part in parts]
     length, ends = layout.sequence_length, list(accumulate((part[split].tokens for part in parts), initial=0))
     blocks = max(0, (ends[-1] - 1) // length)  # the first token is not predicted
-    yield from (
-        range(min(blocks, -(-begin // length)), min(blocks, -(-end // length))) for begin, end in pairwise(ends)
-    )
+    return [range(min(blocks, -(-begin // length)), min(blocks, -(-end // length))) for begin, end in pairwise(ends)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +156,7 @@ class _Stream:
     ) -> None:
         self._encoded, self._split = encoded, split
         self._ends = [0, *accumulate(one.parts[split].tokens for one in encoded)]
-        self._after = np.array(after, token_dtype(layout.tokens.vocabulary))
+        self._after = np.array(after, layout.dtype)
 
     @property
     def tokens(self) -> int:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shared.data.dataset.index import SPLITS, TextEncoding
+from shared.data.dataset.index import BYTE_TOKENIZER, SPLITS, TOKENIZER_FOLDER, TextEncoding
 from shared.data.text.encode import RowLayout, UnitCounts
 from shared.data.text.shards import NodeReport
-from shared.data.text.tokens import tokenizer_name
 from shared.data.write.request import list_names
 from shared.distributed import Refusal
 
@@ -46,7 +45,7 @@ class TextSummary:
             for what in ("size", "gzip_size", "tokens")
         )
         return TextEncoding(
-            tokenizer=tokenizer_name(tokens),
+            tokenizer=TOKENIZER_FOLDER if tokens.files() else BYTE_TOKENIZER,
             vocabulary=tokens.vocabulary,
             sequence_length=self._layout.sequence_length,
             padding=tokens.padding,
