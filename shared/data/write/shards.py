@@ -103,7 +103,7 @@ def plan_items(
         Refusal: if there are too few items, of a class or altogether.
     """
     classes = source.task == "classification"
-    # One zero seen so many times: for regression all items are of one class.
+    # For regression all items are of one class: a view of a single zero, whatever its length.
     strata = source.labels if classes else np.broadcast_to(np.int8(0), len(source.labels))
     if classes and (validation_fraction > 0 or test_fraction > 0):
         _refuse_lonely(source)
@@ -135,7 +135,7 @@ def write_shards(
 ) -> Iterator[WrittenShard]:
     """Write some shards of a plan in order, with all cores of this machine where there is enough to decode.
 
-    Files that cannot be used are treated by the policy, and noted in what is returned rather than there.
+    Files that cannot be used are treated as the policy says; those left out are in what is returned, not in it.
     """
     cores = len(os.sched_getaffinity(0))
     images = sum(job.rows for job in jobs)

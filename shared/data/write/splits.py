@@ -28,7 +28,6 @@ SHUFFLED_ROWS = 2**18
 
 _Counts = npt.NDArray[np.int64]
 
-
 Labels: TypeAlias = npt.NDArray[Any] | Spool
 """A class (a whole number) or, for regression, a target for each item."""
 
