@@ -108,6 +108,8 @@ class _Scan:
         Raises:
             Refusal: if that is nothing.
         """
+        import pyarrow as pa
+
         if not self._spool.rows:
             found = self._request.bad.found
             why = f"{found[0].path} {found[0].reason}" if found else "there is no row with all its values"
@@ -115,8 +117,6 @@ class _Scan:
         if self._missing:
             self._request.note(f"{self._missing:,} rows lack a value and are left out")
         classes = () if self._regression else _sort_classes(self._codes, self._targets)
-        import pyarrow as pa
-
         pa.default_memory_pool().release_unused()  # what Arrow holds for the next block goes back to the system
         return NumberTable(
             spool=self._spool,
