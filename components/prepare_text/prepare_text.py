@@ -7,11 +7,12 @@ whatever the number of nodes and ranks. The index is written last.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 from shared.data import Index
-from shared.data.dataset.index import BYTE_TOKENIZER, SPLITS, shard_to_json
+from shared.data.dataset.index import BYTE_TOKENIZER, SPLITS
 from shared.data.dataset.index_file import shard_from_json
 from shared.data.text.documents import DocumentSource
 from shared.data.text.encode import EncodedUnit, RowLayout, encode_units
@@ -178,7 +179,7 @@ class Preparation:
         mine = [job for job in plan if job.unit in writer.units]
         with PreparationProgress(world, sum(job.rows for job in mine)) as progress:
             for job in mine:
-                written.append({"split": job.split, "number": job.number, "shard": shard_to_json(writer.write(job))})
+                written.append({"split": job.split, "number": job.number, "shard": asdict(writer.write(job))})
                 progress.add(job.rows)
         return written
 

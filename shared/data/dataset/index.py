@@ -169,7 +169,7 @@ class Index:
             **({"text": asdict(self.text)} if self.text else {}),
             **({"statistics": asdict(self.statistics)} if self.statistics else {}),
             "splits": {
-                name: {"rows": self.rows(name), "shards": [shard_to_json(shard) for shard in shards]}
+                name: {"rows": self.rows(name), "shards": [asdict(shard) for shard in shards]}
                 for name, shards in self.splits.items()
             },
         }
@@ -189,8 +189,3 @@ def offsets_name(name: str) -> str:
 def _array_to_json(array: Array) -> dict[str, Any]:
     plain = {"shape": array.shape, "dtype": array.dtype}
     return {**plain, "ragged": True} if array.ragged else plain
-
-
-def shard_to_json(shard: Shard) -> dict[str, Any]:
-    """A shard's record, as `index.json` has it."""
-    return {"rows": shard.rows, "files": {name: asdict(file) for name, file in shard.files.items()}}

@@ -57,11 +57,7 @@ def _parse(document: Mapping[str, Any]) -> Index:
         for name, array in document["arrays"].items()
     }
     task, target, text = document["task"], document.get("target"), document.get("text")
-    if (
-        task not in _TASKS
-        or (task == "regression") != (target is not None)
-        or (task in TEXT_TASKS) != (text is not None)
-    ):
+    if task not in _TASKS or (task == "regression") != bool(target) or (task in TEXT_TASKS) != bool(text):
         raise ValueError(
             f"its task is {task!r}, with {'a' if target else 'no'} target and {'a' if text else 'no'} text"
         )
@@ -80,20 +76,11 @@ def _parse(document: Mapping[str, Any]) -> Index:
 
 
 def _parse_text(text: Mapping[str, Any]) -> TextEncoding:
-    size, gzip_size, tokens = (
-        {str(split): int(value) for split, value in text[name].items()} for name in ("size", "gzip_size", "tokens")
-    )
-    return TextEncoding(
-        tokenizer=_inside(text["tokenizer"]),
-        vocabulary=int(text["vocabulary"]),
-        sequence_length=int(text["sequence_length"]),
-        padding=int(text["padding"]),
-        end_of_text=int(text["end_of_text"]),
-        size=size,
-        gzip_size=gzip_size,
-        tokens=tokens,
-        sha256=str(text["sha256"]),
-    )
+    values: dict[str, Any] = {
+        **{name: int(text[name]) for name in ("vocabulary", "sequence_length", "padding", "end_of_text")},
+        **{name: {str(k): int(v) for k, v in text[name].items()} for name in ("size", "gzip_size", "tokens")},
+    }
+    return TextEncoding(tokenizer=_inside(text["tokenizer"]), sha256=str(text["sha256"]), **values)
 
 
 def _parse_split(name: str, split: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple[Shard, ...]:
@@ -105,7 +92,7 @@ def _parse_split(name: str, split: Mapping[str, Any], arrays: Mapping[str, Array
 
 
 def shard_from_json(shard: Mapping[str, Any], arrays: Mapping[str, Array]) -> Shard:
-    """A shard's record; the way back from ``shard_to_json``.
+    """A shard, from what ``asdict`` makes of it.
 
     Raises:
         ValueError: if it does not fit the arrays, or if a path leaves the dataset's folder.

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.dataset.index import SPLITS, TOKENIZER_FILE, Array, Index, Shard, array_files, offsets_name
+from shared.data.dataset.index import SPLITS, TOKENIZER_FILE, Array, Index, Shard, offsets_name
 from shared.data.dataset.index_file import read_index
 from shared.data.dataset.order import RowNumbers
 from shared.data.dataset.ragged import Ragged
@@ -55,8 +55,7 @@ class Dataset:
             raise Refusal(f"there is no split {name!r}; choose one of {', '.join(SPLITS)}.")
         if not self.index.splits[name]:
             raise Refusal(f"the split {name!r} of {self.folder} is empty; prepare it with {name}_fraction above 0.")
-        files = [file for array in self.index.arrays.items() for file in array_files(*array)]
-        _allow_open_files(len(self.index.splits[name]) * len(files))
+        _allow_open_files(sum(len(shard.files) for shard in self.index.splits[name]))
         padding = self.index.text.padding if self.index.text else 0
         return Split(name, self.folder, self.index.arrays, self.index.splits[name], padding)
 
@@ -133,10 +132,9 @@ class Split:
         return self.rows * math.prod(array.shape) * np.dtype(array.dtype).itemsize
 
     def _whole(self, name: str) -> npt.NDArray[Any]:
-        whole = self._held.get(name)
-        if whole is None:
-            whole = self._held[name] = np.concatenate([self._map(name, number) for number in range(len(self.shards))])
-        return whole
+        if name not in self._held:
+            self._held[name] = np.concatenate([self._map(name, number) for number in range(len(self.shards))])
+        return self._held[name]
 
     def _gather(self, name: str, indices: RowNumbers) -> npt.NDArray[Any]:
         """Collect rows in ascending order, shard by shard, then put them into the order asked."""
@@ -170,22 +168,20 @@ class Split:
         return padded, lengths
 
     def _ragged_shard(self, name: str, number: int) -> Ragged:
-        opened = self._ragged.get((name, number))
-        if opened is None:
+        if (name, number) not in self._ragged:
             offsets = self._load(offsets_name(name), number, (self.shards[number].rows + 1,), "int64")
             values = self._load(name, number, (int(offsets[-1]),), self.arrays[name].dtype)
             try:
-                opened = self._ragged[name, number] = Ragged(values, offsets)
+                self._ragged[name, number] = Ragged(values, offsets)
             except ValueError as error:
                 path = self.folder / self.shards[number].files[offsets_name(name)].path
                 raise Refusal(f"{path} is damaged: {error}. Prepare the data again.") from error
-        return opened
+        return self._ragged[name, number]
 
     def _shard(self, name: str, number: int) -> npt.NDArray[Any]:
-        opened = self._open.get((name, number))
-        if opened is None:
-            opened = self._open[name, number] = self._map(name, number)
-        return opened
+        if (name, number) not in self._open:
+            self._open[name, number] = self._map(name, number)
+        return self._open[name, number]
 
     def _map(self, name: str, number: int) -> npt.NDArray[Any]:
         array = self.arrays[name]
@@ -206,9 +202,8 @@ class Split:
             ) from error
         except ValueError as error:
             raise Refusal(f"{path} is damaged: {error}. {again}") from error
-        found, said = (mapped.shape, mapped.dtype.name), (shape, dtype)
-        if found != said:
-            raise Refusal(f"{path} holds {found[1]} {found[0]}; the index says {said[1]} {said[0]}.")
+        if (mapped.shape, mapped.dtype.name) != (shape, dtype):
+            raise Refusal(f"{path} holds {mapped.dtype.name} {mapped.shape}; the index says {dtype} {shape}.")
         # A plain view: np.memmap's own indexing costs three times as much for small batches.
         return mapped.view(np.ndarray)
 

@@ -118,9 +118,9 @@ def _find_fault(path: Path, types: Mapping[str, pa.DataType]) -> str:
         if len(cells) != len(header):
             return f"{path}:{line}: {len(cells)} cells, but {len(header)} columns"
         row = dict(zip(header, cells, strict=True))
-        faults = ((name, _cell_fault(row[name], str(kind) == "string")) for name, kind in types.items())
-        if found := next(((name, fault) for name, fault in faults if fault), None):
-            return f"{path}:{line}: column {found[0]!r} {found[1]}"
+        for name, kind in types.items():
+            if fault := _cell_fault(row[name], str(kind) == "string"):
+                return f"{path}:{line}: column {name!r} {fault}"
     return ""
 
 

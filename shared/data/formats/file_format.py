@@ -7,6 +7,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -60,6 +61,7 @@ class FileFormat(ABC):
     """One kind of file that holds rows."""
 
     suffixes: tuple[str, ...]
+    """What the files' names end in."""
 
     @abstractmethod
     def header(self, path: Path) -> list[str]:
@@ -105,10 +107,8 @@ class FileFormat(ABC):
 class TableFormat(FileFormat):
     """A kind of file whose columns of numbers can be read at once."""
 
-    @property
-    def table_suffixes(self) -> tuple[str, ...]:
-        """What files with a table of numbers end in."""
-        return self.suffixes
+    table_suffixes: tuple[str, ...]
+    """What files with a table of numbers end in."""
 
     @abstractmethod
     def blocks(self, path: Path, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
@@ -125,6 +125,17 @@ class TableFormat(FileFormat):
     @abstractmethod
     def row_place(self, path: Path, row: int) -> str:
         """Where a row (from 0) of the blocks lies, for messages: ``path:line``, or better."""
+
+
+def group_units(sizes: Sequence[int], most: int) -> list[range]:
+    """Neighbours taken together as units of ``most`` bytes, or of one item that has more; one unit at least."""
+    bounds, filled = [0], 0
+    for item, size in enumerate(sizes):
+        if filled and filled + size > most:
+            bounds.append(item)
+            filled = 0
+        filled += size
+    return [range(first, last) for first, last in pairwise([*bounds, len(sizes)])]
 
 
 def is_gzipped(path: Path) -> bool:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shared.data.formats.file_format import UNIT_BYTES, FilePart, FileRow, TableFormat, WrongFileError, one_line
+from shared.data.formats.file_format import (
+    UNIT_BYTES,
+    FilePart,
+    FileRow,
+    TableFormat,
+    WrongFileError,
+    group_units,
+    one_line,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +27,7 @@ _BLOCK_ROWS, _TEXT_ROWS = 2**16, 256
 class ParquetFiles(TableFormat):
     """What is particular to Parquet."""
 
-    suffixes = (".parquet", ".parq", ".pq")
+    suffixes = table_suffixes = (".parquet", ".parq", ".pq")
 
     def header(self, path: Path) -> list[str]:
         """Names of the columns."""
@@ -34,14 +41,8 @@ class ParquetFiles(TableFormat):
         """Row groups, small ones together."""
         meta = _read_metadata(path)
         sizes = [meta.row_group(number).total_byte_size for number in range(meta.num_row_groups)]
-        bounds, filled = [0], 0
-        for number, size in enumerate(sizes):
-            if filled and filled + size > UNIT_BYTES:
-                bounds.append(number)
-                filled = 0
-            filled += size
-        bounds.append(len(sizes))
-        return [FilePart(path, a, b, sum(sizes[a:b])) for a, b in pairwise(bounds)]
+        units = group_units(sizes, UNIT_BYTES)
+        return [FilePart(path, unit.start, unit.stop, sum(sizes[unit.start : unit.stop])) for unit in units]
 
     def rows(self, part: FilePart, names: Sequence[str], most: int) -> Iterator[FileRow]:
         """Rows of some row groups."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -35,21 +37,11 @@ def decode_image(file: Path, mode: str, size: tuple[int, int] | None, most_pixel
     """
     from PIL import ImageOps
 
-    try:
-        with _open(file, most_pixels) as image:
-            _refuse_deep(image)
-            ImageOps.exif_transpose(image, in_place=True)
-            return image_to_array(image, mode, size)
-    except UnreadableImageError:
-        raise
-    # Decoders raise what they like on damaged files (seen: struct.error, KeyError, IndexError, zlib.error).
-    except Exception as error:
-        raise UnreadableImageError(f"cannot be decoded: {_reason(error, file)}") from error
-
-
-def _refuse_deep(image: Image.Image) -> None:
-    if image.mode[0] in "IF":
-        raise UnreadableImageError("has more than 8 bits for each channel; convert it, or use dataset npy")
+    with _opened(file, most_pixels) as image:
+        if image.mode[0] in "IF":
+            raise UnreadableImageError("has more than 8 bits for each channel; convert it, or use dataset npy")
+        ImageOps.exif_transpose(image, in_place=True)
+        return image_to_array(image, mode, size)
 
 
 def image_to_array(image: Image.Image, mode: str, size: tuple[int, int] | None) -> npt.NDArray[np.uint8]:
@@ -71,35 +63,33 @@ def read_image_size(file: Path, most_pixels: int) -> tuple[int, int]:
     Raises:
         UnreadableImageError: see ``decode_image``.
     """
-    try:
-        with _open(file, most_pixels) as image:
-            sideways = image.getexif().get(0x0112, 1) >= 5  # the orientation
-            return image.size if sideways else image.size[::-1]
-    except UnreadableImageError:
-        raise
-    except Exception as error:
-        raise UnreadableImageError(f"cannot be decoded: {_reason(error, file)}") from error
+    with _opened(file, most_pixels) as image:
+        sideways = image.getexif().get(0x0112, 1) >= 5  # the orientation
+        return image.size if sideways else image.size[::-1]
 
 
-def _open(file: Path, most_pixels: int) -> Image.Image:
+@contextmanager
+def _opened(file: Path, most_pixels: int) -> Iterator[Image.Image]:
+    """An image, closed at the end; what its decoder raises meanwhile comes as UnreadableImageError."""
     from PIL import Image, UnidentifiedImageError
 
     if fault := find_file_fault(file):
         raise UnreadableImageError(fault)
     Image.MAX_IMAGE_PIXELS = None  # our limit is checked at the same place: after the header, before the pixels
     try:
-        image = Image.open(file, formats=_FORMATS)
+        with Image.open(file, formats=_FORMATS) as image:
+            if image.width * image.height > most_pixels:
+                raise UnreadableImageError(  # noqa: TRY301  # passed on below
+                    f"has {image.width} x {image.height} pixels, "
+                    f"more than max_megapixels {most_pixels / 10**6:g} allows"
+                )
+            yield image
+    except UnreadableImageError:
+        raise
     except UnidentifiedImageError as error:
         raise UnreadableImageError(f"is not an image ({', '.join(_FORMATS)})") from error
-    if image.width * image.height > most_pixels:
-        image.close()
-        raise UnreadableImageError(
-            f"has {image.width} x {image.height} pixels, more than max_megapixels {most_pixels / 10**6:g} allows"
-        )
-    return image
-
-
-def _reason(error: Exception, file: Path) -> Any:
-    """What an exception says, without the path, which stands before it."""
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return text.replace(str(file), file.name) or type(error).__name__
+    # Decoders raise what they like on damaged files (seen: struct.error, KeyError, IndexError, zlib.error).
+    except Exception as error:
+        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        text = text.replace(str(file), file.name)  # the path stands before it
+        raise UnreadableImageError(f"cannot be decoded: {text or type(error).__name__}") from error

@@ -161,10 +161,6 @@ def _pairs(values: list[Any]) -> dict[Any, Any]:
     return dict(zip(keys, values[1::2], strict=True))
 
 
-def _from_buffer(content: Any, dtype: Any, shape: Any, order: Any) -> _Array:
-    return _Array(_array(content, dtype, shape, order))
-
-
 def _encode(text: Any, encoding: Any) -> bytes:
     """Bytes, as Python 3 writes them for Python 2."""
     if encoding != "latin1" or not isinstance(text, str):
@@ -183,8 +179,8 @@ _CALLS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "numpy.core.multiarray._reconstruct": lambda *_: _Array(),  # an empty one, which BUILD fills
         "numpy._core.multiarray._reconstruct": lambda *_: _Array(),  # an empty one, which BUILD fills
-        "numpy.core.numeric._frombuffer": _from_buffer,
-        "numpy._core.numeric._frombuffer": _from_buffer,
+        "numpy.core.numeric._frombuffer": lambda *made_of: _Array(_array(*made_of)),
+        "numpy._core.numeric._frombuffer": lambda *made_of: _Array(_array(*made_of)),
         "numpy.dtype": lambda code, *_: _Type(_text(code)),
         "_codecs.encode": _encode,
         "__builtin__.bytes": _empty_bytes,

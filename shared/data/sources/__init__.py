@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from shared.data.formats import TABLE_FORMATS
 from shared.data.sources.cifar import open_cifar
-from shared.data.sources.digits import Digits
+from shared.data.sources.digits import open_digits
 from shared.data.sources.idx import open_idx
 from shared.data.sources.image_folder import ImageFolder
 from shared.data.sources.npy import Npy
@@ -22,7 +22,7 @@ from shared.data.write.source import ItemSource
 
 SOURCES: Mapping[str, Callable[[SourceRequest], ItemSource]] = MappingProxyType(
     {
-        "digits": Digits.open,
+        "digits": open_digits,
         "image_folder": ImageFolder.open,
         "cifar": open_cifar,
         "idx": open_idx,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +37,21 @@ def open_cifar(request: SourceRequest) -> StoredImages:
             f"{folder} holds no CIFAR batch (data_batch_1 to data_batch_5 and test_batch, or train and test), but "
             f"{list_names(sorted(path.name for path in folder.iterdir()))}. Unpack the archive, and give its folder."
         )
-    spool, found = Spool(_SHAPE, "uint8"), _found(request, batches)
+    spool = Spool(_SHAPE, "uint8")
     files: list[tuple[str, int]] = []
     labels: list[npt.NDArray[np.int64]] = []
-    for path, images, of_batch in found:
-        files.append((str(path), spool.rows))
-        spool.append(images.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
-        labels.append(of_batch)
+    for path in batches:
+        try:
+            content = _read(path)
+            images = _images(content.get("data"))
+            of_batch = _labels(content, len(images))
+        except DamagedPickleError as error:
+            place = path.relative_to(request.needed_folder())
+            request.bad.report(str(place), f"is not a CIFAR batch that can be read: {error}")
+        else:
+            files.append((str(path), spool.rows))
+            spool.append(images.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+            labels.append(of_batch)
     if not files:
         raise Refusal(f"{folder}: none of its {len(batches)} batches can be read; {request.bad.found[0].reason}.")
     return StoredImages.of(request, spool, files, *_classes(request, folder, np.concatenate(labels)))
@@ -52,21 +59,6 @@ def open_cifar(request: SourceRequest) -> StoredImages:
 
 def _folder(folder: Path) -> Path:
     return next((folder / name for name in _INSIDE if (folder / name).is_dir()), folder)
-
-
-def _found(
-    request: SourceRequest, batches: list[Path]
-) -> Iterator[tuple[Path, npt.NDArray[np.uint8], npt.NDArray[np.int64]]]:
-    for path in batches:
-        try:
-            content = _read(path)
-            images = _images(content.get("data"))
-            labels = _labels(content, len(images))
-        except DamagedPickleError as error:
-            place = path.relative_to(request.needed_folder())
-            request.bad.report(str(place), f"is not a CIFAR batch that can be read: {error}")
-        else:
-            yield path, images, labels
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -3,59 +3,33 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.dataset.index import Array
-from shared.data.dataset.order import RowNumbers
-from shared.data.write.request import BadFiles, SourceRequest
+from shared.data.sources.stored_images import StoredImages
+from shared.data.write.request import SourceRequest
+from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
-_CLASSES = tuple("0123456789")
-_ARRAY = Array((8, 8, 1), "uint8")
 
+def open_digits(request: SourceRequest) -> StoredImages:
+    """Load the UCI test set of handwritten digits; values 0 to 16.
 
-@dataclass(frozen=True)
-class Digits:
-    """The UCI test set of handwritten digits; values 0 to 16."""
-
-    images: npt.NDArray[np.uint8]
-    labels: npt.NDArray[np.int64]
-    classes: tuple[str, ...] = _CLASSES
-    array: Array = _ARRAY
-    task: str = "classification"
-    columns: tuple[str, ...] = ()
-    decodes: bool = False
-
-    @classmethod
-    def open(cls, request: SourceRequest) -> Digits:
-        """Load all of it.
-
-        Raises:
-            Refusal: if something was given that it would ignore, or if scikit-learn is not installed.
-        """
-        request.refuse_image_size()
-        request.refuse_regression()
-        if request.folder is not None:
-            raise Refusal(
-                f"dataset digits is built in and would ignore {request.folder}: "
-                "leave data empty, or choose the dataset that your folder holds."
-            )
-        table = _table()
-        return cls(table[:, :64].reshape(-1, 8, 8, 1).astype(np.uint8), table[:, 64].astype(np.int64))
-
-    def where(self, item: int) -> str:
-        """Number of an image."""
-        return f"digits, image {item}"
-
-    def read(self, items: RowNumbers, bad: BadFiles) -> npt.NDArray[Any]:
-        """Images by number."""
-        del bad
-        return self.images[items]
+    Raises:
+        Refusal: if something was given that it would ignore, or if scikit-learn is not installed.
+    """
+    request.refuse_image_size()
+    request.refuse_regression()
+    if request.folder is not None:
+        raise Refusal(
+            f"dataset digits is built in and would ignore {request.folder}: "
+            "leave data empty, or choose the dataset that your folder holds."
+        )
+    table, spool = _table(), Spool((8, 8, 1), "uint8")
+    spool.append(table[:, :64].reshape(-1, 8, 8, 1))
+    return StoredImages.of(request, spool, [("digits", 0)], table[:, 64].astype(np.int64), tuple("0123456789"))
 
 
 def _table() -> npt.NDArray[np.float64]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 import struct
-import zlib
-from contextlib import closing
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from shared.data.formats.file_fault import find_file_fault
+from shared.data.formats.file_format import READ_ERRORS, WrongFileError, open_bytes
 from shared.data.sources.stored_images import StoredImages
 from shared.data.write.request import SourceRequest, list_names
 from shared.data.write.spool import Spool
@@ -26,10 +24,6 @@ _STEP_BYTES = 2**22
 _MOST_LABELS = 2**28
 _MOST_BYTES = 64 * 2**30
 """A compressed file may claim any size; what is above this is not unpacked."""
-
-
-class _WrongError(ValueError):
-    """What is wrong with a file, as a sentence goes on after its path."""
 
 
 def open_idx(request: SourceRequest) -> StoredImages:
@@ -51,7 +45,7 @@ def open_idx(request: SourceRequest) -> StoredImages:
             of_file = _read_labels(beside)
             at = images
             spool = _unpack(images, len(of_file), spool, request.max_megapixels * 10**6)
-        except _WrongError as error:
+        except WrongFileError as error:
             if spool is not None:
                 spool.cut(rows)
             request.bad.report(str(at.relative_to(folder)), str(error))
@@ -85,10 +79,10 @@ def _pairs(folder: Path) -> list[tuple[Path, Path]]:
 
 
 def _read_labels(path: Path) -> npt.NDArray[Any]:
-    with closing(_open(path)) as file:
+    with _open(path) as file:
         dtype, shape = _header(file, (1,))
         if dtype.kind == "f" or shape[0] > _MOST_LABELS:
-            raise _WrongError(
+            raise WrongFileError(
                 f"claims {shape[0]:,} labels of {dtype}; up to {_MOST_LABELS:,} whole numbers can be read"
             )
         content = _exactly(file, shape[0] * dtype.itemsize)
@@ -98,14 +92,14 @@ def _read_labels(path: Path) -> npt.NDArray[Any]:
 
 def _unpack(path: Path, labels: int, spool: Spool | None, most_pixels: int) -> Spool:
     """Add the images of a file to a spool, which the first file makes."""
-    with closing(_open(path)) as file:
+    with _open(path) as file:
         dtype, shape = _header(file, (3, 4))
         rows, row = shape[0], shape[1:] if len(shape) == 4 else (*shape[1:], 1)
         size = prod(row) * dtype.itemsize
         if rows != labels:
-            raise _WrongError(f"holds {rows:,} images, the file beside it {labels:,} labels")
+            raise WrongFileError(f"holds {rows:,} images, the file beside it {labels:,} labels")
         if prod(row[:2]) > most_pixels or not prod(row) or rows * size > _MOST_BYTES:
-            raise _WrongError(f"claims {rows:,} images of {' x '.join(map(str, row))}, which is none or too much")
+            raise WrongFileError(f"claims {rows:,} images of {' x '.join(map(str, row))}, which is none or too much")
         spool = spool or Spool(row, dtype.name)
         if (row, dtype.name) != (spool.shape, spool.dtype.name):
             raise Refusal(
@@ -120,40 +114,37 @@ def _unpack(path: Path, labels: int, spool: Spool | None, most_pixels: int) -> S
     return spool
 
 
-def _open(path: Path) -> BinaryIO:
+def _open(path: Path) -> IO[bytes]:
     if fault := find_file_fault(path):
-        raise _WrongError(fault)
-    return cast("BinaryIO", gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+        raise WrongFileError(fault)
+    return open_bytes(path)
 
 
-def _header(file: BinaryIO, axes: tuple[int, ...]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+def _header(file: IO[bytes], axes: tuple[int, ...]) -> tuple[np.dtype[Any], tuple[int, ...]]:
     """Dtype and shape."""
     magic = _exactly(file, 4)
     if magic[:2] != b"\0\0" or magic[2] not in _TYPES or magic[3] not in axes:
         known = " or ".join(f"00 00 08 {count:02x}" for count in axes)
-        raise _WrongError(
+        raise WrongFileError(
             f"is not IDX with {' or '.join(map(str, axes))} axes: it starts with {magic.hex(' ')}, not {known}"
         )
     return np.dtype(_TYPES[magic[2]]), struct.unpack(f">{magic[3]}I", _exactly(file, 4 * magic[3]))
 
 
-def _exactly(file: BinaryIO, count: int) -> bytes:
-    try:
-        content = file.read(min(count, _MOST_BYTES))
-    except (OSError, EOFError, zlib.error) as error:
-        raise _WrongError(f"cannot be read: {error}") from error
+def _exactly(file: IO[bytes], count: int) -> bytes:
+    content = _read(file, min(count, _MOST_BYTES))
     if len(content) < count:
-        raise _WrongError(f"is truncated: {count:,} more bytes are promised, {len(content):,} are there")
+        raise WrongFileError(f"is truncated: {count:,} more bytes are promised, {len(content):,} are there")
     return content
 
 
-def _end(file: BinaryIO, expected: int) -> None:
-    if _exactly_or_less(file):
-        raise _WrongError(f"is longer than its header says: there is more after the {expected:,} bytes of its items")
+def _end(file: IO[bytes], expected: int) -> None:
+    if _read(file, 1):
+        raise WrongFileError(f"is longer than its header says: there is more after the {expected:,} bytes of its items")
 
 
-def _exactly_or_less(file: BinaryIO) -> bytes:
+def _read(file: IO[bytes], most: int) -> bytes:
     try:
-        return file.read(1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise _WrongError(f"cannot be read: {error}") from error
+        return file.read(most)
+    except READ_ERRORS as error:
+        raise WrongFileError(f"cannot be read: {error}") from error

@@ -16,14 +16,15 @@ from shared.data.dataset.order import RowNumbers
 from shared.data.formats.file_fault import find_name_fault, show_name
 from shared.data.formats.picture import UnreadableImageError, decode_image, read_image_size
 from shared.data.write.request import BadFiles, SourceRequest, list_names
+from shared.data.write.source import ItemSource
 from shared.distributed import Refusal
 
 _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _SPLIT_NAMES = frozenset({"train", "training", "val", "valid", "validation", "dev", "test", "testing"})
 
 
-@dataclass(frozen=True)
-class ImageFolder:
+@dataclass(frozen=True, kw_only=True)
+class ImageFolder(ItemSource):
     """Images below `<folder>/<class>/`, at any depth; the classes are the folders' names in ascending order.
 
     Attributes:
@@ -34,13 +35,8 @@ class ImageFolder:
 
     folder: Path
     files: tuple[str, ...]
-    labels: npt.NDArray[np.int64]
-    classes: tuple[str, ...]
-    array: Array
     resize: bool
     most_pixels: int
-    task: str = "classification"
-    columns: tuple[str, ...] = ()
     decodes: bool = True
 
     @classmethod
@@ -59,11 +55,17 @@ class ImageFolder:
             if not images:
                 raise Refusal(_without_images(folder / name))
         files = tuple(file for inside in found for file in inside)
-        labels = np.repeat(np.arange(len(classes)), [len(inside) for inside in found])
         most_pixels = request.max_megapixels * 10**6
         size = (request.image_size,) * 2 if request.image_size else _first_size(request, files, most_pixels)
-        array = Array((*size, 1 if request.color == "grayscale" else 3), "uint8")
-        return cls(folder, files, labels, classes, array, request.image_size is not None, most_pixels)
+        return cls(
+            folder=folder,
+            files=files,
+            labels=np.repeat(np.arange(len(classes)), [len(inside) for inside in found]),
+            classes=classes,
+            array=Array((*size, 1 if request.color == "grayscale" else 3), "uint8"),
+            resize=request.image_size is not None,
+            most_pixels=most_pixels,
+        )
 
     def where(self, item: int) -> str:
         """Path of an image."""

@@ -14,24 +14,19 @@ from shared.data.dataset.index import Array
 from shared.data.dataset.order import RowNumbers
 from shared.data.formats.file_fault import find_file_fault
 from shared.data.write.request import BadFiles, SourceRequest
+from shared.data.write.source import ItemSource
 from shared.data.write.splits import Labels
 from shared.distributed import Refusal
 
 
-@dataclass(frozen=True)
-class Npy:
+@dataclass(frozen=True, kw_only=True)
+class Npy(ItemSource):
     """Rows in `x.npy`: features (N, F), grayscale images (N, H, W), images (N, H, W, C), or any further axes.
 
     The classes are the different values in `y.npy`, whole numbers or texts, in ascending order.
     """
 
     file: Path
-    labels: Labels
-    classes: tuple[str, ...]
-    array: Array
-    task: str
-    columns: tuple[str, ...] = ()
-    decodes: bool = False
 
     @classmethod
     def open(cls, request: SourceRequest) -> Npy:
@@ -52,8 +47,8 @@ class Npy:
         if x.ndim < 2 or len(x) != len(y) or x.size == 0:
             raise Refusal(f"x.npy {x.shape} and y.npy {y.shape} in {folder} do not hold the same rows, one or more.")
         classes, labels = _targets(folder / "y.npy", y) if request.task == "regression" else _classes(y)
-        shape = x.shape[1:] if x.ndim != 3 else (*x.shape[1:], 1)
-        return cls(folder / "x.npy", labels, classes, Array(shape, x.dtype.name), request.task)
+        array = Array(x.shape[1:] if x.ndim != 3 else (*x.shape[1:], 1), x.dtype.name)
+        return cls(file=folder / "x.npy", labels=labels, classes=classes, array=array, task=request.task)
 
     def where(self, item: int) -> str:
         """Number of a row."""

@@ -13,15 +13,15 @@ from shared.data.dataset.index import Array
 from shared.data.dataset.order import RowNumbers
 from shared.data.formats.picture import image_to_array
 from shared.data.write.request import BadFiles, SourceRequest
-from shared.data.write.splits import Labels
+from shared.data.write.source import ItemSource
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
 _MODES = {"grayscale": ("L", 1), "rgb": ("RGB", 3)}
 
 
-@dataclass(frozen=True)
-class StoredImages:
+@dataclass(frozen=True, kw_only=True)
+class StoredImages(ItemSource):
     """Images of one size, channels-last.
 
     Attributes:
@@ -31,13 +31,7 @@ class StoredImages:
 
     spool: Spool
     files: tuple[tuple[str, int], ...]
-    labels: Labels
-    classes: tuple[str, ...]
-    array: Array
     mode: str | None
-    task: str = "classification"
-    columns: tuple[str, ...] = ()
-    decodes: bool = False
 
     @classmethod
     def of(
@@ -54,18 +48,22 @@ class StoredImages:
             Refusal: if a size or colour is asked for what has not one byte for each channel.
         """
         shape = spool.shape
-        kept = request.image_size is None or shape[:2] == (request.image_size,) * 2
-        mode, channels = _MODES.get(request.color, (None, shape[2]))
-        if kept and channels == shape[2]:
-            return cls(spool, tuple(files), labels, classes, Array(shape, spool.dtype.name), None)
-        if spool.dtype != np.uint8 or shape[2] not in (1, 3):
+        size = shape[:2] if request.image_size is None else (request.image_size,) * 2
+        mode, channels = _MODES.get(request.color, ("L" if shape[2] == 1 else "RGB", shape[2]))
+        wanted = (*size, channels)
+        if wanted != shape and (spool.dtype != np.uint8 or shape[2] not in (1, 3)):
             raise Refusal(
                 f"image_size and color need images of one byte for each of 1 or 3 channels; {files[0][0]} has "
                 f"{spool.dtype} {shape}. Leave image_size empty and color auto."
             )
-        size = shape[:2] if request.image_size is None else (request.image_size,) * 2
-        mode = mode or ("L" if channels == 1 else "RGB")
-        return cls(spool, tuple(files), labels, classes, Array((*size, channels), "uint8"), mode)
+        return cls(
+            spool=spool,
+            files=tuple(files),
+            mode=None if wanted == shape else mode,
+            labels=labels,
+            classes=classes,
+            array=Array(wanted, spool.dtype.name),
+        )
 
     def where(self, item: int) -> str:
         """File of an image, and its place there."""
@@ -75,7 +73,7 @@ class StoredImages:
     def read(self, items: RowNumbers, bad: BadFiles) -> npt.NDArray[Any]:
         """Images by number, brought to the size and colour asked for."""
         del bad  # the files were checked when they were unpacked
-        stored = self.spool.take(items)
+        stored = self.spool[items]
         if self.mode is None:
             return stored
         from PIL import Image

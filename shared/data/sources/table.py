@@ -21,7 +21,8 @@ from shared.data.formats.file_fault import find_file_fault, find_name_fault, is_
 from shared.data.formats.file_format import TableFormat, WrongFileError
 from shared.data.sources.table_columns import TableColumns, check_types, choose_columns
 from shared.data.write.request import BadFiles, SourceRequest, list_names
-from shared.data.write.splits import Labels, count_labels
+from shared.data.write.source import ItemSource
+from shared.data.write.splits import BLOCK_ROWS, count_labels
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
@@ -32,27 +33,8 @@ _MOST_CLASSES = 10_000  # fewer than 16 bits can number
 _NOTE_SECONDS = 10.0
 
 
-@dataclass(frozen=True)
-class _ClassLabels:
-    """Labels, read from codes that number the classes in the order in which they first came.
-
-    Attributes:
-        codes: the code of each row, on disk.
-        numbers: the label of each code.
-    """
-
-    codes: Spool
-    numbers: npt.NDArray[np.integer[Any]]
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
-        return self.numbers[self.codes[key]]
-
-
-@dataclass(frozen=True)
-class NumberTable:
+@dataclass(frozen=True, kw_only=True)
+class NumberTable(ItemSource):
     """Rows of numbers, float32, with a class or a target value each.
 
     Attributes:
@@ -61,12 +43,6 @@ class NumberTable:
 
     spool: Spool
     files: tuple[tuple[str, int], ...]
-    labels: Labels
-    classes: tuple[str, ...]
-    array: Array
-    columns: tuple[str, ...]
-    task: str
-    decodes: bool = False
 
     def where(self, item: int) -> str:
         """File of a row."""
@@ -75,7 +51,7 @@ class NumberTable:
     def read(self, items: RowNumbers, bad: BadFiles) -> npt.NDArray[Any]:
         """Rows by number."""
         del bad  # the files were checked when they were read
-        return self.spool.take(items)
+        return self.spool[items]
 
 
 def open_table(request: SourceRequest, form: TableFormat) -> NumberTable:
@@ -132,20 +108,24 @@ class _Scan:
         Raises:
             Refusal: if that is nothing.
         """
+        import pyarrow as pa
+
         if not self._spool.rows:
             found = self._request.bad.found
             why = f"{found[0].path} {found[0].reason}" if found else "there is no row with all its values"
             raise Refusal(f"{self._request.folder}: none of its {len(files)} files gives a row; {why}.")
         if self._missing:
             self._request.note(f"{self._missing:,} rows lack a value and are left out")
-        classes: tuple[str, ...] = ()
-        labels: Labels = self._targets
-        if not self._regression:
-            classes, labels = _sorted_classes(self._codes, self._targets)
-        _release_memory()
-        array = Array(self._spool.shape, "float32")
+        classes = () if self._regression else _sort_classes(self._codes, self._targets)
+        pa.default_memory_pool().release_unused()  # what Arrow holds for the next block goes back to the system
         return NumberTable(
-            self._spool, tuple(self._files), labels, classes, array, self._columns.features, self._request.task
+            spool=self._spool,
+            files=tuple(self._files),
+            labels=self._targets,
+            classes=classes,
+            array=Array(self._spool.shape, "float32"),
+            task=self._request.task,
+            columns=self._columns.features,
         )
 
     def _choose(self, path: Path) -> None:
@@ -182,22 +162,21 @@ class _Scan:
         if not finite.all():
             kept = np.flatnonzero(~missing)
             row = int(finite.argmin())
-            column = self._column(int(np.isfinite(x[row]).argmin()) if not np.isfinite(x[row]).all() else -1)
             place = self._form.row_place(path, before + int(kept[row]))
+            column = self._column(~np.isfinite(x[row]))
             raise WrongFileError(f"cannot be used: {place}: column {column} is not a finite number of 32 bits")
         self._spool.append(x)
         self._targets.append(y)
 
     def _refuse_missing(self, path: Path, before: int, x: npt.NDArray[np.float32], row: int) -> None:
-        absent = np.isnan(x[row])
-        column = self._column(int(absent.argmax()) if absent.any() else -1)
         raise Refusal(
-            f"{self._form.row_place(path, before + row)}: column {column} is empty. Fill it in, or leave out rows that "
-            "lack a value with on_missing skip."
+            f"{self._form.row_place(path, before + row)}: column {self._column(np.isnan(x[row]))} is empty. Fill it "
+            "in, or leave out rows that lack a value with on_missing skip."
         )
 
-    def _column(self, number: int) -> str:
-        return repr(self._columns.target if number < 0 else self._columns.features[number])
+    def _column(self, wrong: npt.NDArray[np.bool_]) -> str:
+        """The first feature of a row that is wrong, else the target, which then is."""
+        return repr(self._columns.features[int(wrong.argmax())] if wrong.any() else self._columns.target)
 
     def _encode(self, target: pa.Array) -> npt.NDArray[np.int16]:
         """Numbers of the classes, in the order in which they first came."""
@@ -246,23 +225,18 @@ def _target(column: pa.Array, *, regression: bool) -> pa.Array:
     return column
 
 
-def _release_memory() -> None:
-    """Let Arrow give back to the system what it holds for the next block."""
-    import pyarrow as pa
-
-    pa.default_memory_pool().release_unused()
-
-
 def _class_name(value: object) -> str:
     """Name of a class: a whole number without a fraction, whatever its type, else the text of the value."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _sorted_classes(codes: dict[str, int], targets: Spool) -> tuple[tuple[str, ...], _ClassLabels]:
-    """Classes in ascending order, as numbers if all are whole numbers, else as text; the labels follow."""
+def _sort_classes(codes: dict[str, int], targets: Spool) -> tuple[str, ...]:
+    """Classes in ascending order, as numbers if all are whole numbers, else as text; their codes become labels."""
     seen = count_labels(targets, len(codes))
     used = [name for name, code in codes.items() if seen[code]]  # a file left out may have brought more
     classes = tuple(sorted(used, key=int) if all(name.lstrip("-").isdecimal() for name in used) else sorted(used))
-    numbers = np.zeros(len(codes), np.min_scalar_type(max(1, len(classes))))
-    numbers[[codes[name] for name in classes]] = np.arange(len(classes))
-    return classes, _ClassLabels(targets, numbers)
+    labels = np.zeros(len(codes), np.int16)
+    labels[[codes[name] for name in classes]] = np.arange(len(classes))
+    for first in range(0, len(targets), BLOCK_ROWS):
+        targets.put(first, labels[targets[first : first + BLOCK_ROWS]])
+    return classes

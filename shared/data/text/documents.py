@@ -39,13 +39,6 @@ class DocumentSource(Protocol):
         """
 
 
-def decode_document(data: bytes, place: str, most: int, bad: BadFiles) -> str | None:
-    """Text of a document in UTF-8; None if it is reported as bad: too large, or not UTF-8."""
-    if len(data) > most:
-        bad.report(place, f"has {len(data):,} bytes; max_megabytes {most / 2**20:g} allows {most:,}")
-        return None
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        bad.report(place, f"is not text in UTF-8: byte {error.start} is 0x{data[error.start]:02x}, {error.reason}")
-        return None
+def find_size_fault(data: bytes, most: int) -> str:
+    """What is wrong with a text of more than ``most`` bytes; empty if it has no more."""
+    return f"has {len(data):,} bytes; max_megabytes {most / 2**20:g} allows {most:,}" if len(data) > most else ""

@@ -13,7 +13,7 @@ import numpy as np
 
 from shared.data.dataset.index import SPLITS
 from shared.data.text.documents import Document, DocumentSource
-from shared.data.text.tokens import Ids, Tokens, token_dtype
+from shared.data.text.tokens import Ids, Tokens
 from shared.data.write.request import BadFile, BadFiles
 from shared.data.write.spool import Spool
 
@@ -36,6 +36,11 @@ class RowLayout:
     tokens: Tokens
     sequence_length: int
     labelled: bool
+
+    @property
+    def dtype(self) -> str:
+        """The smallest type that a shard holds token ids in."""
+        return "uint16" if self.tokens.vocabulary <= 2**16 else "int32"
 
 
 @dataclass(slots=True)
@@ -69,8 +74,7 @@ class TokenSpools:
     """
 
     def __init__(self, layout: RowLayout) -> None:
-        dtype = token_dtype(layout.tokens.vocabulary)
-        self.tokens = {split: Spool((), dtype) for split in SPLITS}
+        self.tokens = {split: Spool((), layout.dtype) for split in SPLITS}
         self.lengths = {split: Spool((), "int32") for split in SPLITS}
         self.labels = {split: Spool((), "int32") for split in SPLITS}
 
@@ -99,16 +103,11 @@ def encode_units(
 ) -> Iterator[EncodedUnit]:
     """Read units and keep their tokens; what became of each, in the order asked.
 
-    Threads do: files, compression and tokenizers let others run meanwhile.
-
-    Args:
-        source: where the documents come from.
-        units: their numbers.
-        layout: how texts become rows.
-        policy: what is done about documents that cannot be used.
-        progress: told now and then how many bytes of text there were so far.
+    Threads do: files, compression and tokenizers let others run meanwhile. ``progress`` is told now and then how many
+    bytes of text there were so far.
     """
-    local, stop, counter = threading.local(), threading.Event(), _Counter()
+    local, stop = threading.local(), threading.Event()
+    done: list[int] = []  # bytes of each batch: threads may append to a list without a lock
 
     def work(unit: int) -> EncodedUnit:
         if not hasattr(local, "spools"):
@@ -118,7 +117,7 @@ def encode_units(
         for batch in _batches(source.read(unit, bad)):
             if stop.is_set():
                 break
-            counter.add(encoder.add(batch))
+            done.append(encoder.add(batch))
         return encoder.finish(tuple(bad.found))
 
     with ThreadPoolExecutor(max(1, min(len(os.sched_getaffinity(0)), len(units)))) as pool:
@@ -126,23 +125,12 @@ def encode_units(
         try:
             for future in futures:
                 while not wait([future], timeout=1).done:
-                    progress(counter.value)
+                    progress(sum(done))
                 yield future.result()
         except BaseException:
             stop.set()
             pool.shutdown(cancel_futures=True)
             raise
-
-
-class _Counter:
-    """A number that several threads add to."""
-
-    def __init__(self) -> None:
-        self.value, self._lock = 0, threading.Lock()
-
-    def add(self, more: int) -> None:
-        with self._lock:
-            self.value += more
 
 
 class _Encoder:
@@ -187,13 +175,11 @@ class _Encoder:
         if not self._layout.labelled:
             part.gzip_size += len(self._packers[split].compress(texts))
             return len(texts)
-        passages = [
-            (len(ids), document.label) for document, found in zip(documents, rows, strict=True) for ids in found
-        ]
-        for _, label in passages:
+        labels = [document.label for document, found in zip(documents, rows, strict=True) for _ in found]
+        for label in labels:
             part.classes[label] = part.classes.get(label, 0) + 1
-        codes = [self._codes.setdefault(label, len(self._codes)) for _, label in passages]
-        self._spools.lengths[split].append(np.array([length for length, _ in passages], np.int32))
+        codes = [self._codes.setdefault(label, len(self._codes)) for label in labels]
+        self._spools.lengths[split].append(np.array([len(ids) for found in rows for ids in found], np.int32))
         self._spools.labels[split].append(np.array(codes, np.int32))
         return len(texts)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.data.formats.file_fault import find_file_fault
-from shared.data.formats.file_format import UNIT_BYTES
-from shared.data.text.documents import Document, decode_document
+from shared.data.formats.file_format import UNIT_BYTES, WrongFileError, group_units
+from shared.data.text.documents import Document, find_size_fault
 from shared.data.write.request import BadFiles, SourceRequest
 from shared.distributed import Refusal
 
@@ -34,7 +34,7 @@ class FileDocuments:
         paths: in order, with slashes.
         labels: class of each.
         splits: of each.
-        bounds: where the units begin and end among the files.
+        units: the files of each.
         sizes: bytes of each unit.
         most: bytes that a document may have.
     """
@@ -43,23 +43,18 @@ class FileDocuments:
     paths: list[str]
     labels: list[str]
     splits: list[str]
-    bounds: list[int]
+    units: list[range]
     sizes: list[int]
     most: int
 
     def read(self, unit: int, bad: BadFiles) -> Iterator[Document]:
         """Documents of a unit."""
-        for item in range(self.bounds[unit], self.bounds[unit + 1]):
-            path = self.paths[item]
-            if fault := find_file_fault(self.root / path):
-                bad.report(path, fault)
-                continue
+        for item in self.units[unit]:
             try:
-                data = (self.root / path).read_bytes()
-            except OSError as error:
-                bad.report(path, f"cannot be read: {error.strerror or error}")
+                text = _read_text(self.root / self.paths[item], self.most)
+            except WrongFileError as error:
+                bad.report(self.paths[item], str(error))
                 continue
-            text = decode_document(data, path, self.most, bad)
             if text:
                 yield Document(text, self.splits[item], self.labels[item])
 
@@ -121,13 +116,25 @@ def _files(request: SourceRequest, root: Path, paths: list[Path]) -> FileDocumen
     names = [path for path, _ in named]
     labels = [path.partition("/")[0] if request.labelled else "" for path in names]
     splits = request.splitter.split_all(names, labels)
-    bounds, sizes = [0], [0]
-    for item, (_, size) in enumerate(named):
-        if sizes[-1] and sizes[-1] + size > UNIT_BYTES:
-            bounds.append(item)
-            sizes.append(0)
-        sizes[-1] += size
-    return FileDocuments(root, names, labels, splits, [*bounds, len(names)], sizes, request.most_bytes)
+    units = group_units([size for _, size in named], UNIT_BYTES)
+    sizes = [sum(named[item][1] for item in unit) for unit in units]
+    return FileDocuments(root, names, labels, splits, units, sizes, request.most_bytes)
+
+
+def _read_text(path: Path, most: int) -> str:
+    if fault := find_file_fault(path):
+        raise WrongFileError(fault)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise WrongFileError(f"cannot be read: {error.strerror or error}") from error
+    if fault := find_size_fault(data, most):
+        raise WrongFileError(fault)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        where = f"byte {error.start} is 0x{data[error.start]:02x}"
+        raise WrongFileError(f"is not text in UTF-8: {where}, {error.reason}") from error
 
 
 def _size(path: Path) -> int:

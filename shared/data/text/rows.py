@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.data.formats.file_fault import find_file_fault, find_name_fault, is_utf8
 from shared.data.formats.file_format import FileFormat, FilePart, FileRow, WrongFileError
-from shared.data.text.documents import Document
+from shared.data.text.documents import Document, find_size_fault
 from shared.data.write.request import BadFiles, SourceRequest, list_names
 from shared.distributed import Refusal
 
@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowDocuments:
-    """The rows of some files.
-
-    Attributes:
-        request: what the user wants read.
-        root: what paths are relative to.
-        form: of the files.
-        parts: the units.
-    """
+    """The rows of some files below a root; the parts of the files are the units."""
 
     request: SourceRequest
     root: Path
@@ -69,9 +62,8 @@ class RowDocuments:
         if not is_utf8(text):
             return f"is not text in UTF-8 in column {request.text_column!r}"
         data = text.encode()
-        if len(data) > (most := request.most_bytes):
-            return f"has {len(data):,} bytes; max_megabytes {most / 2**20:g} allows {most:,}"
-        return Document(text, request.splitter.split_of(data), label)
+        fault = find_size_fault(data, request.most_bytes)
+        return fault or Document(text, request.splitter.split_of(data), label)
 
 
 def open_rows(request: SourceRequest, form: FileFormat) -> RowDocuments:

@@ -21,7 +21,6 @@ from shared.data.dataset.index import SPLITS, Array, Shard
 from shared.data.dataset.ragged import Ragged
 from shared.data.text.documents import DocumentSource
 from shared.data.text.encode import EncodedUnit, RowLayout, UnitCounts
-from shared.data.text.tokens import token_dtype
 from shared.data.write.plan import SHARD_BYTES, ShardJob, plan_split
 from shared.data.write.request import BadFile
 from shared.data.write.writer import write_ragged_shard, write_shard
@@ -31,38 +30,30 @@ _CHUNK_TOKENS = 2**20
 
 def token_arrays(layout: RowLayout) -> dict[str, Array]:
     """The dataset's arrays."""
-    dtype = token_dtype(layout.tokens.vocabulary)
     if layout.labelled:
-        return {"x": Array((), dtype, ragged=True), "y": Array((), "int64")}
-    return {"x": Array((layout.sequence_length + 1,), dtype)}
+        return {"x": Array((), layout.dtype, ragged=True), "y": Array((), "int64")}
+    return {"x": Array((layout.sequence_length + 1,), layout.dtype)}
 
 
 def plan_tokens(
     parts: Sequence[dict[str, UnitCounts]], layout: RowLayout, rows_per_shard: int | None
 ) -> list[ShardJob]:
-    """Every shard of the dataset, in order: a function of what the units hold and of the layout alone.
+    """Every shard of the dataset, in order: a function of what the units gave to each split and of the layout alone.
 
-    Args:
-        parts: of each unit, split to what it gave.
-        layout: how texts become rows.
-        rows_per_shard: None makes files of about 16 MiB.
+    Without ``rows_per_shard`` files have about 16 MiB.
     """
-    length = layout.sequence_length
-    item = np.dtype(token_dtype(layout.tokens.vocabulary)).itemsize
-    size = rows_per_shard or max(1, SHARD_BYTES // ((length + 1) * item))
+    row_bytes = (layout.sequence_length + 1) * np.dtype(layout.dtype).itemsize
+    size = rows_per_shard or max(1, SHARD_BYTES // row_bytes)
     return [job for split in SPLITS for job in plan_split(split, _unit_rows(parts, split, layout), size)]
 
 
-def _unit_rows(parts: Sequence[dict[str, UnitCounts]], split: str, layout: RowLayout) -> Iterator[range]:
+def _unit_rows(parts: Sequence[dict[str, UnitCounts]], split: str, layout: RowLayout) -> list[range]:
     """Rows of each unit: passages, numbered in the unit; or blocks, numbered in the split."""
     if layout.labelled:
-        yield from (range(part[split].rows) for part in parts)
-        return
+        return [range(part[split].rows) for part in parts]
     length, ends = layout.sequence_length, list(accumulate((part[split].tokens for part in parts), initial=0))
     blocks = max(0, (ends[-1] - 1) // length)  # the first token is not predicted
-    yield from (
-        range(min(blocks, -(-begin // length)), min(blocks, -(-end // length))) for begin, end in pairwise(ends)
-    )
+    return [range(min(blocks, -(-begin // length)), min(blocks, -(-end // length))) for begin, end in pairwise(ends)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +95,7 @@ class NodeReport:
 
 
 class TokenShardWriter:
-    """Writes the shards of a node's units.
-
-    Args:
-        output: the dataset's folder.
-        encoded: the node's units.
-        nodes: what all nodes found, in order.
-        node: which of them this is.
-        classes: names of the classes, in the order of the labels.
-        layout: how texts become rows.
-    """
+    """Writes the shards of the units that a node has encoded; ``node`` is its place among all nodes' reports."""
 
     def __init__(
         self,
@@ -174,7 +156,7 @@ class _Stream:
     ) -> None:
         self._encoded, self._split = encoded, split
         self._ends = [0, *accumulate(one.parts[split].tokens for one in encoded)]
-        self._after = np.array(after, token_dtype(layout.tokens.vocabulary))
+        self._after = np.array(after, layout.dtype)
 
     @property
     def tokens(self) -> int:

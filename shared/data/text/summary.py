@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shared.data.dataset.index import SPLITS, TextEncoding
+from shared.data.dataset.index import BYTE_TOKENIZER, SPLITS, TOKENIZER_FOLDER, TextEncoding
 from shared.data.text.encode import RowLayout, UnitCounts
 from shared.data.text.shards import NodeReport
-from shared.data.text.tokens import tokenizer_name
 from shared.data.write.request import list_names
 from shared.distributed import Refusal
 
@@ -15,12 +14,7 @@ _MOST_CLASSES = 10_000
 
 
 class TextSummary:
-    """Sums over the units of all nodes.
-
-    Args:
-        nodes: what each node found, in order.
-        layout: how texts become rows.
-    """
+    """Sums over the units of all nodes."""
 
     def __init__(self, nodes: Sequence[NodeReport], layout: RowLayout) -> None:
         self.nodes, self._layout = nodes, layout
@@ -51,7 +45,7 @@ class TextSummary:
             for what in ("size", "gzip_size", "tokens")
         )
         return TextEncoding(
-            tokenizer=tokenizer_name(tokens),
+            tokenizer=TOKENIZER_FOLDER if tokens.files() else BYTE_TOKENIZER,
             vocabulary=tokens.vocabulary,
             sequence_length=self._layout.sequence_length,
             padding=tokens.padding,
@@ -63,10 +57,7 @@ class TextSummary:
         )
 
     def refuse(self, fractions: Mapping[str, float]) -> None:
-        """See that there is something to train on, and to measure with where that is wanted.
-
-        Args:
-            fractions: of validation and test.
+        """See that there is something to train on, and to measure with where a split has a fraction above 0.
 
         Raises:
             Refusal: with everything that is missing.
@@ -76,11 +67,9 @@ class TextSummary:
                 "the nodes do not see the same files: their sizes differ. Give all nodes the same data, for dataset "
                 "stdlib the same Python."
             )
-        wanted = ["train", *(split for split, fraction in fractions.items() if fraction > 0)]
         problems = self._lacking_classes() if self._layout.labelled else []
-        for split in wanted:
-            problem = self._lacking(split)
-            if problem:
+        for split in ("train", *(split for split, fraction in fractions.items() if fraction > 0)):
+            if problem := self._lacking(split):
                 what = "" if split == "train" else f"; raise {split}_fraction, or set it to 0"
                 problems.append(f"{split} {problem}{what}.")
         if problems:
@@ -103,10 +92,9 @@ class TextSummary:
                 f"there are {len(classes)} classes, such as {list_names(classes, 3)}: is label_column the right one?"
             ]
         trained = {name for unit in self.units for name in unit["train"].classes}
-        lost = [name for name in classes if name not in trained]
-        problems = (
-            [f"no document of {list_names(lost)} is in train: add documents, or remove the class."] if lost else []
-        )
+        problems = []
+        if lost := [name for name in classes if name not in trained]:
+            problems.append(f"no document of {list_names(lost)} is in train: add documents, or remove the class.")
         if len(classes) < 2:
             problems.append(
                 f"the documents have {len(classes)} classes ({list_names(classes)}); two at least are needed."

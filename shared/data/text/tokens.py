@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.dataset.index import BYTE_TOKENIZER, TOKENIZER_FILE, TOKENIZER_FILES, TOKENIZER_FOLDER
+from shared.data.dataset.index import TOKENIZER_FILE, TOKENIZER_FILES, TOKENIZER_FOLDER
 from shared.distributed import Refusal
 
 if TYPE_CHECKING:
@@ -171,16 +171,6 @@ def train_subwords(texts: Iterable[str], vocabulary: int) -> dict[str, str]:
         "clean_up_tokenization_spaces": False,
     }
     return {TOKENIZER_FILE: tokenizer.to_str(pretty=True) + "\n", _CONFIG: json.dumps(config, indent=2) + "\n"}
-
-
-def token_dtype(vocabulary: int) -> str:
-    """The smallest type that a shard holds token ids in."""
-    return "uint16" if vocabulary <= 2**16 else "int32"
-
-
-def tokenizer_name(tokens: Tokens) -> str:
-    """What the index says about it: ``bytes``, or the folder in the dataset."""
-    return TOKENIZER_FOLDER if tokens.files() else BYTE_TOKENIZER
 
 
 def _library() -> Any:

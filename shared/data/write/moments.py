@@ -36,8 +36,8 @@ class Moments:
         else:
             wide = flat.astype(np.float64)
             total, squares = wide.sum(0), np.square(wide).sum(0)
-        sums = (values.astype(np.float64).reshape(-1, channels).sum(0).tolist() for values in (total, squares))
-        return cls(rows.size // channels if channels else 0, tuple(next(sums)), tuple(next(sums)))
+        sums = (tuple(values.astype(np.float64).reshape(-1, channels).sum(0).tolist()) for values in (total, squares))
+        return cls(rows.size // channels if channels else 0, *sums)
 
     @classmethod
     def merge(cls, parts: Iterable[Moments]) -> Moments:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
 
 from shared.distributed import World
 from shared.tracking import Tracker
 
 
-class PreparationProgress:
-    """Reports what is done; what takes a moment is not reported at all. A context manager.
+class PreparationProgress(ExitStack):
+    """Reports what is done; what takes a moment is not reported at all. A context manager, which closes the report.
 
     Args:
         world: whose rank 0 reports.
@@ -21,18 +19,10 @@ class PreparationProgress:
     """
 
     def __init__(self, world: World, total: int, what: str = "rows") -> None:
+        super().__init__()
         self._world, self._total, self._what, self._done = world, total, what, 0
         self._started = self._logged = self._noted = time.monotonic()
-        self._open = ExitStack()
         self._tracker: Tracker | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._open.__exit__(kind, error, traceback)
 
     def add(self, count: int) -> None:
         """Count what is done."""
@@ -44,7 +34,7 @@ class PreparationProgress:
         if now - self._logged < 1:
             return
         if self._tracker is None:  # not at once: MLflow, to which it reports too, takes seconds to import
-            self._tracker = self._open.enter_context(Tracker(self._world, self._total))
+            self._tracker = self.enter_context(Tracker(self._world, self._total))
         speed = done / (now - self._started)
         self._tracker.log({f"{self._what}_per_second": speed}, step=done)
         self._logged = now

@@ -44,7 +44,7 @@ class BadFiles:
     folder: Path = Path()
     found: list[BadFile] = field(default_factory=list)
 
-    def report(self, path: str, reason: str, item: int | None = None, hint: str = "") -> None:
+    def report(self, path: str, reason: str, item: int | None = None) -> None:
         """Note a file.
 
         Raises:
@@ -52,8 +52,9 @@ class BadFiles:
         """
         path = show_name(path)
         if not self.skip:
-            hint = hint or "Repair or remove it, or leave out such files with on_bad_file skip."
-            raise Refusal(f"{self.folder / path} {reason}. {hint}")
+            raise Refusal(
+                f"{self.folder / path} {reason}. Repair or remove it, or leave out such files with on_bad_file skip."
+            )
         self.found.append(BadFile(path, reason, item))
 
 

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from shared.data.dataset.index import Array, Shard, shard_to_json
+from shared.data.dataset.index import Array, Shard
 from shared.data.dataset.index_file import shard_from_json
 from shared.data.dataset.order import RowNumbers
 from shared.data.sources import BadFile, BadFiles, ItemSource
@@ -50,19 +49,6 @@ class ItemPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _SingleClass:
-    """A label for each item that says nothing: all are of one class."""
-
-    items: int
-
-    def __len__(self) -> int:
-        return self.items
-
-    def __getitem__(self, key: slice) -> npt.NDArray[np.int8]:
-        return np.zeros(len(range(*key.indices(self.items))), np.int8)
-
-
-@dataclass(frozen=True, slots=True)
 class WrittenShard:
     """What became of a job.
 
@@ -82,7 +68,7 @@ class WrittenShard:
 
     def to_json(self) -> dict[str, Any]:
         """For the other nodes."""
-        return {**asdict(self), "shard": None if self.shard is None else shard_to_json(self.shard)}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any], arrays: Mapping[str, Array]) -> WrittenShard:
@@ -111,22 +97,18 @@ def plan_items(
 ) -> ItemPlan:
     """Every shard of the dataset, in order: a function of the source and these numbers alone.
 
-    Args:
-        source: whose labels decide on the splits; for regression all rows are alike.
-        validation_fraction: share of all items.
-        test_fraction: share of all items.
-        seed: of the splits.
-        rows_per_shard: None makes files of about 16 MiB.
+    Fractions are shares of all items; without ``rows_per_shard`` files have about 16 MiB.
 
     Raises:
         Refusal: if there are too few items, of a class or altogether.
     """
     classes = source.task == "classification"
-    strata = source.labels if classes else _SingleClass(len(source.labels))
+    # For regression all items are of one class: a view of a single zero, whatever its length.
+    strata = source.labels if classes else np.broadcast_to(np.int8(0), len(source.labels))
     if classes and (validation_fraction > 0 or test_fraction > 0):
         _refuse_lonely(source)
     splits = stratified_split(strata, validation_fraction=validation_fraction, test_fraction=test_fraction, seed=seed)
-    size = rows_per_shard or _within(_SHARD_ROWS, SHARD_BYTES // _row_bytes(source.array))
+    size = rows_per_shard or int(np.clip(SHARD_BYTES // _row_bytes(source.array), *_SHARD_ROWS))
     jobs = [job for split, items in splits.items() for job in plan_split(split, [range(len(items))], size)]
     return ItemPlan(splits, jobs)
 
@@ -148,21 +130,12 @@ def _row_bytes(array: Array) -> int:
     return max(1, prod(array.shape) * np.dtype(array.dtype).itemsize)
 
 
-def _within(limits: tuple[int, int], value: int) -> int:
-    return min(max(value, limits[0]), limits[1])
-
-
 def write_shards(
     source: ItemSource, plan: ItemPlan, jobs: list[ShardJob], output: Path, policy: BadFiles
 ) -> Iterator[WrittenShard]:
-    """Write shards in order, with all cores of this machine where there is enough to decode.
+    """Write some shards of a plan in order, with all cores of this machine where there is enough to decode.
 
-    Args:
-        source: what is written.
-        plan: of all shards.
-        jobs: those of them that are written.
-        output: the dataset's folder.
-        policy: what is done about files that cannot be used; those found are in what is returned.
+    Files that cannot be used are treated as the policy says; those left out are in what is returned, not in it.
     """
     cores = len(os.sched_getaffinity(0))
     images = sum(job.rows for job in jobs)
@@ -189,7 +162,7 @@ def _write_items(source: ItemSource, job: ShardJob, items: RowNumbers, output: P
     targets: list[Moments] = []
     bad = BadFiles(policy.skip, policy.folder)
     # Part of the result, because sums are made chunk by chunk; so it depends on the rows alone.
-    step = _within(_CHUNK_ROWS, _CHUNK_BYTES // _row_bytes(source.array))
+    step = int(np.clip(_CHUNK_BYTES // _row_bytes(source.array), *_CHUNK_ROWS))
 
     labels = source.labels[items]
 

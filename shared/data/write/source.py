@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
 
 import numpy.typing as npt
 
@@ -12,39 +14,33 @@ from shared.data.write.request import BadFiles
 from shared.data.write.splits import Labels
 
 
-class ItemSource(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class ItemSource(ABC):
     """Items with a label or a target each: which there are is known at once, and any can be read when its turn comes.
 
     Sources that decode travel to worker processes, so they hold paths rather than open files.
+
+    Attributes:
+        labels: class or target of each item; known without reading an item.
+        classes: names of the classes, in the order of the labels; none for regression.
+        array: shape and dtype of one item; the last axis is the channel (or the feature).
+        task: ``classification`` or ``regression``.
+        columns: names of a table's features, in order; empty for anything else.
+        decodes: whether reading an item costs enough work for several processes to pay.
     """
 
-    @property
-    def task(self) -> str:
-        """``classification`` or ``regression``."""
+    labels: Labels
+    classes: tuple[str, ...]
+    array: Array
+    task: str = "classification"
+    columns: tuple[str, ...] = ()
+    decodes: bool = False
 
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Names of the classes, in the order of the labels; none for regression."""
-
-    @property
-    def labels(self) -> Labels:
-        """Class or target of each item; known without reading an item."""
-
-    @property
-    def array(self) -> Array:
-        """Shape and dtype of one item; the last axis is the channel (or the feature)."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of a table's features, in order; empty for anything else."""
-
-    @property
-    def decodes(self) -> bool:
-        """Whether reading an item costs enough work for several processes to pay."""
-
+    @abstractmethod
     def where(self, item: int) -> str:
         """Where an item comes from, for messages: its file, or more than that."""
 
+    @abstractmethod
     def read(self, items: RowNumbers, bad: BadFiles) -> npt.NDArray[Any]:
         """Items by number, without those that are reported to ``bad``: an array (items that are good, *shape).
 

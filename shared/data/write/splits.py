@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,15 +28,8 @@ SHUFFLED_ROWS = 2**18
 
 _Counts = npt.NDArray[np.int64]
 
-
-class Labels(Protocol):
-    """A class (a whole number) or, for regression, a target for each item: an array, or what is read like one."""
-
-    def __len__(self) -> int:
-        """Number of items."""
-
-    def __getitem__(self, key: Any, /) -> npt.NDArray[Any]:
-        """Labels of a slice of the items, or of items by number."""
+Labels: TypeAlias = npt.NDArray[Any] | Spool
+"""A class (a whole number) or, for regression, a target for each item."""
 
 
 def stratified_split(
@@ -152,9 +145,7 @@ def _gather(members: Spool, starts: _Counts, lengths: _Counts) -> Spool:
     return gathered
 
 
-def _quota(
-    counts: npt.NDArray[np.int64], *, spare: npt.NDArray[np.int64], fraction: float, name: str
-) -> npt.NDArray[np.int64]:
+def _quota(counts: _Counts, *, spare: _Counts, fraction: float, name: str) -> _Counts:
     """Items of each class for one split: proportional, largest remainders first, never more than can be spared."""
     total = int(counts.sum())
     # The decimal that was typed: 0.07 * 100 is 7.000000000000001 as a float, and would round up to 8.
@@ -166,7 +157,7 @@ def _quota(
             f"one of the {np.count_nonzero(counts)} classes keeps one for train. Give a smaller fraction or more data."
         )
     exact = counts * (wanted / total)
-    quota: npt.NDArray[np.int64] = np.minimum(np.floor(exact).astype(np.int64), spare)
+    quota: _Counts = np.minimum(np.floor(exact).astype(np.int64), spare)
     while (missing := wanted - int(quota.sum())) > 0:
         # Stable sort: among equal remainders the class that comes first wins, on every machine.
         urgent = np.argsort(np.where(quota < spare, quota - exact, np.inf), kind="stable")

@@ -42,22 +42,24 @@ class Spool:
         return self.rows
 
     def __getitem__(self, key: slice | RowNumbers) -> npt.NDArray[Any]:
-        """Rows of a slice (without a step), or by number."""
+        """Copy rows of a slice (without a step), or by number in the order asked: an array (rows, *shape)."""
         if isinstance(key, slice):
             first, last, _ = key.indices(self.rows)
             return self._read(first, max(first, last))
-        return self.take(key)
+        items = np.asarray(key)
+        if len(items) and (np.ptp(items) + 1) * self._row_bytes <= _NEAR_BYTES * len(items):
+            return self._take_near(items)
+        file, size = self._file.fileno(), self._row_bytes
+        # Not mapped: the kernel maps up to 2 MB around each row that is touched, and all of it counts to this process.
+        rows = b"".join(os.pread(file, size, start) for start in (items * size).tolist())
+        return np.frombuffer(rows, self.dtype).reshape(len(items), *self.shape)
 
     def append(self, rows: npt.NDArray[Any]) -> None:
-        """Add rows at the end; they are cast to the spool's dtype.
-
-        Raises:
-            Refusal: if the disk is full.
-        """
+        """Add rows at the end, as ``put`` does."""
         self.put(self.rows, rows)
 
     def put(self, first: int, rows: npt.NDArray[Any]) -> None:
-        """Write rows from number ``first`` on: over what is there, or behind it.
+        """Write rows from number ``first`` on, over what is there or behind it; they are cast to the spool's dtype.
 
         Raises:
             Refusal: if the disk is full.
@@ -80,16 +82,6 @@ class Spool:
         """Forget all but the first rows."""
         self._file.truncate(rows * self._row_bytes)
         self.rows = rows
-
-    def take(self, items: RowNumbers) -> npt.NDArray[Any]:
-        """Copy rows by number, in the order asked: an array (len(items), *shape)."""
-        items = np.asarray(items)
-        if len(items) and (np.ptp(items) + 1) * self._row_bytes <= _NEAR_BYTES * len(items):
-            return self._take_near(items)
-        file, size = self._file.fileno(), self._row_bytes
-        # Not mapped: the kernel maps up to 2 MB around each row that is touched, and all of it counts to this process.
-        rows = b"".join(os.pread(file, size, start) for start in (items * size).tolist())
-        return np.frombuffer(rows, self.dtype).reshape(len(items), *self.shape)
 
     def blocks(self, rows: int) -> Iterator[npt.NDArray[Any]]:
         """All rows in order, so many at a time."""

@@ -7,6 +7,7 @@ import hashlib
 import io
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -53,71 +54,51 @@ def write_shard(
     """
     (folder / split).mkdir(parents=True, exist_ok=True)
     paths = {name: f"{split}/{name}-{number:05d}.npy" for name in arrays}
-    writers = {name: _NpyWriter(folder / path, rows, arrays[name]) for name, path in paths.items()}
-    try:
+    with ExitStack() as stack:
+        writers = {
+            name: stack.enter_context(closing(_NpyWriter(folder / path, rows, arrays[name])))
+            for name, path in paths.items()
+        }
         for chunk in chunks:
             for name, writer in writers.items():
                 writer.add(chunk[name])
         written = next(iter(writers.values())).written
         files = {name: ShardFile(paths[name], writer.finish()) for name, writer in writers.items() if written}
-    finally:
-        for writer in writers.values():
-            writer.discard()
     return Shard(written, files) if written else None
 
 
 def write_ragged_shard(
     folder: Path, split: str, number: int, *, x: Ragged, y: npt.NDArray[np.int64], arrays: Mapping[str, Array]
 ) -> Shard:
-    """Write rows of different lengths and their labels, at least one, and return the shard's record.
-
-    Args:
-        folder: the dataset's folder.
-        split: train, validation or test.
-        number: the shard's place in the split, from 0.
-        x: the rows.
-        y: a label for each.
-        arrays: the dataset's arrays, ``x`` ragged and ``y``.
-    """
+    """Write rows of different lengths and a label for each, at least one; otherwise as ``write_shard``."""
     (folder / split).mkdir(parents=True, exist_ok=True)
     parts = {"x": (x.values, arrays["x"].dtype), offsets_name("x"): (x.offsets, "int64"), "y": (y, arrays["y"].dtype)}
     files = {}
     for name, (values, dtype) in parts.items():
         path = f"{split}/{name}-{number:05d}.npy"
-        writer = _NpyWriter(folder / path, len(values), Array((), dtype))
-        try:
+        with closing(_NpyWriter(folder / path, len(values), Array((), dtype))) as writer:
             writer.add(values)
             files[name] = ShardFile(path, writer.finish())
-        finally:
-            writer.discard()
     return Shard(len(y), files)
 
 
 def write_index(folder: Path, index: Index) -> None:
     """Write `index.json`: last of all, because it is what makes the folder a dataset."""
-    part = folder / (INDEX_FILE + _PART)
-    part.write_text(index.to_json(), encoding="utf-8")
-    part.replace(folder / INDEX_FILE)
+    _publish(folder / INDEX_FILE, index.to_json().encode())
 
 
 def write_tokenizer(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of a tokenizer into the dataset's folder for them."""
-    inside = folder / TOKENIZER_FOLDER
-    inside.mkdir(parents=True, exist_ok=True)
+    (folder / TOKENIZER_FOLDER).mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        part = inside / (name + _PART)
-        part.write_bytes(content)
-        part.replace(inside / name)
+        _publish(folder / TOKENIZER_FOLDER / name, content)
 
 
 def write_skipped(folder: Path, skipped: Iterable[tuple[str, str]]) -> None:
     """Write `skipped.csv`: path and reason of each file that was left out."""
-    part = folder / (_SKIPPED + _PART)
-    with part.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("path", "reason"))
-        writer.writerows(skipped)
-    part.replace(folder / _SKIPPED)
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([("path", "reason"), *skipped])
+    _publish(folder / _SKIPPED, text.getvalue().encode("utf-8", "backslashreplace"))
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -125,14 +106,18 @@ def remove_leftovers(folder: Path) -> None:
 
     Only files with names that we give are touched.
     """
-    for name in (INDEX_FILE, INDEX_FILE + _PART, _SKIPPED, _SKIPPED + _PART):
+    for name in (INDEX_FILE, _SKIPPED, *(f"{TOKENIZER_FOLDER}/{name}" for name in TOKENIZER_FILES)):
         (folder / name).unlink(missing_ok=True)
-    for name in TOKENIZER_FILES:
-        (folder / TOKENIZER_FOLDER / name).unlink(missing_ok=True)
-        (folder / TOKENIZER_FOLDER / (name + _PART)).unlink(missing_ok=True)
+        (folder / (name + _PART)).unlink(missing_ok=True)
     for path in (path for split in SPLITS for path in (folder / split).glob("*")):
         if _OURS.fullmatch(path.name):
             path.unlink(missing_ok=True)
+
+
+def _publish(path: Path, content: bytes) -> None:
+    part = path.with_name(path.name + _PART)
+    part.write_bytes(content)
+    part.replace(path)
 
 
 class _NpyWriter:
@@ -160,8 +145,8 @@ class _NpyWriter:
         self._part.replace(self._path)
         return self._hash.hexdigest()
 
-    def discard(self) -> None:
-        """Remove the temporary file, if it is still there."""
+    def close(self) -> None:
+        """Remove the temporary file, if it is still there: an unfinished one is of no use."""
         self._file.close()
         self._part.unlink(missing_ok=True)
 
