@@ -140,7 +140,7 @@ def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> b
     from shared.training.deepspeed.state import TrainingSaver
     from shared.training.deepspeed.tuning import tune_configuration
     from shared.training.deepspeed.whole_model import save_whole_model
-    from shared.training.torch.even_evaluation import EvenEvaluation
+    from shared.training.torch.evaluation import EvenEvaluation
     from shared.training.torch.feed import BatchFeed, RowReader
     from shared.training.torch.meter import LossMeter
     from shared.training.torch.objective import objective_of
