@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 from shared.distributed import World
-from shared.training.core.position import CheckpointPlan, TrainingPosition
+from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition
 
 
-class DeferringSaver(ABC):
+class DeferringSaver(CheckpointSaver):
     """Lets a checkpoint that is due at the last step of an epoch wait for the epoch's end.
 
     A Trainer that went on from that step would take an epoch without a batch for the end of the training, or would
@@ -16,13 +16,13 @@ class DeferringSaver(ABC):
 
     Args:
         plan: where checkpoints are, and which fit.
-        world: whose rank 0 writes.
+        world: the ranks.
         steps_per_epoch: how many there are.
     """
 
     def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int) -> None:
-        self.plan, self.world, self.steps_per_epoch = plan, world, steps_per_epoch
-        self._due = False
+        super().__init__(plan, world)
+        self.steps_per_epoch, self._due = steps_per_epoch, False
 
     def save(self, position: TrainingPosition) -> None:
         """Write a checkpoint now or at the epoch's end; every rank calls this at the same step."""
