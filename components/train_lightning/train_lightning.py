@@ -88,7 +88,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     common = settings, settings.network, data, world, precision, plan
     task = make_own_task(*common, schedule) if own else make_zoo_task(*common, feed, schedule)
     saver = TrainingSaver(plan_checkpoints(settings, data), world, feed.steps_per_epoch)
-    at = saver.restore()
+    at, path = saver.restore(), saver.path
     launch, meter = launch_of_devices(world.launch, world.device), LossMeter(world)
     with TrainingRun(settings, world, saver, at, task.rate, meter) as run:
         bookkeeping = RunCallback(run, saver, meter, plan, task.validate)
@@ -112,9 +112,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
             enable_progress_bar=False,
             enable_model_summary=False,
         )
-        trainer.fit(
-            task.lightning, EpochPasses(feed, plan, at, task.prepare), task.validation_passes, ckpt_path=saver.path
-        )
+        trainer.fit(task.lightning, EpochPasses(feed, plan, at, task.prepare), task.validation_passes, ckpt_path=path)
         if bookkeeping.stopped:
             return False
         run.finish()

@@ -19,7 +19,7 @@ from shared.checkpoint.ranks import stage_rank_states
 from shared.checkpoint.whole import load_checkpoint, save_checkpoint
 from shared.distributed import Refusal, World
 from shared.training.core.position import CheckpointPlan, TrainingPosition
-from shared.training.torch.deferring_saver import DeferringSaver
+from shared.training.torch.passes import DeferringSaver
 from shared.training.torch.state import random_state, read_rank_generators, set_random_state
 
 _OURS = "allranks"

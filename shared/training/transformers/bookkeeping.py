@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from shared.training.core.run import TrainingRun
-from shared.training.torch.deferring_saver import DeferringSaver
+from shared.training.torch.passes import DeferringSaver
 
 
 class RunCallback(TrainerCallback):

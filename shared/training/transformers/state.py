@@ -22,7 +22,7 @@ from shared.checkpoint.choose import check_same_settings
 from shared.checkpoint.whole import load_checkpoint, save_together
 from shared.distributed import Refusal, World
 from shared.training.core.position import CheckpointPlan, TrainingPosition
-from shared.training.torch.deferring_saver import DeferringSaver
+from shared.training.torch.passes import DeferringSaver
 from shared.training.torch.state import random_state, restore_random_state
 
 _FORMAT = "transformers"
