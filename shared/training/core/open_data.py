@@ -18,12 +18,7 @@ _TRAINERS = {
 
 
 def open_data(folder: Path, plan: BatchPlan, tasks: tuple[str, ...] = ("classification",)) -> Dataset:
-    """Open the dataset and see that it can be trained on.
-
-    Args:
-        folder: of a prepared dataset.
-        plan: how many rows a batch needs.
-        tasks: what the trainer is made for.
+    """Open a prepared dataset and see that a trainer made for `tasks` can train on it.
 
     Raises:
         Refusal: if it is of another task, or too small for one batch.

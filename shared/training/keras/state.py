@@ -25,9 +25,6 @@ class TrainingSaver(CheckpointSaver):
     """Saves and restores one training: weights, the generators that dropout draws from, the optimizer's variables.
 
     Args:
-        plan: where checkpoints are, and which fit.
-        world: the ranks.
-        model: the model.
         optimizer: whose variables are kept; its settings come from the arguments.
     """
 

@@ -80,11 +80,7 @@ def _validation_numbers(metrics: Mapping[str, torch.Tensor]) -> dict[str, float]
 
 
 class RunLogger(Logger):
-    """Reports what a module logs with the metrics of the run; rank 0 alone writes.
-
-    Args:
-        run: whose tracker writes them.
-    """
+    """Reports what a module logs with the metrics of the run; rank 0 alone writes."""
 
     def __init__(self, run: TrainingRun) -> None:
         super().__init__()

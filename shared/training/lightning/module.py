@@ -20,14 +20,7 @@ from shared.training.torch.optimization import TrainingPrecision, make_optimizer
 
 
 class ZooModule(LightningModule):
-    """A model of ours with train_ddp's loss, optimizer and learning rates.
-
-    Args:
-        module: the model, with its normalisation.
-        objective: what is minimised.
-        schedule: the learning rate of each optimizer step.
-        settings: of the optimizer.
-    """
+    """A model of ours with train_ddp's loss, optimizer and learning rates."""
 
     def __init__(
         self, module: nn.Module, objective: TrainingObjective, schedule: LearningSchedule, settings: OptimizerSettings

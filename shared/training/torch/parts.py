@@ -18,11 +18,7 @@ from shared.training.torch.state import random_state, restore_random_state
 
 
 class PartsSaver(CheckpointSaver):
-    """Saves and restores one training, of which each rank writes and reads its parts.
-
-    Args:
-        plan: where checkpoints are, in a folder that all nodes have to share, and which fit.
-        world: the ranks.
+    """Saves and restores one training, of which each rank writes and reads its parts in a folder that all nodes share.
 
     Attributes:
         division: what divides the model; the parts of another one do not fit.

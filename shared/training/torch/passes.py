@@ -57,11 +57,6 @@ class DeferringSaver(CheckpointSaver):
 
     A Trainer that went on from that step would take an epoch without a batch for the end of the training, or would
     begin the next one and leave out the validation.
-
-    Args:
-        plan: where checkpoints are, and which fit.
-        world: the ranks.
-        steps_per_epoch: how many there are.
     """
 
     def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int) -> None:

@@ -26,8 +26,6 @@ class TrainingSaver(CheckpointSaver):
     """Saves and restores one training; rank 0 writes.
 
     Args:
-        plan: where checkpoints are, and which fit.
-        world: the ranks.
         module: the model, not wrapped.
         optimizer: whose state is kept; its settings come from the arguments.
         scaler: of the loss.
