@@ -63,11 +63,7 @@ def check_saveable(model: keras.Model, card: ModelCard, model_code: str | Path |
 def save_model(folder: str | Path, model: keras.Model, card: ModelCard, model_code: str | Path | None = None) -> None:
     """Write a trained model as an MLflow model; what an earlier attempt left in the folder is replaced.
 
-    Args:
-        folder: where to; made if needed.
-        model: what was trained.
-        card: what it is.
-        model_code: folder of the user's code, which is copied into the model; needed if `build_network` needed it.
+    `model_code` is the folder of the user's code, which is copied into the model; needed if `build_network` needed it.
     """
     save_file(weight_arrays(model), begin_model(folder) / WEIGHTS_NAME)
     finish_model(folder, card, _installed(), {"model_code": model_code})

@@ -44,12 +44,7 @@ def save_model(
 ) -> None:
     """Write a trained model as an MLflow model; what an earlier attempt left in the folder is replaced.
 
-    Args:
-        folder: where to; made if needed.
-        net: the model.
-        state: its weights, whole.
-        card: what it is.
-        tokenizer: folder with `tokenizer.json`; None for bytes.
+    `state` has its weights, whole; `tokenizer` is a folder with `tokenizer.json`, or None for bytes.
     """
     inside = begin_model(folder)
     net.save_pretrained(inside / _HUGGINGFACE, state_dict=dict(state))
@@ -101,12 +96,7 @@ def load_served(inside: Path) -> ServedText:
 class ServedText:
     """Takes texts or their tokens and returns one logit for each class; of a language model, for each next token.
 
-    Texts that are longer than what the model was trained with are cut.
-
-    Args:
-        module: the model.
-        card: what it is.
-        tokenizer: of its texts; None for bytes.
+    Texts that are longer than what the model was trained with are cut. Without a tokenizer their bytes are the tokens.
     """
 
     def __init__(self, module: TokenModel, card: ModelCard, tokenizer: Tokenizer | None) -> None:

@@ -112,10 +112,6 @@ def plan_checkpoints(settings: TrainerSettings, data: Dataset) -> CheckpointPlan
 class CheckpointSaver(ABC):
     """Saves and restores one training, with whatever framework it is done.
 
-    Args:
-        plan: where checkpoints are, and which fit.
-        world: the ranks.
-
     Attributes:
         identity: that of the plan, and what else makes it another training for this saver.
     """

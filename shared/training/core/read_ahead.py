@@ -27,11 +27,7 @@ def read_ahead(
 ) -> Iterator[Read]:
     """Keep `prefetch` batches in flight in `workers` threads, which NumPy lets work meanwhile, and give them in order.
 
-    Args:
-        read: reads the rows of a batch; called from several threads.
-        order: the batches.
-        workers: 1 or more.
-        prefetch: 1 or more.
+    `workers` and `prefetch` are 1 or more; `read`, which reads the rows of a batch, is called from several threads.
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="read")
     flying: deque[Future[Read]] = deque()

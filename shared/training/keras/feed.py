@@ -22,15 +22,7 @@ TensorBatch = tuple[tf.Tensor, tf.Tensor]
 
 
 class BatchFeed:
-    """The rank's part of each global batch of an epoch, in an order that the number of ranks does not change.
-
-    Args:
-        split: the training rows.
-        plan: how a batch is split.
-        rank: whose part.
-        loader: how far is read ahead.
-        seed: of the order.
-    """
+    """The rank's part of each global batch of an epoch, in an order that the number of ranks does not change."""
 
     def __init__(self, split: Split, plan: BatchPlan, rank: int, loader: LoaderSettings, seed: int) -> None:
         self._split, self._plan, self._rank, self._loader, self._seed = split, plan, rank, loader, seed

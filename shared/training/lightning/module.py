@@ -71,12 +71,7 @@ class OptimizerRate(LearningSchedule):
 
 
 class SettledBuckets(Callback):
-    """Settles DDP's buckets before the first step; see ``settle_buckets``.
-
-    Args:
-        rows: as many as a pass has, on the device.
-        precision: of the training.
-    """
+    """Settles DDP's buckets before the first step, with rows on the device; see ``settle_buckets``."""
 
     def __init__(self, rows: torch.Tensor, precision: TrainingPrecision) -> None:
         self._rows, self._precision = rows, precision

@@ -18,7 +18,7 @@ from shared.models import ModelCard, NormalisedModel, build_network, check_savea
 from shared.settings.lightning import ModuleSettings
 from shared.settings.trainer import TrainerSettings
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.core.rows_card import card_of_rows
+from shared.training.core.open_data import card_of_rows
 from shared.training.core.schedule import LearningSchedule
 from shared.training.lightning.module import OptimizerRate, SettledBuckets, ZooModule
 from shared.training.torch.batch_norm import synchronise_batch_norm
@@ -36,11 +36,7 @@ _NEEDED = ("forward", "training_step", "configure_optimizers")
 class ValidationPasses:
     """Rows of a split for validation: each counts once, and every rank has as many batches as the others.
 
-    Args:
-        reader: of the split.
-        plan: how many rows a pass has in training; here it is four times as many, as no activations are kept.
-        world: every n-th row is this rank's.
-        prepare: what is done to the rows.
+    A batch has up to four times as many rows as a pass in training, as no activations are kept.
     """
 
     def __init__(self, reader: RowReader, plan: BatchPlan, world: World, prepare: PrepareRows) -> None:

@@ -37,10 +37,7 @@ StoredTensors = tuple[torch.Tensor, ...]
 class RowReader:
     """Rows of a split as tensors on a device.
 
-    Args:
-        split: what to read.
-        device: where the tensors go.
-        loader: with `pin_memory`, a GPU is copied to from page-locked memory, without waiting for it.
+    With the loader's `pin_memory` a GPU is copied to from page-locked memory, without waiting for it.
     """
 
     def __init__(self, split: Split, device: torch.device, loader: LoaderSettings) -> None:
@@ -91,14 +88,6 @@ class BatchFeed:
     """The rank's part of each global batch of an epoch, in an order that the number of ranks does not change.
 
     With `loader_workers` of 0, and where the rows are held in memory, nothing is read ahead.
-
-    Args:
-        reader: the training rows.
-        plan: how a batch is split.
-        rank: whose part.
-        loop: how long the training is.
-        loader: how far is read ahead.
-        seed: of the order.
 
     Attributes:
         steps_per_epoch: batches in an epoch.
