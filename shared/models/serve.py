@@ -1,4 +1,7 @@
-"""MLflow runs this script to load a saved model: ``mlflow.pyfunc.load_model(folder).predict(rows)``."""
+"""MLflow runs this script to load a saved model: ``mlflow.pyfunc.load_model(folder).predict(rows)``.
+
+A model of transformers takes ``pandas.DataFrame({"text": ["..."]})``, or a column ``tokens`` of lists.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class ServedModel(PythonModel):
         package = "package" if framework == "torch" else f"{framework}.package"
         self.served = importlib.import_module(f"{_import_zoo(inside / 'zoo')}.{package}").load_served(inside)
 
-    # A bare np.ndarray, because MLflow warns about any other annotation, and about none. Texts come as a DataFrame.
+    # A bare np.ndarray, because MLflow warns about any other annotation of arrays, and about none.
     def predict(
         self,
         context: PythonModelContext,

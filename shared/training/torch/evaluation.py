@@ -46,7 +46,8 @@ class SplitEvaluation:
     def __post_init__(self) -> None:
         self._objective = objective_of(self.data.index, split=self.split)
         self._rows_per_pass = 4 * self.plan.rows_per_pass  # no activations are kept, so more fit than in training
-        rows, (part, self._parts) = self.data.index.rows(self.split), self._share()
+        rows = self.data.index.rows(self.split)
+        part, self._parts = self._share()
         self._reader = RowReader(self.data.split(self.split), self.world.device, self.loader) if rows else None
         self._mine = np.arange(part, rows, self._parts)
 
