@@ -111,13 +111,12 @@ def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> b
     from shared.training.core.run import TrainingRun
     from shared.training.core.unused import note_unused
     from shared.training.deepspeed.configuration import make_configuration
-    from shared.training.deepspeed.engine import start_engine
+    from shared.training.deepspeed.engine import save_whole_model, start_engine
     from shared.training.deepspeed.model import make_task_model
     from shared.training.deepspeed.schedule import make_schedule
     from shared.training.deepspeed.state import TrainingSaver
     from shared.training.deepspeed.tuning import tune_configuration
-    from shared.training.deepspeed.whole_model import save_whole_model
-    from shared.training.torch.even_evaluation import EvenEvaluation
+    from shared.training.torch.evaluation import EvenEvaluation
     from shared.training.torch.feed import BatchFeed, RowReader
     from shared.training.torch.meter import LossMeter
     from shared.training.torch.objective import objective_of

@@ -128,11 +128,10 @@ def train(settings: Settings, layout: RankLayout, plan: BatchPlan, world: World)
     from shared.training.core.unused import note_unused
     from shared.training.fsdp.evaluation import ShardedEvaluation
     from shared.training.fsdp.mesh import make_mesh
-    from shared.training.fsdp.model import make_stage, materialise_stage
+    from shared.training.fsdp.model import make_stage, materialise_stage, save_whole_model
     from shared.training.fsdp.optimization import clip_gradients
     from shared.training.fsdp.pipeline_parallel import PipelineStep
     from shared.training.fsdp.state import TrainingSaver
-    from shared.training.fsdp.whole_model import save_whole_model
     from shared.training.torch.feed import BatchFeed, RowReader
     from shared.training.torch.meter import LossMeter
     from shared.training.torch.objective import objective_of

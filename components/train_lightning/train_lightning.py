@@ -82,7 +82,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     common = settings, settings.network, data, world, precision, plan
     task = make_own_task(*common, schedule) if own else make_zoo_task(*common, feed, schedule)
     saver = TrainingSaver(plan_checkpoints(settings, data), world, feed.steps_per_epoch)
-    at, path = saver.restore()
+    at, path = saver.restore(), saver.path
     launch, meter = launch_of_devices(world.launch, world.device), LossMeter(world)
     with TrainingRun(settings, world, saver, at, task.rate, meter) as run:
         bookkeeping = RunCallback(run, saver, meter, plan, task.validate)

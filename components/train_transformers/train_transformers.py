@@ -90,8 +90,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.core.schedule import LearningSchedule
     from shared.training.core.unused import note_unused
     from shared.training.torch.buckets import settle_buckets
-    from shared.training.torch.evaluation import SplitEvaluation
-    from shared.training.torch.even_evaluation import EvenEvaluation
+    from shared.training.torch.evaluation import EvenEvaluation, SplitEvaluation
     from shared.training.torch.feed import BatchFeed, RowReader
     from shared.training.torch.meter import LossMeter
     from shared.training.torch.optimization import TrainingPrecision

@@ -28,7 +28,6 @@ def begin_model(folder: str | Path) -> Path:
 def finish_model(
     folder: str | Path,
     card: ModelCard,
-    serve: Path,
     installed: Mapping[str, str],
     folders: Mapping[str, str | Path | None] | None = None,
 ) -> None:
@@ -37,7 +36,6 @@ def finish_model(
     Args:
         folder: which `begin_model` has made.
         card: what the model is.
-        serve: the script that MLflow runs to load it.
         installed: versions of the packages that it needs, by name.
         folders: what is copied beside the weights, by its name there; None is left out.
     """
@@ -47,7 +45,7 @@ def finish_model(
     for name, source in {"zoo": Path(__file__).parent, **(folders or {})}.items():
         if source is not None:
             shutil.copytree(source, inside / name, ignore=unwanted)
-    shutil.copyfile(serve, folder / "serve.py")
+    shutil.copyfile(Path(__file__).with_name("serve.py"), folder / "serve.py")
     for name, text in environment_files(platform.python_version(), installed).items():
         (folder / name).write_text(text, encoding="utf-8")
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

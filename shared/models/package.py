@@ -16,10 +16,12 @@ node needs no MLflow. A test compares them with what MLflow writes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -35,6 +37,10 @@ from .refuse import make_refusal
 _SAVEABLE: Final = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8}) | {
     torch.int8, torch.int16, torch.int32, torch.int64,
 }  # fmt: skip
+
+_ROWS_AT_ONCE: Final = 1024
+_OUTPUTS_AT_ONCE: Final = 2**24
+"""A language model gives a whole vocabulary for each token of a row: 64 MiB of float32 at once."""
 
 
 def from_card(card: ModelCard, model_code: str | Path | None = None) -> nn.Module:
@@ -102,7 +108,7 @@ def save_model(
     save_file(state, begin_model(folder) / WEIGHTS_NAME)
     needed = ("torch", "safetensors", "numpy", *packages)
     copied = {"model_code": model_code, "tokenizer": tokenizer}
-    finish_model(folder, card, Path(__file__).with_name("serve.py"), installed_versions(needed), copied)
+    finish_model(folder, card, installed_versions(needed), copied)
 
 
 def load_model(folder: str | Path) -> tuple[nn.Module, ModelCard]:
@@ -124,6 +130,26 @@ def load_model(folder: str | Path) -> tuple[nn.Module, ModelCard]:
     module = _to_be_loaded(card, users if users.is_dir() else None)
     _load(module, state, f"{card.architecture} as this version builds it, saved by {card.library_version},")
     return module.eval(), card
+
+
+def load_served(inside: Path) -> Callable[[npt.NDArray[Any]], npt.NDArray[np.float32]]:
+    """Load a saved model as MLflow serves it: raw rows as the dataset held them to float32 outputs.
+
+    They are one logit for each class or the value of a regression, (N, outputs); of a language model, which takes rows
+    of tokens (N, L), logits for what may follow each, (N, L, vocabulary).
+    """
+    module, card = load_model(inside)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    module.to(device)
+
+    def serve(given: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        rows = torch.from_numpy(np.array(given, dtype=card.input_dtype, ndmin=1 + len(card.input_shape)))
+        per_row = rows.shape[1] * card.vocabulary if card.vocabulary else 1
+        at_once = max(1, min(_ROWS_AT_ONCE, _OUTPUTS_AT_ONCE // max(1, per_row)))
+        with torch.inference_mode():
+            return torch.cat([module(part.to(device)).float().cpu() for part in rows.split(at_once)]).numpy()
+
+    return serve
 
 
 def _state(module: nn.Module) -> dict[str, torch.Tensor]:

@@ -19,11 +19,10 @@ CODE = """
     from shared.settings.sharding import ParallelSettings
     from shared.training.fsdp.layout import RankLayout
     from shared.training.fsdp.mesh import DATA, make_mesh
-    from shared.training.fsdp.model import materialise_stage
+    from shared.training.fsdp.model import gather_decoder, materialise_stage
     from shared.training.fsdp.optimization import clip_gradients
     from shared.training.fsdp.pieces import pieces_of
     from shared.training.fsdp.tensor_parallel import divide_layers
-    from shared.training.fsdp.whole_model import gather_decoder
 
     torch.set_default_dtype(torch.float64)
     sizes = DecoderSettings(37, 8, layers=2, width=20, heads=2)  # 37 tokens and norms of 20 do not divide evenly

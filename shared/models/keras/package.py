@@ -6,8 +6,7 @@ numbered in the model's own order, because the names that Keras gives depend on 
 
 from __future__ import annotations
 
-import importlib.metadata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,13 @@ from safetensors.numpy import load_file, save_file
 
 from ..card import ModelCard  # noqa: TID252
 from ..folder import WEIGHTS_NAME, begin_model, finish_model, open_model  # noqa: TID252
+from ..mlmodel import installed_versions  # noqa: TID252
 from ..refuse import make_refusal  # noqa: TID252
 from .build import build_network
 
 WeightArrays = Mapping[str, npt.NDArray[Any]]
+
+_ROWS_AT_ONCE = 1024
 
 
 def weight_arrays(model: keras.Model) -> dict[str, npt.NDArray[Any]]:
@@ -61,14 +63,10 @@ def check_saveable(model: keras.Model, card: ModelCard, model_code: str | Path |
 def save_model(folder: str | Path, model: keras.Model, card: ModelCard, model_code: str | Path | None = None) -> None:
     """Write a trained model as an MLflow model; what an earlier attempt left in the folder is replaced.
 
-    Args:
-        folder: where to; made if needed.
-        model: what was trained.
-        card: what it is.
-        model_code: folder of the user's code, which is copied into the model; needed if `build_network` needed it.
+    `model_code` is the folder of the user's code, which is copied into the model; needed if `build_network` needed it.
     """
     save_file(weight_arrays(model), begin_model(folder) / WEIGHTS_NAME)
-    finish_model(folder, card, Path(__file__).with_name("serve.py"), _installed(), {"model_code": model_code})
+    finish_model(folder, card, _installed(), {"model_code": model_code})
 
 
 def load_model(folder: str | Path) -> tuple[keras.Model, ModelCard]:
@@ -93,9 +91,20 @@ def load_model(folder: str | Path) -> tuple[keras.Model, ModelCard]:
     return model, card
 
 
+def load_served(inside: Path) -> Callable[[npt.NDArray[Any]], npt.NDArray[np.float32]]:
+    """Load a saved model as MLflow serves it: raw rows (N, *input_shape) to float32 logits or values (N, outputs)."""
+    model, card = load_model(inside)
+
+    def serve(given: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        rows = np.array(given, dtype=card.input_dtype, ndmin=1 + len(card.input_shape))
+        parts = [model(rows[start : start + _ROWS_AT_ONCE]) for start in range(0, len(rows), _ROWS_AT_ONCE)]
+        return np.concatenate([np.asarray(part, np.float32) for part in parts])
+
+    return serve
+
+
 def _installed() -> dict[str, str]:
     """What a serving environment needs; TensorFlow's build for CPUs serves models of any of its builds."""
     import tensorflow as tf
 
-    found = {name: importlib.metadata.version(name) for name in ("keras", "safetensors", "numpy")}
-    return {"tensorflow-cpu": str(tf.__version__), **found}
+    return {"tensorflow-cpu": str(tf.__version__), **installed_versions(("keras", "safetensors", "numpy"))}

@@ -10,10 +10,12 @@ The folder is that of `shared.models.package`, with the model's own folder in pl
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from safetensors import SafetensorError
 
@@ -24,10 +26,12 @@ from ..refuse import make_refusal  # noqa: TID252
 from .module import TokenModel
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer
     from transformers import PreTrainedModel
 
 _HUGGINGFACE: Final = "huggingface"
 _TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer_config.json")
+_ROWS_AT_ONCE: Final = 64
 _NEEDED: Final = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas")
 
 
@@ -40,19 +44,14 @@ def save_model(
 ) -> None:
     """Write a trained model as an MLflow model; what an earlier attempt left in the folder is replaced.
 
-    Args:
-        folder: where to; made if needed.
-        net: the model.
-        state: its weights, whole.
-        card: what it is.
-        tokenizer: folder with `tokenizer.json`; None for bytes.
+    `state` has its weights, whole; `tokenizer` is a folder with `tokenizer.json`, or None for bytes.
     """
     inside = begin_model(folder)
     net.save_pretrained(inside / _HUGGINGFACE, state_dict=dict(state))
     for name in _TOKENIZER_FILES if tokenizer is not None else ():
         if (source := Path(tokenizer or "") / name).is_file():
             shutil.copyfile(source, inside / _HUGGINGFACE / name)
-    finish_model(folder, card, Path(__file__).with_name("serve.py"), installed_versions(_NEEDED))
+    finish_model(folder, card, installed_versions(_NEEDED))
 
 
 def load_model(folder: str | Path) -> tuple[TokenModel, ModelCard]:
@@ -79,3 +78,56 @@ def load_model(folder: str | Path) -> tuple[TokenModel, ModelCard]:
         ) from error
     padding = None if card.task == LANGUAGE_MODELING else int(net.config.pad_token_id)
     return TokenModel(net, padding).eval(), card
+
+
+def load_served(inside: Path) -> ServedText:
+    """Load a saved model as MLflow serves it."""
+    module, card = load_model(inside)
+    if card.tokenizer == "bytes":
+        return ServedText(module, card, None)
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(inside / _HUGGINGFACE / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(card.sequence_length)
+    return ServedText(module, card, tokenizer)
+
+
+class ServedText:
+    """Takes texts or their tokens and returns one logit for each class; of a language model, for each next token.
+
+    Texts that are longer than what the model was trained with are cut. Without a tokenizer their bytes are the tokens.
+    """
+
+    def __init__(self, module: TokenModel, card: ModelCard, tokenizer: Tokenizer | None) -> None:
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._module, self._length, self._tokenizer = module.to(self._device), card.sequence_length, tokenizer
+        self._padding = int(cast("PreTrainedModel", module.net).config.pad_token_id or 0)
+
+    def __call__(self, given: Any) -> npt.NDArray[np.float32]:
+        """Compute float32 logits (N, classes), or (N, longest, vocabulary).
+
+        `given` is a DataFrame with a column ``text`` or ``tokens``, a list of texts, or an array of tokens (N, L),
+        filled up with the padding token.
+        """
+        rows = self._tokens(given)
+        padded = np.full((len(rows), max(map(len, rows), default=1)), self._padding, np.int64)
+        for place, row in enumerate(rows):
+            padded[place, : len(row)] = row
+        with torch.inference_mode():
+            split: Sequence[torch.Tensor] = torch.from_numpy(padded).split(_ROWS_AT_ONCE)
+            return torch.cat([self._module(part.to(self._device)).float().cpu() for part in split]).numpy()
+
+    def _tokens(self, given: Any) -> list[npt.NDArray[np.int64]]:
+        if hasattr(given, "columns"):
+            column = "tokens" if "tokens" in given.columns and given["tokens"].notna().all() else "text"
+            given = given[column].tolist()
+        rows: Sequence[str] | Sequence[Sequence[int]] = given
+        if len(rows) and isinstance(rows[0], str):
+            rows = self._encode(cast("Sequence[str]", rows))
+        return [np.asarray(row, np.int64) for row in rows]
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        if self._tokenizer is None:
+            return [list(text.encode()[: self._length]) for text in texts]
+        return [one.ids for one in self._tokenizer.encode_batch(list(texts))]

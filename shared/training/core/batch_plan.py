@@ -42,11 +42,7 @@ class BatchPlan:
 
 
 def plan_batches(batch: BatchSettings, world_size: int | None = None) -> BatchPlan:
-    """Split the global batch over the ranks that the launcher started, before anything else is done.
-
-    Args:
-        batch: the trainer's.
-        world_size: over how many parts, if not over all ranks.
+    """Split the global batch over `world_size` parts, or all ranks that were started, before anything else is done.
 
     Raises:
         Refusal: inside the control plane, so that one rank speaks and all leave; if the parts are not whole.

@@ -1,4 +1,4 @@
-"""Opening the dataset of a training."""
+"""Opening the dataset of a training, and the description of a model for its rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from shared.data import Dataset
 from shared.distributed import Refusal
+from shared.models.card import ModelCard
 from shared.training.core.batch_plan import BatchPlan
 
 _TRAINERS = {
@@ -18,12 +19,7 @@ _TRAINERS = {
 
 
 def open_data(folder: Path, plan: BatchPlan, tasks: tuple[str, ...] = ("classification",)) -> Dataset:
-    """Open the dataset and see that it can be trained on.
-
-    Args:
-        folder: of a prepared dataset.
-        plan: how many rows a batch needs.
-        tasks: what the trainer is made for.
+    """Open a prepared dataset and see that a trainer made for `tasks` can train on it.
 
     Raises:
         Refusal: if it is of another task, or too small for one batch.
@@ -38,3 +34,23 @@ def open_data(folder: Path, plan: BatchPlan, tasks: tuple[str, ...] = ("classifi
     if rows < plan.batch_size:
         raise Refusal(f"batch_size {plan.batch_size} is more than the {rows} rows of the train split.")
     return data
+
+
+def card_of_rows(architecture: str, data: Dataset, framework: str = "torch") -> ModelCard:
+    """Describe a model for a dataset that is no text."""
+    x, statistics, target = data.index.arrays["x"], data.index.statistics, data.index.target
+    assert statistics is not None  # noqa: S101  # only text has none
+    return ModelCard(
+        architecture=architecture,
+        input_shape=x.shape,
+        input_dtype=x.dtype,
+        classes=data.index.classes,
+        mean=statistics.mean,
+        std=statistics.std,
+        task=data.index.task,
+        columns=data.index.columns,
+        target=target.name if target else "",
+        target_mean=target.mean if target else 0.0,
+        target_std=(target.std or 1.0) if target else 1.0,
+        framework=framework,
+    )

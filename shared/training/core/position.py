@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -105,3 +107,48 @@ def plan_checkpoints(settings: TrainerSettings, data: Dataset) -> CheckpointPlan
     }
     kept = settings.checkpoints
     return CheckpointPlan(kept.checkpoints, kept.resume_from, same | facts, settings.timeouts.step)
+
+
+class CheckpointSaver(ABC):
+    """Saves and restores one training, with whatever framework it is done.
+
+    Attributes:
+        identity: that of the plan, and what else makes it another training for this saver.
+    """
+
+    def __init__(self, plan: CheckpointPlan, world: World) -> None:
+        self.plan, self.world, self.identity = plan, world, plan.identity
+
+    @abstractmethod
+    def save(self, position: TrainingPosition) -> None:
+        """Write a checkpoint; every rank calls this at the same step.
+
+        Raises:
+            Refusal: if a weight is not finite: such a checkpoint would only hide the whole one before it.
+        """
+
+    def restore(self) -> TrainingPosition:
+        """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
+
+        Raises:
+            Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
+        """
+        path = self._choose()
+        if path is None:
+            return TrainingPosition()
+        position = TrainingPosition(**self._load(path)["position"])
+        self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
+        return position
+
+    def _choose(self) -> Path | None:
+        return choose_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
+
+    @abstractmethod
+    def _load(self, path: Path) -> Mapping[str, Any]:
+        """Put a checkpoint back, if it is of this training, and give its state."""
+
+    def _not_finite(self, position: TrainingPosition) -> Refusal:
+        return Refusal(
+            f"The weights are not finite after step {position.step}. Lower learning_rate or set clip_norm; the "
+            f"checkpoints in {self.plan.folder} are from before."
+        )

@@ -1,4 +1,4 @@
-"""Reading ahead with threads, whatever the framework: the reading is NumPy's, which lets others work meanwhile."""
+"""The rows of a rank's batches, and reading them ahead with threads, whatever the framework."""
 
 from __future__ import annotations
 
@@ -7,21 +7,27 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from shared.data import batches, rank_slice
 from shared.data.dataset.order import RowNumbers
+from shared.training.core.batch_plan import BatchPlan
 
 Read = TypeVar("Read")
+
+
+def rank_batches(
+    rows: int, plan: BatchPlan, rank: int, seed: int, epoch: int, start_batch: int
+) -> Iterator[RowNumbers]:
+    """The rank's part of each global batch of an epoch, in an order that the number of ranks does not change."""
+    chosen = batches(rows, batch_size=plan.batch_size, seed=seed, epoch=epoch, start_batch=start_batch)
+    return (rank_slice(batch, rank, plan.world_size) for batch in chosen)
 
 
 def read_ahead(
     read: Callable[[RowNumbers], Read], order: Iterator[RowNumbers], workers: int, prefetch: int
 ) -> Iterator[Read]:
-    """Keep `prefetch` batches in flight in `workers` threads, and give them in order.
+    """Keep `prefetch` batches in flight in `workers` threads, which NumPy lets work meanwhile, and give them in order.
 
-    Args:
-        read: reads the rows of a batch; called from several threads.
-        order: the batches.
-        workers: 1 or more.
-        prefetch: 1 or more.
+    `workers` and `prefetch` are 1 or more; `read`, which reads the rows of a batch, is called from several threads.
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="read")
     flying: deque[Future[Read]] = deque()

@@ -9,25 +9,18 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from shared.distributed import Refusal, World
 from shared.settings.fields import values_of
 from shared.settings.trainer import TrainerSettings
 from shared.tracking import Tracker
 from shared.training.core.meter import LossMeter, MeterReading
-from shared.training.core.position import TrainingPosition
+from shared.training.core.position import CheckpointSaver, TrainingPosition
 from shared.training.core.schedule import LearningSchedule
 
 _NOTE_SECONDS = 10.0
 """An epoch that takes long is heard of this often."""
-
-
-class CheckpointSaver(Protocol):
-    """Writes the checkpoints of a training, with whatever framework it is done."""
-
-    def save(self, position: TrainingPosition) -> None:
-        """Write a checkpoint; every rank calls this at the same step."""
 
 
 class TrainingRun:

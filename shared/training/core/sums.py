@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 
-class ClassificationSums:
-    """Sums of cross entropies and of right answers."""
+class TaskSums(ABC):
+    """From sums over rows, which add up over ranks, to the metrics of a task.
+
+    Attributes:
+        sums: how many sums an objective's ``measure`` gives.
+    """
+
+    sums: int
+
+    @abstractmethod
+    def metrics(self, sums: Sequence[float], rows: int) -> dict[str, float]:
+        """Metrics by name, from the sums over all ``rows``; ``loss`` is the mean of what is minimised."""
+
+
+class ClassificationSums(TaskSums):
+    """Sums of cross entropies, in nats, and of right answers.
+
+    Args:
+        label_smoothing: the share of each label that is spread over all classes, in the loss that is minimised only.
+    """
 
     sums = 2
+
+    def __init__(self, label_smoothing: float = 0.0) -> None:
+        self._smoothing = label_smoothing
 
     def metrics(self, sums: Sequence[float], rows: int) -> dict[str, float]:
         """``loss`` and ``accuracy``."""
         return {"loss": sums[0] / rows, "accuracy": sums[1] / rows}
 
 
-class RegressionSums:
+class RegressionSums(TaskSums):
     """Sums of squared and absolute errors, and the targets' first and second moment around the train split's mean.
 
     Args:

@@ -18,10 +18,7 @@ ConfigFile = Mapping[str, object]
 
 
 def read_config_file(path: Path | None) -> ConfigFile:
-    """Read the configuration file.
-
-    Args:
-        path: of a JSON file; None for no file.
+    """Read the configuration file; it is empty where `path` is None.
 
     Raises:
         Refusal: inside the control plane, so that one rank speaks and all leave; if it is no JSON object.

@@ -77,9 +77,8 @@ class DeepSpeedConfiguration:
     def _optimizer(self) -> dict[str, object]:
         ours = self.settings.optimizer
         found = read_section(read_section(self.file, "optimizer"), "params")
-        own = inspect.signature(
-            TORCH_OPTIMIZERS[ours.optimizer]
-        ).parameters  # without DeepSpeed's own, such as torch_adam
+        # Without DeepSpeed's own, such as torch_adam.
+        own = inspect.signature(TORCH_OPTIMIZERS[ours.optimizer]).parameters
         params = {name: value for name, value in found.items() if is_set(value) and name in own}
         params |= {"lr": ours.learning_rate, "weight_decay": ours.suited_decay}
         if ours.optimizer == "sgd":

@@ -11,13 +11,17 @@ from deepspeed.runtime.fp16.unfused_optimizer import FP16_UnfusedOptimizer
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from shared.models import NormalisedModel
+from shared.data import Dataset
+from shared.distributed import World
+from shared.models import ModelCard, NormalisedModel, save_model
+from shared.models.package import from_card
+from shared.settings.deepspeed import DeepSpeedSettings
 from shared.training.deepspeed.configuration import DeepSpeedConfiguration
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
 from shared.training.torch.optimization import parameter_groups
-from shared.training.torch.start import limit_collectives
+from shared.training.torch.start import limit_collectives, tokenizer_folder
 
-HALF_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_HALF_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def start_engine(module: nn.Module, config: DeepSpeedConfiguration, device: torch.device) -> DeepSpeedEngine:
@@ -28,8 +32,8 @@ def start_engine(module: nn.Module, config: DeepSpeedConfiguration, device: torc
     settings, precision = config.settings, config.settings.precision
     groups = parameter_groups(module, settings.optimizer.suited_decay)
     document = config.document(sum(parameter.numel() for parameter in module.parameters()))
-    if precision.precision in HALF_TYPES:
-        _halve(module, HALF_TYPES[precision.precision])
+    if precision.precision in _HALF_TYPES:
+        _halve(module, _HALF_TYPES[precision.precision])
     if config.stage == 3:
         deepspeed.zero.Init(module=module, config_dict_or_path=document)
         for buffer in module.buffers():
@@ -81,3 +85,30 @@ def whole_parameters(engine: DeepSpeedEngine) -> Iterator[tuple[str, torch.Tenso
             with deepspeed.zero.GatheredParameters(parameter, enabled=hasattr(parameter, "ds_id")):
                 whole = parameter.detach().clone()
         yield name, whole
+
+
+def save_whole_model(
+    engine: DeepSpeedEngine, card: ModelCard, settings: DeepSpeedSettings, data: Dataset, world: World
+) -> None:
+    """Put the model together on rank 0, and save it there; every rank calls this.
+
+    `model_weights` says whether the saved weights have 32 or 16 bits; normalisation keeps 32.
+    """
+    dtype = _HALF_TYPES.get(settings.zero.model_weights)
+    persistent = engine.module.state_dict().keys()
+    buffers = {name: buffer for name, buffer in engine.module.named_buffers() if name in persistent}
+    state = {name: (buffer.float() if _is_half(buffer) else buffer).cpu() for name, buffer in buffers.items()}
+    for name, whole in whole_parameters(engine):
+        if world.is_main:
+            state[name] = whole.to("cpu", dtype)
+
+    def save() -> None:
+        module = from_card(card, settings.network.model_code)
+        module.load_state_dict(state, assign=True)
+        save_model(settings.model, module, card, settings.network.model_code, tokenizer_folder(data))
+
+    world.once(save, name="save the model", scope="job")
+
+
+def _is_half(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.element_size() == 2

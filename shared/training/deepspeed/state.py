@@ -28,8 +28,6 @@ class TrainingSaver(PartsSaver):
     What does not train is not kept: it follows from the seed and the model's code. Nor are buffers of ranks above 0.
 
     Args:
-        plan: where checkpoints are, in a folder that all nodes have to share, and which fit.
-        world: whose ranks each write and read their parts.
         engine: the model and its optimizer, which is configured anew at each start.
     """
 

@@ -72,13 +72,6 @@ def tune_configuration(
     The global batch stays as it is. A run that is started again takes what its first start has found: another choice
     would end with other bits.
 
-    Args:
-        config: to change.
-        data: what is trained on.
-        reader: of the training rows.
-        world: the ranks.
-        add: what a step does.
-
     Raises:
         Refusal: if all trials fail.
     """

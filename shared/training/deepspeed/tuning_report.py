@@ -42,12 +42,7 @@ class TuningDocument(TypedDict):
 
 
 def write_tuning_report(folder: Path, document: TuningDocument) -> None:
-    """Write autotuning.json, autotuning.csv and autotuning.html.
-
-    Args:
-        folder: made if needed.
-        document: the trials.
-    """
+    """Write autotuning.json, autotuning.csv and autotuning.html to a folder, which is made if needed."""
     from jinja2 import Environment
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,53 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import cast
 
 import torch
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
-from shared.data import Dataset
-from shared.distributed import World
 from shared.models import DecoderModel
-from shared.settings.running import LoaderSettings, TimeoutSettings
-from shared.training.core.batch_plan import BatchPlan
 from shared.training.fsdp.mesh import RankMesh
 from shared.training.fsdp.pipeline_parallel import forward_through
-from shared.training.torch.even_evaluation import EvenEvaluation
-from shared.training.torch.optimization import TrainingPrecision
+from shared.training.torch.evaluation import EvenEvaluation
 
 
+@dataclass
 class ShardedEvaluation(EvenEvaluation):
     """Measures a decoder on a split, through all its stages; the data-parallel ranks have different rows.
 
-    Args:
-        data: the dataset.
-        split: its part that is measured.
-        world: the ranks.
-        precision: its type is that in which outputs are measured.
-        plan: how many rows a pass has in training.
-        loader: how rows are copied.
-        timeouts: how long ranks wait for each other.
+    Attributes:
         mesh: this rank's place among the parts.
         compute: type of what the stages hand on.
     """
 
-    def __init__(
-        self,
-        data: Dataset,
-        split: str,
-        world: World,
-        precision: TrainingPrecision,
-        plan: BatchPlan,
-        loader: LoaderSettings,
-        timeouts: TimeoutSettings,
-        mesh: RankMesh,
-        compute: torch.dtype,
-    ) -> None:
-        share = mesh.data_rank, mesh.layout.data_parallel
-        super().__init__(data, split, world, precision, plan, loader, timeouts, share)
-        self._mesh, self._compute = mesh, compute
+    mesh: RankMesh
+    compute: torch.dtype
 
     def measure(self, module: nn.Module) -> dict[str, float]:
         """Compute mean loss and metrics, summed in float64; see `TrainingObjective` for their names."""
@@ -58,7 +35,10 @@ class ShardedEvaluation(EvenEvaluation):
                 part.reshard()  # what no backward pass follows stays whole otherwise
         return numbers
 
+    def _share(self) -> tuple[int, int]:
+        return self.mesh.data_rank, self.mesh.layout.data_parallel
+
     def _outputs(self, module: nn.Module, rows: torch.Tensor) -> torch.Tensor | None:
         """Compute the logits on the last stage, of whose tensor-parallel neighbours the first one's count."""
-        outputs = forward_through(cast("DecoderModel", module), self._mesh, rows, self._compute)
-        return outputs if self._mesh.tensor_rank == 0 else None
+        outputs = forward_through(cast("DecoderModel", module), self.mesh, rows, self.compute)
+        return outputs if self.mesh.tensor_rank == 0 else None

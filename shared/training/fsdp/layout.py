@@ -35,13 +35,7 @@ class RankLayout:
 def plan_layout(
     parallel: ParallelSettings, sizes: DecoderSizes, accumulation_steps: int, world_size: int | None = None
 ) -> RankLayout:
-    """Divide the ranks that the launcher started by the degrees of parallelism.
-
-    Args:
-        parallel: the degrees.
-        sizes: of the model, which have to divide by them.
-        accumulation_steps: a pipeline's microbatches.
-        world_size: number of ranks; None asks the launcher.
+    """Divide the ranks, as many as the launcher started if `world_size` is None, by the degrees of parallelism.
 
     Raises:
         Refusal: inside the control plane, so that one rank speaks and all leave; if the degrees do not divide the ranks

@@ -28,17 +28,17 @@ class RankMesh:
     @property
     def data_rank(self) -> int:
         """Which rows of a batch are this rank's."""
-        return self._place(DATA)
+        return self.devices[DATA].get_local_rank()
 
     @property
     def tensor_rank(self) -> int:
         """Which part of each layer is this rank's."""
-        return self._place(TENSOR)
+        return self.devices[TENSOR].get_local_rank()
 
     @property
     def stage(self) -> int:
         """Which of the pipeline's stages is this rank's."""
-        return self._place(PIPELINE)
+        return self.devices[PIPELINE].get_local_rank()
 
     @property
     def pipelined(self) -> bool:
@@ -57,11 +57,7 @@ class RankMesh:
 
     def neighbour(self, distance: int) -> int:
         """Rank that has the stage so many after (or, if negative, before) this one's, for the same rows."""
-        group = self.devices[PIPELINE].get_group()
-        return dist.get_global_rank(group, self.stage + distance)
-
-    def _place(self, name: str) -> int:
-        return self.devices[name].get_local_rank()
+        return dist.get_global_rank(self.devices[PIPELINE].get_group(), self.stage + distance)
 
 
 def make_mesh(layout: RankLayout, world: World) -> RankMesh:

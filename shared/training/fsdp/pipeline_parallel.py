@@ -22,14 +22,7 @@ _SCHEDULES = MappingProxyType({"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B})
 class PipelineStep:
     """Runs this rank's stage of a training step: its microbatches are the accumulation steps.
 
-    Args:
-        module: this rank's stage.
-        mesh: the ranks.
-        dtype: of what the stages hand on.
-        plan: how a batch is split.
-        objective: of the last stage's outputs.
-        card: the model, for the length of a sequence.
-        parallel: names the order of the microbatches.
+    `dtype` is that of what the stages hand on.
     """
 
     def __init__(

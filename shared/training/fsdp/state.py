@@ -20,8 +20,6 @@ class TrainingSaver(PartsSaver):
     """Saves and restores one training of a model that `fully_shard` has divided.
 
     Args:
-        plan: where checkpoints are, in a folder that all nodes have to share, and which fit.
-        world: whose ranks each write and read their parts.
         module: this rank's part of the model.
         optimizer: whose state is kept; its settings come from the arguments.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import keras
@@ -15,10 +16,11 @@ from shared.training.keras.batch_norm import share_statistics
 from shared.training.keras.objective import objective_of
 
 
+@dataclass
 class SplitEvaluation:
     """Measures a model on a split; on an empty split there is nothing to measure.
 
-    Args:
+    Attributes:
         data: the dataset.
         split: its part that is measured.
         world: the ranks, each of which takes every n-th row.
@@ -27,22 +29,16 @@ class SplitEvaluation:
         alone: whether rank 0 measures by itself, because the others compute for it.
     """
 
-    def __init__(
-        self,
-        data: Dataset,
-        split: str,
-        world: World,
-        plan: BatchPlan,
-        timeout: timedelta | None,
-        *,
-        alone: bool = False,
-    ) -> None:
-        self._world, self._alone, self._objective = world, alone, objective_of(data.index)
-        self._timeout = timeout
-        self._rows_per_pass = 4 * plan.rows_per_pass  # no activations are kept, so more fit than in training
-        self._rows = data.index.rows(split)
-        self._split = data.split(split) if self._rows else None
-        self._mine = np.arange(0, self._rows) if alone else np.arange(world.rank, self._rows, world.world_size)
+    data: Dataset
+    split: str
+    world: World
+    plan: BatchPlan
+    timeout: timedelta | None
+    alone: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._objective, self._rows = objective_of(self.data.index), self.data.index.rows(self.split)
+        self._split = self.data.split(self.split) if self._rows else None
 
     def measure(self, model: keras.Model) -> dict[str, float]:
         """Compute mean loss and metrics, summed in float64; see `TrainingObjective` for their names.
@@ -51,14 +47,17 @@ class SplitEvaluation:
         """
         if self._split is None:
             return {}
-        share_statistics(model, self._world)
+        share_statistics(model, self.world)
+        first, step = (0, 1) if self.alone else (self.world.rank, self.world.world_size)
+        mine = np.arange(first, self._rows, step)
+        size = 4 * self.plan.rows_per_pass  # no activations are kept, so more fit than in training
         sums = [0.0] * self._objective.sums
-        for start in range(0, len(self._mine), self._rows_per_pass):
-            arrays = self._split.take(self._mine[start : start + self._rows_per_pass])
+        for start in range(0, len(mine), size):
+            arrays = self._split.take(mine[start : start + size])
             found = self._objective.measure(_outputs(model, arrays["x"]), arrays["y"])
             sums = [one + other for one, other in zip(sums, found, strict=True)]
-        if not self._alone:
-            sums = list(self._world.sum(sums, "validation", self._timeout))
+        if not self.alone:
+            sums = list(self.world.sum(sums, "validation", self.timeout))
         return self._objective.metrics(sums, self._rows)
 
 

@@ -12,25 +12,17 @@ from typing import Any
 import numpy.typing as npt
 import tensorflow as tf
 
-from shared.data import Split, batches, rank_slice
+from shared.data import Split
 from shared.settings.running import LoaderSettings
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.core.read_ahead import read_ahead
+from shared.training.core.read_ahead import rank_batches, read_ahead
 
 TensorBatch = tuple[tf.Tensor, tf.Tensor]
 """Raw rows (N, *shape) and their labels (N,), int64, or their targets (N,), float64, as tensors."""
 
 
 class BatchFeed:
-    """The rank's part of each global batch of an epoch, in an order that the number of ranks does not change.
-
-    Args:
-        split: the training rows.
-        plan: how a batch is split.
-        rank: whose part.
-        loader: how far is read ahead.
-        seed: of the order.
-    """
+    """The rank's part of each global batch of an epoch, in an order that the number of ranks does not change."""
 
     def __init__(self, split: Split, plan: BatchPlan, rank: int, loader: LoaderSettings, seed: int) -> None:
         self._split, self._plan, self._rank, self._loader, self._seed = split, plan, rank, loader, seed
@@ -40,15 +32,7 @@ class BatchFeed:
         """Give the batches of an epoch (from 0) from `start_batch` on; each has `plan.rows_per_rank` rows."""
         if start_batch >= self.steps_per_epoch:
             return iter(())
-
-        chosen = batches(
-            self._split.rows,
-            batch_size=self._plan.batch_size,
-            seed=self._seed,
-            epoch=epoch,
-            start_batch=start_batch,
-        )
-        order = (rank_slice(batch, self._rank, self._plan.world_size) for batch in chosen)
+        order = rank_batches(self._split.rows, self._plan, self._rank, self._seed, epoch, start_batch)
         if self._loader.loader_workers == 0 or self._split.held:
             return map(_tensors, map(self._split.take, order))
         return map(_tensors, read_ahead(self._split.take, order, self._loader.loader_workers, self._loader.prefetch))

@@ -11,9 +11,7 @@ from shared.training.core import meter
 class LossMeter(meter.LossMeter):
     """Keeps the losses where they were computed, so that no step waits for them, and adds them up when it is read.
 
-    Args:
-        world: the ranks.
-        alone: whether rank 0 speaks for all, because the others compute for it.
+    Rank 0 speaks for all where it is `alone`, because the others compute for it.
     """
 
     def __init__(self, world: World, *, alone: bool = False) -> None:

@@ -13,7 +13,7 @@ from shared.models import ModelCard
 from shared.models.keras import build_network, check_saveable
 from shared.settings.network import NetworkSettings
 from shared.settings.training import PrecisionSettings
-from shared.training.core.rows_card import card_of_rows
+from shared.training.core.open_data import card_of_rows
 
 _POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp64": "float64"}
 

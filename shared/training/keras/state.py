@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -14,45 +15,32 @@ from shared.checkpoint.choose import check_same_settings
 from shared.checkpoint.whole import load_checkpoint, save_checkpoint
 from shared.distributed import Refusal, World
 from shared.models.keras.package import load_weights, weight_arrays
-from shared.training.core.position import CheckpointPlan, TrainingPosition, choose_checkpoint
+from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition
 from shared.training.keras.batch_norm import share_statistics
 
 _Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-class TrainingSaver:
+class TrainingSaver(CheckpointSaver):
     """Saves and restores one training: weights, the generators that dropout draws from, the optimizer's variables.
 
     Args:
-        plan: where checkpoints are, and which fit.
-        world: whose rank 0 writes.
-        model: the model.
         optimizer: whose variables are kept; its settings come from the arguments.
     """
 
     def __init__(
-        self,
-        plan: CheckpointPlan,
-        world: World,
-        model: keras.Model,
-        optimizer: keras.optimizers.Optimizer,
+        self, plan: CheckpointPlan, world: World, model: keras.Model, optimizer: keras.optimizers.Optimizer
     ) -> None:
-        self.plan, self.identity = plan, plan.identity | {"framework": "keras"}
-        self.world, self.model, self.optimizer = world, model, optimizer
+        super().__init__(plan, world)
+        self.identity = plan.identity | {"framework": "keras"}
+        self.model, self.optimizer = model, optimizer
 
     def save(self, position: TrainingPosition) -> None:
-        """Write a checkpoint; every rank calls this at the same step, rank 0 writes.
-
-        Raises:
-            Refusal: if a weight is not finite: such a checkpoint would only hide the whole one before it.
-        """
+        """Write a checkpoint; see `CheckpointSaver`."""
         share_statistics(self.model, self.world)  # so that this run and one that goes on from here are alike
         weights = weight_arrays(self.model)
         if not all(np.isfinite(array.sum(dtype=np.float64)) for array in weights.values()):
-            raise Refusal(
-                f"The weights are not finite after step {position.step}. Lower learning_rate or set clip_norm; the "
-                f"checkpoints in {self.plan.folder} are from before."
-            )
+            raise self._not_finite(position)
         if self.world.is_main:
             tensors = {f"model.{name}": array for name, array in weights.items()}
             for number, variable in enumerate(self.optimizer.variables):
@@ -64,15 +52,7 @@ class TrainingSaver:
             }
             save_checkpoint(self.plan.folder, position.step, tensors, state)
 
-    def restore(self) -> TrainingPosition:
-        """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
-
-        Raises:
-            Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
-        """
-        path = choose_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
-        if path is None:
-            return TrainingPosition()
+    def _load(self, path: Path) -> Mapping[str, Any]:
         tensors, state = load_checkpoint(path)
         check_same_settings(state, self.identity, path)
         arrays = {name: np.asarray(tensor) for name, tensor in tensors.items()}
@@ -83,9 +63,7 @@ class TrainingSaver:
             raise Refusal(f"The checkpoint {path} holds {len(saved)} optimizer variables, not {len(variables)}.")
         for number, variable in enumerate(variables):
             variable.assign(saved[str(number)])
-        position = TrainingPosition(**state["position"])
-        self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
-        return position
+        return state
 
 
 def _below(prefix: str, arrays: _Arrays) -> dict[str, npt.NDArray[Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 import torch
 from lightning import Callback, LightningModule, Trainer
@@ -19,33 +20,33 @@ _VALIDATION = re.compile(r"val(?:id(?:ation)?)?[_/](.+)")
 """Names under which modules log what they measure in validation."""
 
 
+@dataclass(eq=False)
 class RunCallback(Callback):
     """Counts steps and epochs in the same `TrainingRun` that our own loops use.
 
-    Args:
+    Attributes:
         run: reports, saves and says when to stop.
         saver: its saver.
         meter: its meter.
         plan: how many passes a step has.
         validate: measures the model after each epoch; None: the module logs its own numbers as ``val_...``.
+        stopped: SIGTERM came before the end.
     """
 
-    def __init__(
-        self,
-        run: TrainingRun,
-        saver: TrainingSaver,
-        meter: LossMeter,
-        plan: BatchPlan,
-        validate: Callable[[], Mapping[str, float]] | None,
-    ) -> None:
-        self._run, self._saver, self._meter, self._plan, self._validate = run, saver, meter, plan, validate
+    run: TrainingRun
+    saver: TrainingSaver
+    meter: LossMeter
+    plan: BatchPlan
+    validate: Callable[[], Mapping[str, float]] | None
+    stopped: bool = False
+
+    def __post_init__(self) -> None:
         self._open = ExitStack()
-        self.stopped = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take SIGTERM back: Lightning's handler broadcasts from inside itself, wherever the other ranks are."""
         del trainer, pl_module
-        self._open.enter_context(self._meter.stopping_on_sigterm())
+        self._open.enter_context(self.meter.stopping_on_sigterm())
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
@@ -54,18 +55,18 @@ class RunCallback(Callback):
         del pl_module, batch
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs  # already over the number of passes
         if isinstance(loss, torch.Tensor):
-            self._meter.add(loss)
-        if (batch_idx + 1) % self._plan.accumulation_steps == 0 and self._run.end_step():
+            self.meter.add(loss)
+        if (batch_idx + 1) % self.plan.accumulation_steps == 0 and self.run.end_step():
             self.stopped = trainer.should_stop = True
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Report the epoch, after its validation; not if it was broken off."""
         del pl_module
-        if self.stopped and self._run.at.batch < self._saver.steps_per_epoch:
+        if self.stopped and self.run.at.batch < self.saver.steps_per_epoch:
             return
-        numbers = self._validate() if self._validate is not None else _validation_numbers(trainer.callback_metrics)
-        self._run.end_epoch(numbers)
-        self._saver.save_if_due(self._run.at)
+        numbers = self.validate() if self.validate is not None else _validation_numbers(trainer.callback_metrics)
+        self.run.end_epoch(numbers)
+        self.saver.save_if_due(self.run.at)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Give SIGTERM back."""
@@ -80,11 +81,7 @@ def _validation_numbers(metrics: Mapping[str, torch.Tensor]) -> dict[str, float]
 
 
 class RunLogger(Logger):
-    """Reports what a module logs with the metrics of the run; rank 0 alone writes.
-
-    Args:
-        run: whose tracker writes them.
-    """
+    """Reports what a module logs with the metrics of the run; rank 0 alone writes."""
 
     def __init__(self, run: TrainingRun) -> None:
         super().__init__()

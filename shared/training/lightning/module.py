@@ -20,14 +20,7 @@ from shared.training.torch.optimization import TrainingPrecision, make_optimizer
 
 
 class ZooModule(LightningModule):
-    """A model of ours with train_ddp's loss, optimizer and learning rates.
-
-    Args:
-        module: the model, with its normalisation.
-        objective: what is minimised.
-        schedule: the learning rate of each optimizer step.
-        settings: of the optimizer.
-    """
+    """A model of ours with train_ddp's loss, optimizer and learning rates."""
 
     def __init__(
         self, module: nn.Module, objective: TrainingObjective, schedule: LearningSchedule, settings: OptimizerSettings
@@ -78,12 +71,7 @@ class OptimizerRate(LearningSchedule):
 
 
 class SettledBuckets(Callback):
-    """Settles DDP's buckets before the first step; see ``settle_buckets``.
-
-    Args:
-        rows: as many as a pass has, on the device.
-        precision: of the training.
-    """
+    """Settles DDP's buckets before the first step, with rows on the device; see ``settle_buckets``."""
 
     def __init__(self, rows: torch.Tensor, precision: TrainingPrecision) -> None:
         self._rows, self._precision = rows, precision

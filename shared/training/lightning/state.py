@@ -18,8 +18,8 @@ from shared.checkpoint.files import STATE_FILE
 from shared.checkpoint.ranks import stage_rank_states
 from shared.checkpoint.whole import load_checkpoint, save_checkpoint
 from shared.distributed import Refusal, World
-from shared.training.core.position import CheckpointPlan, TrainingPosition, choose_checkpoint
-from shared.training.torch.deferring_saver import DeferringSaver
+from shared.training.core.position import CheckpointPlan, TrainingPosition
+from shared.training.torch.passes import DeferringSaver
 from shared.training.torch.state import random_state, read_rank_generators, set_random_state
 
 _OURS = "allranks"
@@ -72,31 +72,32 @@ class SafetensorsIO(CheckpointIO):
 
 
 class TrainingSaver(DeferringSaver, Callback):
-    """Saves and restores one training; between the two, Lightning carries its state."""
+    """Saves and restores one training; between the two, Lightning carries its state.
+
+    Attributes:
+        path: of the checkpoint that Lightning is to put back; None for none.
+    """
 
     def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int) -> None:
         super().__init__(plan, world, steps_per_epoch)
         self._trainer: Trainer | None = None
         self._position = TrainingPosition()
         self._generators: Mapping[str, object] | None = None
-        self._path: Path | None = None
+        self.path: Path | None = None
 
-    def restore(self) -> tuple[TrainingPosition, Path | None]:
-        """Choose the newest checkpoint of our folder, else of `resume_from`: its position, and its path for Lightning.
+    def restore(self) -> TrainingPosition:
+        """Choose what to go on from; see `CheckpointSaver`."""
+        self._position = super().restore()
+        return self._position
 
-        Raises:
-            Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
-        """
-        path = choose_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
-        if path is None:
-            return self._position, None
+    def _load(self, path: Path) -> Mapping[str, Any]:
+        """Leave it to Lightning to put the checkpoint back."""
         state: Mapping[str, Mapping[str, Any]] = json.loads((path / STATE_FILE).read_text(encoding="utf-8"))
         if _OURS not in state:
             raise Refusal(f"The checkpoint {path} was not written by train_lightning.")
         check_same_settings(state[_OURS], self.plan.identity, path)
-        self._position, self._path = TrainingPosition(**state[_OURS]["position"]), path
-        self.world.note(f"continuing from {path}: step {self._position.step}, epoch {self._position.epoch + 1}")
-        return self._position, path
+        self.path = path
+        return state[_OURS]
 
     def _write(self, position: TrainingPosition) -> None:
         """Let Lightning write a checkpoint; it asks for the position in `on_save_checkpoint`."""
@@ -133,6 +134,5 @@ class TrainingSaver(DeferringSaver, Callback):
         del trainer, pl_module
         ours: Mapping[str, Any] = checkpoint[_OURS]
         if ours["world_size"] == self.world.world_size:
-            old = ours.get("generators")  # of earlier versions: the states of all ranks
-            assert self._path is not None  # noqa: S101  # Lightning has loaded it
-            self._generators = old[self.world.rank] if old else read_rank_generators(self._path, self.world)
+            assert self.path is not None  # noqa: S101  # Lightning has loaded it
+            self._generators = read_rank_generators(self.path, self.world)

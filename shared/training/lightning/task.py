@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
+import numpy as np
 import torch
 from lightning import Callback, LightningModule
 from torch import nn
@@ -17,13 +18,12 @@ from shared.models import ModelCard, NormalisedModel, build_network, check_savea
 from shared.settings.network import ModuleSettings
 from shared.settings.trainer import TrainerSettings
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.core.rows_card import card_of_rows
+from shared.training.core.open_data import card_of_rows
 from shared.training.core.schedule import LearningSchedule
-from shared.training.lightning.feed import ValidationPasses
 from shared.training.lightning.module import OptimizerRate, SettledBuckets, ZooModule
 from shared.training.torch.batch_norm import synchronise_batch_norm
 from shared.training.torch.evaluation import SplitEvaluation
-from shared.training.torch.feed import BatchFeed, RowReader
+from shared.training.torch.feed import BatchFeed, RowReader, TensorBatch
 from shared.training.torch.objective import objective_of
 from shared.training.torch.optimization import TrainingPrecision, checkpoint_activations
 from shared.training.torch.passes import PrepareRows
@@ -31,6 +31,28 @@ from shared.training.torch.start import make_rows_model, seed_generators
 
 _NEEDED = ("forward", "training_step", "configure_optimizers")
 """Methods that a module of the user's has to have."""
+
+
+class ValidationPasses:
+    """Rows of a split for validation: each counts once, and every rank has as many batches as the others.
+
+    A batch has up to four times as many rows as a pass in training, as no activations are kept.
+    """
+
+    def __init__(self, reader: RowReader, plan: BatchPlan, world: World, prepare: PrepareRows) -> None:
+        self._reader, self._prepare = reader, prepare
+        count = reader.split.rows
+        mine, fewest = np.arange(world.rank, count, world.world_size), count // world.world_size
+        most = -(-count // world.world_size)
+        self._parts = np.array_split(mine, max(1, min(fewest, -(-most // (4 * plan.rows_per_pass)))))
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __iter__(self) -> Iterator[TensorBatch]:
+        for part in self._parts:
+            rows, y = self._reader.take(part)
+            yield self._prepare(rows), y
 
 
 @dataclass(frozen=True)

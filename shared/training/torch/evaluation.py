@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import nn
@@ -16,28 +19,37 @@ from shared.training.torch.objective import objective_of
 from shared.training.torch.optimization import TrainingPrecision
 
 
+@dataclass
 class SplitEvaluation:
     """Measures a model on a split; on an empty split there is nothing to measure.
 
     Each rank takes every n-th row: a sampler that pads to equal parts would count some rows twice.
+
+    Attributes:
+        data: the dataset.
+        split: its part that is measured.
+        world: the ranks.
+        precision: its type is that in which outputs are measured.
+        plan: how many rows a pass has in training; here it is up to four times as many.
+        loader: how rows are copied.
+        timeouts: how long ranks wait for each other.
     """
 
-    def __init__(
-        self,
-        data: Dataset,
-        split: str,
-        world: World,
-        precision: TrainingPrecision,
-        plan: BatchPlan,
-        loader: LoaderSettings,
-        timeouts: TimeoutSettings,
-    ) -> None:
-        self._world, self._precision, self._objective = world, precision, objective_of(data.index, split=split)
-        self._timeout = timeouts.step
-        self._rows_per_pass = 4 * plan.rows_per_pass  # no activations are kept, so more fit than in training
-        rows = data.index.rows(split)
-        self._reader = RowReader(data.split(split), world.device, loader) if rows else None
-        self._mine = np.arange(world.rank, rows, world.world_size)
+    data: Dataset
+    split: str
+    world: World
+    precision: TrainingPrecision
+    plan: BatchPlan
+    loader: LoaderSettings
+    timeouts: TimeoutSettings
+
+    def __post_init__(self) -> None:
+        self._objective = objective_of(self.data.index, split=self.split)
+        self._rows_per_pass = 4 * self.plan.rows_per_pass  # no activations are kept, so more fit than in training
+        rows = self.data.index.rows(self.split)
+        part, self._parts = self._share()
+        self._reader = RowReader(self.data.split(self.split), self.world.device, self.loader) if rows else None
+        self._mine = np.arange(part, rows, self._parts)
 
     def measure(self, module: nn.Module) -> dict[str, float]:
         """Compute mean loss and metrics of the unwrapped module, summed in float64; `TrainingObjective` names them.
@@ -46,16 +58,47 @@ class SplitEvaluation:
         """
         if self._reader is None:
             return {}
-        share_statistics(module, self._world)
-        sums = torch.zeros(self._objective.sums, dtype=torch.float64, device=self._world.device)
+        share_statistics(module, self.world)
+        sums = torch.zeros(self._objective.sums, dtype=torch.float64, device=self.world.device)
         module.eval()
-        with torch.inference_mode():
-            for start in range(0, len(self._mine), self._rows_per_pass):
-                rows, y = self._reader.take(self._mine[start : start + self._rows_per_pass])
-                with self._precision.autocast():
-                    outputs = module(rows).to(self._precision.dtype)
-                sums += self._objective.measure(outputs, y)
+        self._add_up(sums, module, self._reader)
         module.train()
         return self._objective.metrics(
-            self._world.sum(sums.tolist(), "validation", self._timeout), self._reader.split.rows
+            self.world.sum(sums.tolist(), "validation", self.timeouts.step), self._reader.split.rows
         )
+
+    def _share(self) -> tuple[int, int]:
+        """Which of how many equal parts of the rows is this rank's."""
+        return self.world.rank, self.world.world_size
+
+    def _add_up(self, sums: torch.Tensor, module: nn.Module, reader: RowReader) -> None:
+        """Add what this rank's rows give to `sums`."""
+        with torch.inference_mode():
+            for start in range(0, len(self._mine), self._rows_per_pass):
+                rows, y = reader.take(self._mine[start : start + self._rows_per_pass])
+                with self.precision.autocast():
+                    outputs = module(rows).to(self.precision.dtype)
+                sums += self._objective.measure(outputs, y)
+
+
+class EvenEvaluation(SplitEvaluation):
+    """Measures a model whose parameters the ranks hold together, with the same number of passes on every rank.
+
+    A rank whose rows are used up computes on rows that do not count: the others wait for its part of the parameters.
+    """
+
+    def _add_up(self, sums: torch.Tensor, module: nn.Module, reader: RowReader) -> None:
+        most = math.ceil(reader.split.rows / self._parts)
+        size = min(self._rows_per_pass, most)
+        with torch.no_grad():  # ZeRO keeps some parameters whole from here on: they must not be of inference mode
+            for start in range(0, most, size):
+                mine = self._mine[start : start + size]
+                x, y = reader.take(np.pad(mine, (0, size - len(mine))))
+                outputs = self._outputs(module, x)
+                if outputs is not None and len(mine):
+                    sums += self._objective.measure(outputs[: len(mine)].to(self.precision.dtype), y[: len(mine)])
+
+    def _outputs(self, module: nn.Module, rows: torch.Tensor) -> torch.Tensor | None:
+        """Compute the outputs for some rows; None on a rank whose outputs do not count."""
+        outputs: torch.Tensor = module(rows)
+        return outputs

@@ -10,12 +10,12 @@ from itertools import islice
 import numpy as np
 import torch
 
-from shared.data import Split, batches, rank_slice
+from shared.data import Split
 from shared.data.dataset.order import RowNumbers
 from shared.settings.running import LoaderSettings
 from shared.settings.training import LoopSettings
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.core.read_ahead import read_ahead
+from shared.training.core.read_ahead import rank_batches, read_ahead
 
 DEVICE_HELD_BYTES = 256 * 2**20
 """Splits up to this size are held in memory, on the device."""
@@ -37,10 +37,7 @@ StoredTensors = tuple[torch.Tensor, ...]
 class RowReader:
     """Rows of a split as tensors on a device.
 
-    Args:
-        split: what to read.
-        device: where the tensors go.
-        loader: with `pin_memory`, a GPU is copied to from page-locked memory, without waiting for it.
+    With the loader's `pin_memory` a GPU is copied to from page-locked memory, without waiting for it.
     """
 
     def __init__(self, split: Split, device: torch.device, loader: LoaderSettings) -> None:
@@ -92,14 +89,6 @@ class BatchFeed:
 
     With `loader_workers` of 0, and where the rows are held in memory, nothing is read ahead.
 
-    Args:
-        reader: the training rows.
-        plan: how a batch is split.
-        rank: whose part.
-        loop: how long the training is.
-        loader: how far is read ahead.
-        seed: of the order.
-
     Attributes:
         steps_per_epoch: batches in an epoch.
         steps: batches in the whole training.
@@ -125,16 +114,7 @@ class BatchFeed:
         end = min(self.steps_per_epoch, self.steps - epoch * self.steps_per_epoch)
         if start_batch >= end:
             return iter(())
-        whole = (
-            rank_slice(batch, self._rank, self._plan.world_size)
-            for batch in batches(
-                self._reader.split.rows,
-                batch_size=self._plan.batch_size,
-                seed=self._seed,
-                epoch=epoch,
-                start_batch=start_batch,
-            )
-        )
+        whole = rank_batches(self._reader.split.rows, self._plan, self._rank, self._seed, epoch, start_batch)
         order = islice(whole, end - start_batch)
         if self._workers == 0 or self._reader.held is not None:
             return map(self._reader.take, order)

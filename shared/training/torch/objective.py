@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
 from torch.nn import functional
 
 from shared.data import Index, TextEncoding
-from shared.training.core.sums import ClassificationSums, RegressionSums
+from shared.training.core.sums import ClassificationSums, RegressionSums, TaskSums
 
 
-class TrainingObjective(ABC):
-    """The loss of a task, and its metrics from sums over rows, which add up over ranks.
-
-    Attributes:
-        sums: how many sums ``measure`` gives.
-    """
-
-    sums: int
+class TrainingObjective(TaskSums):
+    """The loss of a task, and its metrics."""
 
     @abstractmethod
     def loss(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -30,20 +24,9 @@ class TrainingObjective(ABC):
     def measure(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Sums over some rows, float64, from which ``metrics`` are made."""
 
-    @abstractmethod
-    def metrics(self, sums: Sequence[float], rows: int) -> dict[str, float]:
-        """Metrics by name, from the sums over all ``rows``; ``loss`` is the mean of what is minimised."""
-
 
 class ClassificationObjective(ClassificationSums, TrainingObjective):
-    """Cross entropy in nats, and accuracy.
-
-    Args:
-        label_smoothing: the share of each label that is spread over all classes, in the loss that is minimised only.
-    """
-
-    def __init__(self, label_smoothing: float = 0.0) -> None:
-        self._smoothing = label_smoothing
+    """Cross entropy in nats, and accuracy."""
 
     def loss(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Mean cross entropy."""
@@ -56,12 +39,7 @@ class ClassificationObjective(ClassificationSums, TrainingObjective):
 
 
 class RegressionObjective(RegressionSums, TrainingObjective):
-    """Mean squared error of the standardised target; root mean square error, mean absolute error and R2 in its units.
-
-    Args:
-        mean: of the target over the train split.
-        std: its standard deviation; 0 counts as 1.
-    """
+    """Mean squared error of the standardised target; in its units its root, the mean absolute error and R2."""
 
     def loss(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Mean squared error, in standard deviations of the target."""

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from shared.checkpoint.choose import check_same_settings, choose_sharded_checkpoint
 from shared.checkpoint.shards import ShardPart, ShardReader, save_shards
-from shared.distributed import Refusal, World
-from shared.training.core.position import CheckpointPlan, TrainingPosition
+from shared.distributed import World
+from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition
 from shared.training.torch.state import random_state, restore_random_state
 
 
-class PartsSaver(ABC):
-    """Saves and restores one training, of which each rank writes and reads its parts.
-
-    Args:
-        plan: where checkpoints are, in a folder that all nodes have to share, and which fit.
-        world: the ranks.
+class PartsSaver(CheckpointSaver):
+    """Saves and restores one training, of which each rank writes and reads its parts in a folder that all nodes share.
 
     Attributes:
         division: what divides the model; the parts of another one do not fit.
@@ -30,16 +27,15 @@ class PartsSaver(ABC):
     division: str
 
     def __init__(self, plan: CheckpointPlan, world: World) -> None:
-        self.plan, self.world = plan, world
+        super().__init__(plan, world)
         self.identity = plan.identity | {"division": self.division}
 
     def save(self, position: TrainingPosition) -> None:
-        """Write a checkpoint; every rank calls this at the same step.
-
-        Raises:
-            Refusal: if a weight is not finite: such a checkpoint would only hide the whole one before it.
-        """
-        self._check_finite(position)
+        """Write a checkpoint; see `CheckpointSaver`."""
+        sums = [weight.sum(dtype=torch.float64).cpu() for weight in self._weights()]
+        finite = not sums or bool(torch.isfinite(torch.stack(sums)).all())
+        if self.world.any(not finite, f"not finite at step {position.step}", self.plan.timeout):
+            raise self._not_finite(position)
         state = {
             "position": asdict(position),
             "settings": self.identity,
@@ -49,22 +45,15 @@ class PartsSaver(ABC):
         own = {"generators": random_state()}
         save_shards(self.plan.folder, position.step, self._parts(), state, own, self.world, self.plan.timeout)
 
-    def restore(self) -> TrainingPosition:
-        """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
+    def _choose(self) -> Path | None:
+        return choose_sharded_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
 
-        Raises:
-            Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
-        """
-        path = choose_sharded_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
-        if path is None:
-            return TrainingPosition()
+    def _load(self, path: Path) -> Mapping[str, Any]:
         saved = ShardReader(path)
         check_same_settings(saved.state, self.identity, path)
         self._read(saved)
         restore_random_state(path, saved.state, self.world)
-        position = TrainingPosition(**saved.state["position"])
-        self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
-        return position
+        return saved.state
 
     @abstractmethod
     def _parts(self) -> Iterator[ShardPart]:
@@ -81,12 +70,3 @@ class PartsSaver(ABC):
     def _numbers(self) -> dict[str, Any]:
         """Give what is to be kept besides tensors, by name, as JSON."""
         return {}
-
-    def _check_finite(self, position: TrainingPosition) -> None:
-        sums = [weight.sum(dtype=torch.float64).cpu() for weight in self._weights()]
-        finite = not sums or bool(torch.isfinite(torch.stack(sums)).all())
-        if self.world.any(not finite, f"not finite at step {position.step}", self.plan.timeout):
-            raise Refusal(
-                f"The weights are not finite after step {position.step}. Lower learning_rate or set clip_norm; the "
-                f"checkpoints in {self.plan.folder} are from before."
-            )

@@ -20,7 +20,7 @@ from shared.models.decoder import initialise_decoder
 from shared.models.package import empty_decoder
 from shared.settings.network import DecoderSizes, NetworkSettings
 from shared.settings.training import PrecisionSettings
-from shared.training.core.rows_card import card_of_rows
+from shared.training.core.open_data import card_of_rows
 from shared.training.torch.batch_norm import synchronise_batch_norm
 from shared.training.torch.optimization import checkpoint_activations
 

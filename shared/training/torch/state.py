@@ -18,16 +18,14 @@ from shared.checkpoint.choose import check_same_settings
 from shared.checkpoint.ranks import read_rank_state
 from shared.checkpoint.whole import load_checkpoint, save_together
 from shared.distributed import Refusal, World
-from shared.training.core.position import CheckpointPlan, TrainingPosition, choose_checkpoint
+from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition
 from shared.training.torch.batch_norm import share_statistics
 
 
-class TrainingSaver:
-    """Saves and restores one training.
+class TrainingSaver(CheckpointSaver):
+    """Saves and restores one training; rank 0 writes.
 
     Args:
-        plan: where checkpoints are, and which fit.
-        world: whose rank 0 writes.
         module: the model, not wrapped.
         optimizer: whose state is kept; its settings come from the arguments.
         scaler: of the loss.
@@ -41,16 +39,14 @@ class TrainingSaver:
         optimizer: torch.optim.Optimizer,
         scaler: torch.amp.GradScaler,
     ) -> None:
-        self.plan = plan
-        self.world, self.module, self.optimizer, self.scaler = world, module, optimizer, scaler
+        super().__init__(plan, world)
+        self.module, self.optimizer, self.scaler = module, optimizer, scaler
 
     def save(self, position: TrainingPosition) -> None:
-        """Write a checkpoint; every rank calls this at the same step, rank 0 writes.
-
-        Raises:
-            Refusal: if a weight is not finite: such a checkpoint would only hide the whole one before it.
-        """
-        self._check_finite(position)
+        """Write a checkpoint; see `CheckpointSaver`."""
+        sums = torch.stack([parameter.detach().sum(dtype=torch.float64) for parameter in self.module.parameters()])
+        if not torch.isfinite(sums.sum()):
+            raise self._not_finite(position)
         share_statistics(self.module, self.world)  # so that this run and one that goes on from here are alike
         own = {"generators": random_state()}
         save_together(
@@ -66,32 +62,16 @@ class TrainingSaver:
                 (tensors if isinstance(value, torch.Tensor) else others)[f"optimizer.{number}.{name}"] = value
         state = {
             "position": asdict(position),
-            "settings": self.plan.identity,
+            "settings": self.identity,
             "optimizer": others,
             "scaler": self.scaler.state_dict(),
             "world_size": self.world.world_size,
         }
         return tensors, state
 
-    def _check_finite(self, position: TrainingPosition) -> None:
-        sums = torch.stack([parameter.detach().sum(dtype=torch.float64) for parameter in self.module.parameters()])
-        if not torch.isfinite(sums.sum()):
-            raise Refusal(
-                f"The weights are not finite after step {position.step}. Lower learning_rate or set clip_norm; the "
-                f"checkpoints in {self.plan.folder} are from before."
-            )
-
-    def restore(self) -> TrainingPosition:
-        """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
-
-        Raises:
-            Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
-        """
-        path = choose_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
-        if path is None:
-            return TrainingPosition()
+    def _load(self, path: Path) -> Mapping[str, Any]:
         tensors, state = load_checkpoint(path)
-        check_same_settings(state, self.plan.identity, path)
+        check_same_settings(state, self.identity, path)
         try:
             self.module.load_state_dict(_below("model.", tensors))
         except RuntimeError as error:
@@ -104,9 +84,7 @@ class TrainingSaver:
         self.optimizer.load_state_dict({"state": entries, "param_groups": groups})
         self.scaler.load_state_dict(state["scaler"])
         restore_random_state(path, state, self.world)
-        position = TrainingPosition(**state["position"])
-        self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
-        return position
+        return state
 
 
 def _below(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:

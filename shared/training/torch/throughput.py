@@ -29,13 +29,7 @@ WITHOUT_TF32 = ("V100", "T4")
 
 
 class TokenThroughput:
-    """Further numbers of a language model's training, from its samples per second.
-
-    Args:
-        card: the model; for another kind there are no further numbers.
-        precision: its name, as the input has it.
-        world: among how many ranks the work is divided.
-    """
+    """Further numbers of a language model's training, from its samples per second; none for another kind of model."""
 
     def __init__(self, card: ModelCard, precision: str, world: World) -> None:
         self._tokens = card.sequence_length if card.vocabulary else 0

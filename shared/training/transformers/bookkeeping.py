@@ -3,46 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from shared.training.core.run import TrainingRun
-from shared.training.torch.deferring_saver import DeferringSaver
+from shared.training.torch.passes import DeferringSaver
 
 
+@dataclass(eq=False)
 class RunCallback(TrainerCallback):
     """Counts steps and epochs in the same `TrainingRun` that our own loops use.
 
-    Args:
+    Attributes:
         run: reports, saves and says when to stop.
         saver: its saver.
         validate: measures the model after each epoch.
         begin: what is to be done before the first step.
+        stopped: SIGTERM came before the end.
     """
 
-    def __init__(
-        self,
-        run: TrainingRun,
-        saver: DeferringSaver,
-        validate: Callable[[], Mapping[str, float]],
-        begin: Callable[[], None],
-    ) -> None:
-        self._run, self._saver, self._validate, self._begin = run, saver, validate, begin
-        self.stopped = False
+    run: TrainingRun
+    saver: DeferringSaver
+    validate: Callable[[], Mapping[str, float]]
+    begin: Callable[[], None]
+    stopped: bool = False
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         """Do what the Trainer has no place for, when it has wrapped the model."""
         del args, state, control, kwargs
-        self._begin()
+        self.begin()
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         """Count a step, report, save and stop where that is due."""
         del args, state, kwargs
-        if self._run.end_step():
+        if self.run.end_step():
             self.stopped = control.should_training_stop = True
 
     def on_epoch_end(
@@ -50,7 +49,7 @@ class RunCallback(TrainerCallback):
     ) -> None:
         """Measure and report the epoch; not if it was broken off."""
         del args, state, control, kwargs
-        if self.stopped and self._run.at.batch < self._saver.steps_per_epoch:
+        if self.stopped and self.run.at.batch < self.saver.steps_per_epoch:
             return
-        self._run.end_epoch(self._validate())
-        self._saver.save_if_due(self._run.at)
+        self.run.end_epoch(self.validate())
+        self.saver.save_if_due(self.run.at)

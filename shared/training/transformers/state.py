@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -20,8 +21,8 @@ from shared.checkpoint import tree
 from shared.checkpoint.choose import check_same_settings
 from shared.checkpoint.whole import load_checkpoint, save_together
 from shared.distributed import Refusal, World
-from shared.training.core.position import CheckpointPlan, TrainingPosition, choose_checkpoint
-from shared.training.torch.deferring_saver import DeferringSaver
+from shared.training.core.position import CheckpointPlan, TrainingPosition
+from shared.training.torch.passes import DeferringSaver
 from shared.training.torch.state import random_state, restore_random_state
 
 _FORMAT = "transformers"
@@ -42,23 +43,14 @@ class TrainingSaver(DeferringSaver):
         self._loaded: Mapping[str, Any] | None = None
         self._path = plan.folder
 
-    def restore(self) -> TrainingPosition:
-        """Read the newest checkpoint of our folder, else of `resume_from`; its position, or that of the start.
-
-        Raises:
-            Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
-        """
-        path = choose_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
-        if path is None:
-            return TrainingPosition()
+    def _load(self, path: Path) -> Mapping[str, Any]:
+        """Read a checkpoint; what it holds is put back by `load`, when the trainer has wrapped the model."""
         tensors, state = load_checkpoint(path)
         if state.get("format") != _FORMAT:
             raise Refusal(f"The checkpoint {path} was not written by train_transformers.")
         check_same_settings(state, self.plan.identity, path)
         self._loaded, self._path = tree.unpack_state(tensors, state), path
-        position = TrainingPosition(**state["position"])
-        self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
-        return position
+        return state
 
     def load(self) -> None:
         """Put the checkpoint, if there is one, into what the trainer has wrapped, before its first step."""
@@ -69,8 +61,7 @@ class TrainingSaver(DeferringSaver):
         set_state_dict(self._model(), self._optimizer(), **states, options=_WHOLE)
         if scaler:
             scaler.load_state_dict(loaded["scaler"])
-        old = {"generators": loaded["random"]} if "random" in loaded else {}
-        restore_random_state(self._path, {"world_size": loaded["world_size"], **old}, self.world)
+        restore_random_state(self._path, loaded, self.world)
         self._loaded = None  # it is as large as the training
 
     def weights(self) -> Mapping[str, torch.Tensor]:

@@ -32,18 +32,7 @@ class NamedPasses(EpochPasses):
 
 
 class FineTuner(Trainer):
-    """The Trainer's loop around our parts.
-
-    Args:
-        module: the model.
-        arguments: the Trainer's own.
-        passes: the training rows.
-        index: of the dataset, whose task says what is minimised.
-        optimizer: what it is told.
-        schedule: the learning rate of each step that is still to come.
-        meter: adds up the loss.
-        callback: of the loop.
-    """
+    """The Trainer's loop around our parts; `schedule` is the learning rate of each step that is still to come."""
 
     def __init__(
         self,
