@@ -16,14 +16,12 @@ from allranks.cli import target
 from allranks.cli.text import YAML_SUFFIXES
 from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
 from allranks.local.assets import CloudStandIns, read_mapping
-from allranks.local.engine import run_plan
 from allranks.local.folders import RunFolder, RunsHome, read_json_file
 from allranks.local.heavy import heavy_snapshots
-from allranks.local.options import RunObserver, RunOptions
+from allranks.local.options import RunOptions
 from allranks.local.plan import RunPlan
 from allranks.local.planning import plan_pipeline
 from allranks.local.requirements import choose_interpreters
-from allranks.local.result import RunResult
 from allranks.local.settings import absolute_values, all_steps, apply_scale, apply_values, change_step
 from allranks.request import RunRequest, read_request
 from allranks.spec import Component, Pipeline, check_document, check_machines
@@ -128,16 +126,6 @@ def _plan(pipeline: Pipeline, home: RunsHome, stands: CloudStandIns, request: Ru
 
 def _shown(problem: Problem) -> str:
     return str(problem).removeprefix(f"{Path.cwd()}/")
-
-
-def perform_run(prepared: PreparedRun, home: RunsHome, observer: RunObserver) -> RunResult:
-    """Run what was prepared to its end.
-
-    Raises:
-        StorageError: the runs folder cannot be written.
-    """
-    home.prepare()
-    return run_plan(prepared.plan, prepared.options(home), observer)
 
 
 def chosen_interpreter(text: str) -> tuple[str, str]:

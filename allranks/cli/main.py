@@ -94,7 +94,7 @@ class VerbParser(argparse.ArgumentParser):
         if not option.startswith("-"):
             raise UsageError(f"{message}.", hint)
         if self.get_default(TAKES_INPUTS):
-            from allranks.cli.unknown import unknown_option
+            from allranks.cli.target import unknown_option
 
             message, how = unknown_option(option, arguments, self._options(), message)
             raise UsageError(message, f"{how} {hint}".strip())

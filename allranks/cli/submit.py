@@ -7,9 +7,15 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from allranks.cli.inputs import add_input_arguments, parse_scale, parse_value
+from allranks.cli.inputs import (
+    add_input_arguments,
+    add_repeated,
+    add_workspace_arguments,
+    parse_scale,
+    parse_value,
+    workspace_of,
+)
 from allranks.cli.text import aligned_rows
-from allranks.cli.workspace import add_workspace_arguments, workspace_of
 from allranks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,27 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_input_arguments(parser)
     parser.add_argument("--compute", metavar="NAME", help="the cluster of all steps that name none, or serverless")
-    parser.add_argument(
-        "--instance-type",
-        metavar="[STEP=]SIZE",
-        action="append",
-        default=[],
-        help="the VM size of a step on serverless compute; without STEP= of all that name none",
-    )
-    parser.add_argument(
-        "--identity",
-        metavar="[STEP=]WHO",
-        action="append",
-        default=[],
-        help="managed, user or amltoken: as whom a step reaches data; without STEP= the whole job",
-    )
-    parser.add_argument(
-        "--timeout",
-        metavar="[STEP=]TIME",
-        action="append",
-        default=[],
-        help="end a step after so many seconds, or 90s, 30m, 2h, 1d; without STEP= each that has no limit",
-    )
+    size = "the VM size of a step on serverless compute; without STEP= of all that name none"
+    add_repeated(parser, "--instance-type", "[STEP=]SIZE", size)
+    who = "managed, user or amltoken: as whom a step reaches data; without STEP= the whole job"
+    add_repeated(parser, "--identity", "[STEP=]WHO", who)
+    end = "end a step after so many seconds, or 90s, 30m, 2h, 1d; without STEP= each that has no limit"
+    add_repeated(parser, "--timeout", "[STEP=]TIME", end)
     parser.add_argument("--experiment", metavar="NAME", help="under what the job is listed in Studio")
     parser.add_argument(
         "--registered",
