@@ -35,7 +35,7 @@ def perform_shown(prepared: PreparedRun, home: RunsHome, *, as_json: bool = Fals
     """
     home.prepare()
     if as_json:
-        return run_plan(prepared.plan, prepared.options(home), _SilentObserver())
+        return run_plan(prepared.plan, prepared.options(home), RunObserver())
     print_notes(prepared.plan)
     observer = _LiveTable() if sys.stdout.isatty() else _LineObserver()
     try:
@@ -52,14 +52,7 @@ def print_notes(plan: RunPlan) -> None:
         print(f"note: {redact(note)}", file=sys.stderr)
 
 
-class _SilentObserver(RunObserver):
-    """Shows nothing: the one JSON document comes at the end."""
-
-    def close(self) -> None:
-        """The run is over."""
-
-
-class _LineObserver(_SilentObserver):
+class _LineObserver(RunObserver):
     """One line for each change, for logs and pipes."""
 
     def started(self, run: RunFolder, plan: RunPlan) -> None:
@@ -70,8 +63,11 @@ class _LineObserver(_SilentObserver):
         """Print what became of the step."""
         print(redact(f"  {step.name}: {_described(step)}"), flush=True)
 
+    def close(self) -> None:
+        """The run is over."""
 
-class _LiveTable(_SilentObserver):
+
+class _LiveTable(_LineObserver):
     """A table of all steps, drawn again a few times a second by the engine's own loop: no thread is started."""
 
     def __init__(self) -> None:

@@ -101,8 +101,8 @@ def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
     steps = state["steps"].items()
     outputs = [(f"{name}.{port}", path) for name, step in steps for port, path in (step.get("outputs") or {}).items()]
     failures = [(name, step["failure"]["message"]) for name, step in steps if step.get("failure")]
-    sections = {"steps": [_step_cells(*step) for step in steps], "outputs": outputs, "failures": failures}
-    for title, lines in sections.items():
+    cells = [_step_cells(*step) for step in steps]
+    for title, lines in (("steps", cells), ("outputs", outputs), ("failures", failures)):
         if lines:
             print(f"{title}\n{text.aligned_rows(lines, keep_whole=True)}")
     return 0
