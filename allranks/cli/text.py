@@ -64,9 +64,7 @@ def why_no_yaml(name: str) -> str:
         return f"{name!r} is a link that leads to no file"
     if path.suffix not in (*YAML_SUFFIXES, ".py") and "/" not in name:
         return ""
-    beside = (
-        [each.name for each in path.parent.iterdir() if each.suffix in YAML_SUFFIXES] if path.parent.is_dir() else []
-    )
+    beside = [each.name for each in path.parent.glob("*") if each.suffix in YAML_SUFFIXES]
     # A cutoff higher than elsewhere: two file names are much alike by their ending alone.
     return f"there is no file {name!r}{name_suggestion(path.name, beside, cutoff=0.8)}"
 
