@@ -131,7 +131,7 @@ def _entry(kind: str, name: str, path: Path) -> CatalogueEntry:
         name=name,
         display_name=document.get("display_name", ""),
         version=str(document.get("version", "")),
-        distribution=document.get("distribution", {}).get("type", "none") if kind == "component" else "",
+        distribution=(document.get("distribution") or {}).get("type", "none") if kind == "component" else "",
         description=first_sentence(document.get("description", "")),
         path=path,
     )

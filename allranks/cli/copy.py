@@ -48,11 +48,11 @@ def run(args: argparse.Namespace) -> int:
     changed = [file for file in files if not _is_same(file, target / file)]
     differing = [file for file in changed if os.path.lexists(target / file)]
     if differing and not (args.force or args.keep):
-        are = f"{text.with_count(len(differing), 'file')} {'is' if len(differing) == 1 else 'are'}"
+        count = f"{text.with_count(len(differing), 'file')} {'is' if len(differing) == 1 else 'are'}"
         listed = ", ".join(str(target / file) for file in differing[:_LISTED])
         rest = f" and {len(differing) - _LISTED} more" if len(differing) > _LISTED else ""
         raise UsageError(
-            f"{are} there already, with other contents: {listed}{rest}.",
+            f"{count} there already, with other contents: {listed}{rest}.",
             "--keep leaves them as they are and copies the rest, --force overwrites them.",
         )
     written = [file for file in changed if not (args.keep and file in differing)]

@@ -128,7 +128,7 @@ def _read(target: str, mapped: Sequence[str]) -> Component | Pipeline:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file is the YAML of a component or a pipeline, judged by its text alone."""
+    """Whether a file is the YAML of a component or a pipeline, judged by its text."""
     if path.suffix not in text.YAML_SUFFIXES or not path.is_file():
         return False
     try:

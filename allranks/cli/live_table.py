@@ -121,7 +121,8 @@ def _trials(name: str, sweep: SweepResult) -> list[_TableLine]:
         progress = read_progress(StepFolder(trial.folder).metrics(), tail=True)
         known = "" if trial.metric is None else f"  {sweep.metric} {trial.metric:.4g}"
         own = {key: trial.parameters[key] for key in differing if key in trial.parameters} or trial.parameters
-        short, values = shown_parameters(own), ", ".join(_shown_parameter(*one) for one in own.items())
+        short = shown_parameters(own)
+        values = ", ".join(_shown_parameter(*one) for one in own.items())
         forms = (shown_parameters(trial.parameters) + known, short + known, short, values)
         took = duration_words(trial.seconds)
         lines.append(_TableLine(f"  {name}.{trial.number}", trial.status, "", took, progress, forms))
