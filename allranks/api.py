@@ -8,13 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.local.folders import DEFAULT_HOME
+from allranks.local.folders import DEFAULT_HOME, RunFolder, RunsHome
 
 if TYPE_CHECKING:
     from allranks.azure.jobs import JobState
-    from allranks.local.folders import RunFolder, RunsHome
     from allranks.local.result import RunResult
-    from allranks.performing import PreparedRun
 
 
 def run(
@@ -53,7 +51,7 @@ def run(
     Raises:
         AllranksError: what was asked for is wrong; nothing has run.
     """
-    from allranks.local.folders import RunsHome
+    from allranks.cli.live import perform_shown
     from allranks.performing import absolute_mapping, chosen_interpreter, prepare_run
     from allranks.request import RunRequest
 
@@ -71,7 +69,7 @@ def run(
         retries=retries,
         cache=cache,
     )
-    return _perform_shown(prepare_run(request, home, job), home)
+    return perform_shown(prepare_run(request, home, job), home)
 
 
 def runs(runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> list[RunResult]:
@@ -80,8 +78,6 @@ def runs(runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> list[RunResult]:
     Args:
         runs_dir: where runs are kept.
     """
-    from allranks.local.folders import RunsHome
-
     return [_result_of(folder) for folder in RunsHome(Path(runs_dir).resolve()).all_runs()]
 
 
@@ -95,8 +91,6 @@ def find_run(run_id: str, runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> Ru
     Raises:
         UnknownNameError: no run, or more than one, answers to it.
     """
-    from allranks.local.folders import RunsHome
-
     return _result_of(RunsHome(Path(runs_dir).resolve()).find(run_id))
 
 
@@ -153,8 +147,7 @@ def submit(
     from allranks.azure.client import connect_workspace, find_workspace
     from allranks.azure.placement import checked_placement
     from allranks.azure.registered import ComponentFinder
-    from allranks.azure.submit import RegisteredComponents
-    from allranks.azure.submit import submit_job as send
+    from allranks.azure.submit import RegisteredComponents, submit_job
 
     known = ComponentFinder(lambda: find_workspace(subscription, resource_group, workspace))
     asked = _texts({**(values or {}), **inputs})
@@ -164,29 +157,8 @@ def submit(
     )
     place = find_workspace(subscription, resource_group, workspace)
     reference = RegisteredComponents(registry) if registered or registry else None
-    return send(
-        connect_workspace(place), place, assembled, reference, lambda note: print(f"note: {note}", file=sys.stderr)
-    )
-
-
-def _perform_shown(prepared: PreparedRun, home: RunsHome) -> RunResult:
-    """Run what was prepared; its notes, its progress and its end are printed as on the command line."""
-    from allranks.cli import live
-    from allranks.cli.summary import print_summary
-    from allranks.performing import perform_run
-    from allranks.redaction import redact
-
-    home.prepare()
-    for note in prepared.plan.notes:
-        print(f"note: {redact(note)}", file=sys.stderr)
-    observer = live.choose_observer(as_json=False)
-    try:
-        result = perform_run(prepared, home, observer)
-    finally:
-        if isinstance(observer, live.LiveTable):
-            observer.close()
-    print_summary(result)
-    return result
+    client = connect_workspace(place)
+    return submit_job(client, place, assembled, reference, lambda note: print(f"note: {note}", file=sys.stderr))
 
 
 def _texts(inputs: Mapping[str, Any]) -> dict[str, str]:

@@ -63,9 +63,8 @@ def pipeline_files() -> Mapping[str, Path]:
 @cache
 def environment_files() -> Mapping[str, Path]:
     """The ``environment.yaml`` of every environment, by the name of its folder."""
-    return MappingProxyType(
-        {name: library.root() / "environments" / name / "environment.yaml" for name in ENVIRONMENTS}
-    )
+    root = library.root() / "environments"
+    return MappingProxyType({name: root / name / "environment.yaml" for name in ENVIRONMENTS})
 
 
 def resolve(reference: str) -> Path | None:
@@ -127,13 +126,12 @@ def _entry(kind: str, name: str, path: Path) -> CatalogueEntry:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     shown = "".join(_SHOWN.findall(path.read_text(encoding="utf-8")))
     document: dict[str, Any] = yaml.load(shown, loader)  # noqa: S506 -- both are safe
-    distribution = (document.get("distribution") or {}).get("type", "none") if kind == "component" else ""
     return CatalogueEntry(
         kind=kind,
         name=name,
         display_name=document.get("display_name", ""),
         version=str(document.get("version", "")),
-        distribution=distribution,
+        distribution=(document.get("distribution") or {}).get("type", "none") if kind == "component" else "",
         description=first_sentence(document.get("description", "")),
         path=path,
     )

@@ -26,11 +26,8 @@ def with_extras(project: str) -> str:
 
 
 def _extra(extra: str, environment: str) -> str:
-    lines = (
-        (catalogue.environment_files()[environment].parent / "requirements.txt")
-        .read_text(encoding="utf-8")
-        .splitlines()
-    )
+    requirements = catalogue.environment_files()[environment].parent / "requirements.txt"
+    lines = requirements.read_text(encoding="utf-8").splitlines()
     found = [line.partition("#") for line in lines if line and not line.startswith("#")]
     body = "".join(f'    "{text.strip()}",{f" # {comment.strip()}" if comment else ""}\n' for text, _, comment in found)
     return f"{extra} = [ # environments/{environment}\n{body}]\n"

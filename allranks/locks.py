@@ -102,14 +102,10 @@ def read_pins(path: Path) -> dict[str, str]:
 def _resolve(
     sources: Iterable[Path], pins: Mapping[str, str], *, extra: str = "", plain: bool = False, strict: bool = False
 ) -> dict[str, str]:
-    """What uv installs for these lists.
+    """What uv installs for these lists, of which the first may be ``pyproject.toml``, with one of its extras.
 
-    Args:
-        sources: requirement files, or ``pyproject.toml`` first, with ``extra``.
-        pins: preferred versions; with ``strict`` the only ones allowed, for the packages among them.
-        extra: the extra of ``pyproject.toml``.
-        plain: ask for packages without their extras, whose CUDA libraries would constrain torch's.
-        strict: see ``pins``.
+    ``pins`` are the preferred versions; with ``strict`` the only ones allowed, for the packages among them. ``plain``
+    asks for packages without their extras, whose CUDA libraries would constrain torch's.
     """
     with tempfile.TemporaryDirectory() as work:
         copies = [_copy(path, Path(work), number, plain=plain) for number, path in enumerate(sources)]
@@ -123,9 +119,8 @@ def _resolve(
         if done.returncode != 0:
             raise CannotRunHereError(f"uv could not resolve {', '.join(map(str, sources))}:\n{done.stderr.strip()}")
         found = read_pins(out)
-    needed = {name: _pin(pin) for name, pin in found.items()}
-    with_torch = "torch" in found
-    return {name: pin for name, pin in needed.items() if pin and not (with_torch and _CUDA.match(name))}
+    needed = {name: _pin(pin) for name, pin in found.items() if not ("torch" in found and _CUDA.match(name))}
+    return {name: pin for name, pin in needed.items() if pin}
 
 
 def _copy(path: Path, work: Path, number: int, *, plain: bool) -> Path:
@@ -155,7 +150,6 @@ def _lines(pins: Mapping[str, str]) -> str:
 def _uv() -> str:
     uv = environments.find_uv()
     if uv is None:
-        raise CannotRunHereError(
-            "uv, which resolves the versions, is not on this machine.", "Install it: pip install uv"
-        )
+        message = "uv, which resolves the versions, is not on this machine."
+        raise CannotRunHereError(message, "Install it: pip install uv")
     return uv

@@ -14,16 +14,14 @@ from allranks import catalogue
 from allranks.azure.python_target import is_python_target, split_target
 from allranks.cli import target
 from allranks.cli.text import YAML_SUFFIXES
-from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
+from allranks.errors import SpecError, UnknownNameError, UsageError
 from allranks.local.assets import CloudStandIns, read_mapping
-from allranks.local.engine import run_plan
 from allranks.local.folders import RunFolder, RunsHome, read_json_file
 from allranks.local.heavy import heavy_snapshots
-from allranks.local.options import RunObserver, RunOptions
+from allranks.local.options import RunOptions
 from allranks.local.plan import RunPlan
 from allranks.local.planning import plan_pipeline
 from allranks.local.requirements import choose_interpreters
-from allranks.local.result import RunResult
 from allranks.local.settings import absolute_values, all_steps, apply_scale, apply_values, change_step
 from allranks.request import RunRequest, read_request
 from allranks.spec import Component, Pipeline, check_document, check_machines
@@ -121,23 +119,8 @@ def _plan(pipeline: Pipeline, home: RunsHome, stands: CloudStandIns, request: Ru
     interpreters = choose_interpreters(plan.steps, home.path, chosen)
     steps = {name: replace(step, python=interpreters.pythons.get(name)) for name, step in plan.steps.items()}
     heavy = heavy_snapshots(step.component for step in steps.values())
-    warnings = tuple(_shown(problem) for problem in (*problems, *machines, *heavy))
-    notes = (*warnings, *interpreters.notes, *plan.notes)
-    return RunPlan(plan.name, steps, plan.outputs, plan.continue_on_failure, plan.force_rerun, notes)
-
-
-def _shown(problem: Problem) -> str:
-    return str(problem).removeprefix(f"{Path.cwd()}/")
-
-
-def perform_run(prepared: PreparedRun, home: RunsHome, observer: RunObserver) -> RunResult:
-    """Run what was prepared to its end.
-
-    Raises:
-        StorageError: the runs folder cannot be written.
-    """
-    home.prepare()
-    return run_plan(prepared.plan, prepared.options(home), observer)
+    warnings = (str(problem).removeprefix(f"{Path.cwd()}/") for problem in (*problems, *machines, *heavy))
+    return replace(plan, steps=steps, notes=(*warnings, *interpreters.notes, *plan.notes))
 
 
 def chosen_interpreter(text: str) -> tuple[str, str]:
@@ -163,8 +146,7 @@ def _read(
     """The pipeline, and what a user should know of where it comes from."""
 
     def resolve(reference: str) -> Path | None:
-        found: Path | None = catalogue.resolve(reference) or stands.find(reference)
-        return found
+        return catalogue.resolve(reference) or stands.find(reference)
 
     if job is not None:
         from allranks.azure.job_source import pipeline_of_job

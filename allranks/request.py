@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from allranks.errors import UsageError
 
-_Scale = Mapping[str, tuple[int, int]]
-
-
-def _empty() -> Mapping[str, Any]:
-    return MappingProxyType({})
+_MAPPINGS = ("values", "scale", "python")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +34,11 @@ class RunRequest:
     target: str
     folder: str
     built: bool = False
-    values: Mapping[str, str] = field(default_factory=_empty)
-    scale: _Scale = field(default_factory=_empty)
+    values: Mapping[str, str] = field(default_factory=dict)
+    scale: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     only: tuple[str, ...] = ()
     map: tuple[str, ...] = ()
-    python: Mapping[str, str] = field(default_factory=_empty)
+    python: Mapping[str, str] = field(default_factory=dict)
     retries: int = 0
     cache: bool = True
     since: str = ""
@@ -63,8 +58,7 @@ class RunRequest:
 
     def to_document(self) -> dict[str, Any]:
         """As JSON."""
-        plain = replace(self, values=dict(self.values), scale=dict(self.scale), python=dict(self.python))
-        return {**asdict(plain), "scale": {step: list(counts) for step, counts in self.scale.items()}}
+        return {**asdict(self), "scale": {step: list(counts) for step, counts in self.scale.items()}}
 
     def resumed(self, run_id: str, given: Mapping[str, Any]) -> RunRequest:
         """The request of a run that resumes the run of this request.
@@ -79,9 +73,6 @@ class RunRequest:
         merged["map"] = (*self.map, *changes.pop("map", ()))
         merged["since"] = "" if changes.get("cache") is False else self.since or run_id
         return replace(self, **merged, **changes)
-
-
-_MAPPINGS = ("values", "scale", "python")
 
 
 def read_request(document: Mapping[str, Any]) -> RunRequest:

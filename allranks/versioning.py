@@ -76,9 +76,8 @@ def write_change(change: VersionChange) -> None:
     except OSError as error:
         for new in aside.values():
             new.unlink(missing_ok=True)
-        raise StorageError(
-            f"cannot write {error.filename}: {error.strerror}.", "Make the checkout writable."
-        ) from error
+        message = f"cannot write {error.filename}: {error.strerror}."
+        raise StorageError(message, "Make the checkout writable.") from error
 
 
 def _checkout() -> Path:
@@ -113,19 +112,15 @@ def _files(root: Path) -> Iterator[Path]:
     yield from sorted(path for path in root.iterdir() if path.suffix in (".toml", ".md"))
     for folder in _FOLDERS:
         for here, inner, names in os.walk(root / folder):
-            inner[:] = sorted(
-                name for name in inner if not name.startswith((".", "__pycache__")) and name != "_library"
-            )
+            inner[:] = sorted(name for name in inner if not name.startswith((".", "__pycache__", "_library")))
             yield from (Path(here, name) for name in sorted(names) if name.endswith(_TEXTS))
 
 
 def _references(text: str, old: str, new: str) -> str:
     """``azureml:NAME:V`` and ``.../NAME/versions/V``, where NAME is an asset of the library."""
     names = "|".join(map(re.escape, (*catalogue.COMPONENTS, *catalogue.PIPELINES)))
-    end = r"(?![\w.+-])"
-    return re.sub(
-        rf"((?:azureml:|/)(?:allranks-[\w-]+|{names})(?::|/versions/)){re.escape(old)}{end}", rf"\g<1>{new}", text
-    )
+    before = rf"(?:azureml:|/)(?:allranks-[\w-]+|{names})(?::|/versions/)"
+    return re.sub(rf"({before}){re.escape(old)}(?![\w.+-])", rf"\g<1>{new}", text)
 
 
 def _statement(path: Path, root: Path) -> str | None:

@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from allranks.azure.jobs import FINAL_STATUSES, StepState, job_status, list_logs, list_steps, read_log
 from allranks.azure.retry import call_with_retry
@@ -21,8 +21,8 @@ _LAST_LINES = 60
 _TELLING = ("Traceback", "error:", "Error:", "ERROR")
 
 
-class Watcher(Protocol):
-    """Who is told."""
+class Watcher:
+    """Who is told; this one shows nothing."""
 
     def changed(self, step: StepState) -> None:
         """A step has another state."""

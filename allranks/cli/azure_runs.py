@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from allranks.cli import text
-from allranks.cli.workspace import workspace_of
+from allranks.cli.inputs import workspace_of
 from allranks.errors import AzureError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _watch(args: argparse.Namespace, client: Any, workspace: Workspace, job: Job
     if not args.json:
         print(f"job {job.name} in the {workspace}\n  Studio  {job.studio}", flush=True)
     outcome = follow_job(client, workspace, job, as_json=args.json)
-    print(json.dumps(outcome_document(job, outcome), indent=1) if args.json else outcome_summary(job, outcome))
+    text.print_output(outcome_document(job, outcome) if args.json else outcome_summary(job, outcome))
     return 0 if outcome.status == SUCCEEDED else 1
 
 
@@ -91,7 +91,7 @@ def _show(args: argparse.Namespace, client: Any, job: JobState) -> int:
 
     steps = list_steps(client, job.name)
     if args.json:
-        print(json.dumps({**job.document(), "steps": {step.name: step.document() for step in steps}}, indent=1))
+        text.print_output({**job.document(), "steps": {step.name: step.document() for step in steps}})
         return 0
     print(text.aligned_rows([job_cells(job)], indent=""))
     print(f"  Studio  {job.studio}\nsteps\n{text.aligned_rows([_step_cells(step) for step in steps], keep_whole=True)}")
@@ -113,7 +113,7 @@ def _logs(args: argparse.Namespace, client: Any, job: JobState) -> int:
         step = _step(list_steps(client, job.name), args.step, job)
         found = {name: address for name, address in list_logs(client, step.run).items() if _is_of(name, args.rank)}
         if args.json:
-            print(json.dumps({"job": job.name, "step": step.name, "logs": sorted(found)}, indent=1))
+            text.print_output({"job": job.name, "step": step.name, "logs": sorted(found)})
             return 0
         over = step.status in FINAL_STATUSES or not args.follow
         if over and not found:
@@ -160,7 +160,7 @@ def _cancel(args: argparse.Namespace, client: Any, job: JobState) -> int:
     if job.status in FINAL_STATUSES and job.status != CANCELLED:
         raise AzureError(f"job {job.name} is over: it has {job.status}.")
     after = cancel_job(client, job.name)
-    print(json.dumps(after.document(), indent=1) if args.json else f"{after.name}: {after.status}")
+    text.print_output(after.document() if args.json else f"{after.name}: {after.status}")
     return 0
 
 

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from allranks.cli import text
+from allranks.cli.inputs import add_workspace_arguments, workspace_of
 from allranks.errors import UsageError
 from allranks.sizes import VMSize, all_sizes, images_in_words
 
@@ -16,21 +17,17 @@ HELP = "make a compute cluster, and list the VM sizes that people train on"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the commands and their arguments."""
-    from allranks.cli.workspace import add_workspace_arguments
-
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     create = commands.add_parser("create", help="make a cluster, or change the limits of one")
     create.add_argument("name", metavar="NAME", help="3 to 24 letters, digits and dashes")
     create.add_argument("--size", metavar="SIZE", required=True, help="VM size of the nodes: allranks cluster sizes")
     create.add_argument("--nodes", metavar="N", type=int, default=4, help="the most nodes (default: 4)")
     create.add_argument("--min-nodes", metavar="N", type=int, default=0, help="nodes that stay (default: 0)")
-    create.add_argument(
-        "--low-priority", action="store_true", help="cheap nodes, which may be taken away at any moment"
-    )
+    cheap = "cheap nodes, which may be taken away at any moment"
+    create.add_argument("--low-priority", action="store_true", help=cheap)
     create.add_argument("--infiniband", action="store_true", help="refuse a size that has none")
-    create.add_argument(
-        "--idle", metavar="SECONDS", type=int, default=600, help="how long a node waits for work (default: 600)"
-    )
+    idle = "how long a node waits for work (default: 600)"
+    create.add_argument("--idle", metavar="SECONDS", type=int, default=600, help=idle)
     create.add_argument("--dry-run", action="store_true", help="print the cluster's YAML, and make nothing")
     add_workspace_arguments(create)
     shown = commands.add_parser("sizes", help="the VM sizes: GPUs, their memory, InfiniBand")
@@ -48,40 +45,32 @@ def run(args: argparse.Namespace) -> int:
 
 def _create(args: argparse.Namespace) -> int:
     from allranks.azure import clusters
+    from allranks.azure.client import connect_workspace
+    from allranks.azure.explain import service_errors
 
     cluster = clusters.ComputeCluster(args.name, args.size, args.nodes, args.min_nodes, args.low_priority, args.idle)
     if args.infiniband:
         clusters.require_infiniband(args.size)
     for note in clusters.cluster_notes(cluster):
-        print(f"note: {note}", file=sys.stderr)
+        _note(note)
     if args.dry_run:
-        print(
-            json.dumps({"status": "planned", "yaml": cluster.yaml()}, indent=1) if args.json else cluster.yaml(), end=""
-        )
+        planned = {"status": "planned", "yaml": cluster.yaml()}
+        print(json.dumps(planned, indent=1) if args.json else cluster.yaml(), end="")
         return 0
-    return _send(args, cluster)
-
-
-def _send(args: argparse.Namespace, cluster: Any) -> int:
-    from allranks.azure import clusters
-    from allranks.azure.client import connect_workspace
-    from allranks.azure.explain import service_errors
-    from allranks.cli.workspace import workspace_of
-
     place = workspace_of(args)
     with service_errors(f"making the cluster {cluster.name}", place):
-        new = clusters.create_cluster(
-            connect_workspace(place), cluster, lambda line: print(f"note: {line}", file=sys.stderr)
-        )
+        new = clusters.create_cluster(connect_workspace(place), cluster, _note)
     status = "created" if new else "updated"
     if args.json:
-        print(
-            json.dumps({"status": status, "name": cluster.name, "size": cluster.size, "nodes": cluster.nodes}, indent=1)
-        )
+        text.print_output({"status": status, "name": cluster.name, "size": cluster.size, "nodes": cluster.nodes})
     else:
         nodes = f"{cluster.min_nodes} to {cluster.nodes} nodes of {cluster.size}, {cluster.tier}"
         print(f"{status} {cluster.name} in {place}: {nodes}")
     return 0
+
+
+def _note(line: str) -> None:
+    print(f"note: {line}", file=sys.stderr)
 
 
 def _sizes(args: argparse.Namespace) -> int:
@@ -90,15 +79,10 @@ def _sizes(args: argparse.Namespace) -> int:
         models = ", ".join(dict.fromkeys(size.gpu for size in all_sizes().values() if size.gpu))
         raise UsageError("no size is like that.", f"The GPUs are {models}; --all includes retired sizes.")
     if args.json:
-        print(json.dumps({"sizes": [_document(size) for size in found]}, indent=1))
-        return 0
-    from allranks.pages import infiniband_words
-
-    head = ["size", "GPUs", "GB each", "InfiniBand", "", "environments"]
-    lines = [
-        [s.name, _gpus(s), str(s.gpu_memory or ""), infiniband_words(s), _retired(s), images_in_words(s)] for s in found
-    ]
-    print(text.aligned_rows([head, *lines]))
+        text.print_output({"sizes": [_document(size) for size in found]})
+    else:
+        head = ["size", "GPUs", "GB each", "InfiniBand", "", "environments"]
+        print(text.aligned_rows([head, *map(_cells, found)]))
     return 0
 
 
@@ -110,12 +94,12 @@ def _is_asked_for(size: VMSize, args: argparse.Namespace) -> bool:
     )
 
 
-def _gpus(size: VMSize) -> str:
-    return f"{size.gpus} {size.gpu}" if size.gpus else ""
+def _cells(size: VMSize) -> list[str]:
+    from allranks.pages import infiniband_words
 
-
-def _retired(size: VMSize) -> str:
-    return f"retired {size.retired}" if size.retired else ""
+    gpus = f"{size.gpus} {size.gpu}" if size.gpus else ""
+    retired = f"retired {size.retired}" if size.retired else ""
+    return [size.name, gpus, str(size.gpu_memory or ""), infiniband_words(size), retired, images_in_words(size)]
 
 
 def _document(size: VMSize) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import argparse
 import filecmp
-import json
 import os
 import shutil
 import stat
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,9 +30,8 @@ _LISTED = 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "name", metavar="NAME", help="a name from `allranks list`, or `shared` for the on-node code alone"
-    )
+    names = "a name from `allranks list`, or `shared` for the on-node code alone"
+    parser.add_argument("name", metavar="NAME", help=names)
     parser.add_argument("folder", metavar="DIR", nargs="?", default=".", help="where the copies go (default: here)")
     present = parser.add_mutually_exclusive_group()
     present.add_argument("--force", action="store_true", help="overwrite files that are there and differ")
@@ -45,13 +44,15 @@ def run(args: argparse.Namespace) -> int:
     target = Path(args.folder)
     if target.exists() and not target.is_dir():
         raise UsageError(f"{args.folder!r} is a file; copies go into a folder.", "Name a folder, or leave it out.")
-    files = list(needed_files(args.name))
-    changed = [file for file in files if not _same(library.root() / file, target / file)]
+    files = needed_files(args.name)
+    changed = [file for file in files if not _is_same(file, target / file)]
     differing = [file for file in changed if os.path.lexists(target / file)]
     if differing and not (args.force or args.keep):
+        count = f"{text.with_count(len(differing), 'file')} {'is' if len(differing) == 1 else 'are'}"
+        listed = ", ".join(str(target / file) for file in differing[:_LISTED])
+        rest = f" and {len(differing) - _LISTED} more" if len(differing) > _LISTED else ""
         raise UsageError(
-            f"{len(differing)} file{' is' if len(differing) == 1 else 's are'} there already, with other contents:"
-            f" {_listed([str(target / file) for file in differing])}.",
+            f"{count} there already, with other contents: {listed}{rest}.",
             "--keep leaves them as they are and copies the rest, --force overwrites them.",
         )
     written = [file for file in changed if not (args.keep and file in differing)]
@@ -60,13 +61,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def needed_files(name: str) -> Iterator[Path]:
+def needed_files(name: str) -> list[Path]:
     """Every file that a component, a pipeline or ``shared`` needs, relative to the library's root, each once.
 
     Raises:
         UnknownNameError: the library has no such name; the nearest is offered.
     """
-    roots: list[Path] = []
     if name == "shared":
         roots = [library.root() / "shared"]
     elif (path := catalogue.resolve(name)) is not None:
@@ -80,7 +80,7 @@ def needed_files(name: str) -> Iterator[Path]:
             "Try `allranks list`.",
         )
     seen = dict.fromkeys(file for place in dict.fromkeys(roots) for file in _files_below(place))
-    yield from (file.relative_to(library.root()) for file in seen)
+    return [file.relative_to(library.root()) for file in seen]
 
 
 def _needs(target: Component | Pipeline) -> list[Path]:
@@ -91,7 +91,7 @@ def _needs(target: Component | Pipeline) -> list[Path]:
         return beside + [place for step in target.steps.values() for place in _needs(step.component)]
     folder = [] if target.source.file is None else [target.source.file.parent]
     environment = catalogue.environment_of(target.environment.reference or "")
-    defined = [] if environment is None else [catalogue.environment_files()[environment].parent]
+    defined = [catalogue.environment_files()[environment].parent] if environment else []
     return [*folder, *target.includes, *defined]
 
 
@@ -100,9 +100,7 @@ def _files_below(place: Path) -> Iterator[Path]:
     if place.is_file():
         yield place
     for here, folders, files in os.walk(place):
-        folders[:] = sorted(
-            name for name in folders if not name.endswith("__pycache__") and not name.endswith("_cache")
-        )
+        folders[:] = sorted(name for name in folders if not name.endswith(("__pycache__", "_cache")))
         yield from (Path(here, name) for name in sorted(files) if not name.endswith((".pyc", ".pyo")))
 
 
@@ -120,9 +118,8 @@ def copy_files(files: list[Path], target: Path) -> None:
             for file in files:
                 (Path(aside) / file).parent.mkdir(parents=True, exist_ok=True)
                 copied = Path(shutil.copy(library.root() / file, Path(aside) / file))
-                copied.chmod(
-                    copied.stat().st_mode | stat.S_IWUSR
-                )  # an installed library may be read-only; a copy is to change
+                # An installed library may be read-only; a copy is to change.
+                copied.chmod(copied.stat().st_mode | stat.S_IWUSR)
             for file in files:  # the folders first: one that cannot be made leaves nothing changed
                 (target / file).parent.mkdir(parents=True, exist_ok=True)
             for file in files:
@@ -132,36 +129,24 @@ def copy_files(files: list[Path], target: Path) -> None:
         raise StorageError(f"cannot write {place}: {error.strerror or error}.", "Name another folder.") from error
 
 
-def _same(ours: Path, theirs: Path) -> bool:
-    return theirs.is_file() and filecmp.cmp(ours, theirs, shallow=False)
-
-
-def _listed(files: list[str]) -> str:
-    rest = len(files) - _LISTED
-    return ", ".join(files[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")
+def _is_same(file: Path, copied: Path) -> bool:
+    return copied.is_file() and filecmp.cmp(library.root() / file, copied, shallow=False)
 
 
 def _print_result(args: argparse.Namespace, target: Path, files: list[Path], written: list[Path]) -> None:
     kept = len(files) - len(written)
     command = _next_command(args.name, target)
     if args.json:
-        print(json.dumps({"written": [str(target / f) for f in written], "kept": kept, "next": command}, indent=1))
+        text.print_output({"written": [str(target / f) for f in written], "kept": kept, "next": command})
         return
-    for folder, number in _by_folder(written).items():
-        print(f"wrote {target / folder} ({number} file{'' if number == 1 else 's'})")
+    # Each component, pipeline file and environment by itself, shared/ as a whole.
+    folders = Counter(Path(*file.parts[: 1 if file.parts[0] == "shared" else 2]) for file in written)
+    for folder, number in folders.items():
+        print(f"wrote {target / folder} ({text.with_count(number, 'file')})")
     if kept:
         print(f"left {kept} file{' that was' if kept == 1 else 's that were'} there already")
     if command:
         print(f"\nnext: {command}")
-
-
-def _by_folder(files: list[Path]) -> dict[Path, int]:
-    """How many files went into each component, pipeline file, environment and shared/."""
-    counts: dict[Path, int] = {}
-    for file in files:
-        place = Path(*file.parts[:1]) if file.parts[0] == "shared" else Path(*file.parts[:2])
-        counts[place] = counts.get(place, 0) + 1
-    return counts
 
 
 def _next_command(name: str, target: Path) -> str:

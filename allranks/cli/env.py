@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any, Self
@@ -41,15 +40,15 @@ def run(args: argparse.Namespace) -> int:
         return _build(list(dict.fromkeys(_name(name) for name in args.names)), args.runs_dir, as_json=args.json)
     if args.command == "check":
         state = _environment_state(_name(args.name), args.runs_dir)
-        _print(json.dumps(state, indent=1) if args.json else _sentence(state))
+        text.print_output(state if args.json else _sentence(state))
         return 0 if state["usable"] else 1
     states = [_environment_state(name, args.runs_dir) for name in catalogue.ENVIRONMENTS]
     if args.json:
-        _print(json.dumps({"environments": states}, indent=1))
+        text.print_output({"environments": states})
     else:
-        _print(text.aligned_rows([[state["name"], _sentence(state, briefly=True)] for state in states]))
+        print(text.aligned_rows([[state["name"], _sentence(state, briefly=True)] for state in states]))
         if not all(state["usable"] for state in states):
-            _print("\n`allranks env build NAME` builds one here, `allranks env check NAME` says what it lacks.")
+            print("\n`allranks env build NAME` builds one here, `allranks env check NAME` says what it lacks.")
     return 0
 
 
@@ -61,12 +60,13 @@ def _build(names: list[str], home: Path, *, as_json: bool) -> int:
     """
     RunsHome(home).prepare()
     for name in names:
-        if not _is_ready(name, home):
+        state = _environment_state(name, home)
+        if not (state["built"] and state["usable"]):
             with _BuildPhases(name) as phases:
                 environments.build_environment(home, name, phases.tell)
     states = [_environment_state(name, home) for name in names]
     lines = [_sentence(state) if len(states) == 1 else f"{state['name']}: {_sentence(state)}" for state in states]
-    _print(json.dumps({"environments": states}, indent=1) if as_json else "\n".join(lines))
+    text.print_output({"environments": states} if as_json else "\n".join(lines))
     return 0 if all(state["usable"] for state in states) else 1
 
 
@@ -100,12 +100,6 @@ class _BuildPhases:
             self._console.print(f"{self._name}: {self._phase} ({took})", markup=False, soft_wrap=True)
 
 
-def _is_ready(name: str, home: Path) -> bool:
-    """Is an environment built from the present lock, and has all that it asks for?"""
-    state = _environment_state(name, home)
-    return bool(state["built"] and state["usable"])
-
-
 def _environment_state(name: str, home: Path) -> dict[str, Any]:
     """What would run the steps of an environment: itself if it is built, else the current interpreter if it can."""
     requirements = environments.environment_source(name) / "requirements.txt"
@@ -122,11 +116,10 @@ def _environment_state(name: str, home: Path) -> dict[str, Any]:
 
 def _name(name: str) -> str:
     short = name.removeprefix("allranks-")
-    if short not in catalogue.environment_files():
-        known = ", ".join(catalogue.environment_files())
+    if short not in catalogue.ENVIRONMENTS:
+        close = text.name_suggestion(short, catalogue.ENVIRONMENTS)
         raise UnknownNameError(
-            f"{name!r} is no environment{text.name_suggestion(short, catalogue.environment_files())}.",
-            f"Environments: {known}.",
+            f"{name!r} is no environment{close}.", f"Environments: {', '.join(catalogue.ENVIRONMENTS)}."
         )
     return short
 
@@ -141,7 +134,3 @@ def _sentence(state: dict[str, Any], *, briefly: bool = False) -> str:
     if briefly:
         return f"{what} {', '.join(Requirement(each.partition(' (')[0]).name for each in state['lacking'])}"
     return f"{what} {', '.join(state['lacking'])}: allranks env build {state['name']}"
-
-
-def _print(line: str) -> None:
-    print(line.rstrip("\n"))

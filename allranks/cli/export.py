@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from allranks import catalogue
+from allranks.cli.text import print_output
 from allranks.errors import StorageError, UsageError
 from allranks.files import write_text
 
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     output = Path(args.output) if args.output else Path(args.target.rpartition(":")[0]).with_suffix(".yaml")
     files = _write_export(args.target, output)
     if args.json:
-        print(json.dumps({"target": args.target, "files": [str(file) for file in files]}, indent=1))
+        print_output({"target": args.target, "files": [str(file) for file in files]})
     else:
         print(f"wrote {', '.join(map(str, files))}\nSend it with: az ml job create --file {output}")
     return 0

@@ -1,11 +1,15 @@
-"""What ``run`` and ``submit`` are told alike: a target, values of its inputs, the scale of its steps."""
+"""Arguments that several verbs take: a target, values of its inputs, the scale of its steps, a workspace."""
 
 from __future__ import annotations
 
 import argparse
 import re
+from typing import TYPE_CHECKING, Any
 
 from allranks.errors import UsageError
+
+if TYPE_CHECKING:
+    from allranks.azure.client import Workspace
 
 TARGET_CHOICES = "a name from `allranks list`, a component or pipeline YAML, or FILE.py:FUNCTION"
 TAKES_INPUTS = "takes_inputs"
@@ -18,21 +22,41 @@ def add_input_arguments(parser: argparse.ArgumentParser, *, may_lack_target: boo
     """Declare ``TARGET``, ``NAME=VALUE`` and ``--scale``."""
     parser.add_argument("target", metavar="TARGET", nargs="?" if may_lack_target else None, help=TARGET_CHOICES)
     parser.add_argument("values", metavar="NAME=VALUE", nargs="*", help="a pipeline input, group.name, or step.input")
-    parser.add_argument(
-        "--scale", metavar="STEP=NxP", action="append", default=[], help="N nodes with P processes each"
-    )
+    add_repeated(parser, "--scale", "STEP=NxP", "N nodes with P processes each")
     parser.set_defaults(**{TAKES_INPUTS: True})
 
 
 def add_map_argument(parser: argparse.ArgumentParser) -> None:
     """Declare ``--map`` of a verb that reads components and runs none."""
-    parser.add_argument(
-        "--map",
-        metavar="REFERENCE=PATH",
-        action="append",
-        default=[],
-        help="the YAML of a component that is registered in Azure, such as azureml:theirs:1=./theirs.yaml",
+    registered = "the YAML of a component that is registered in Azure, such as azureml:theirs:1=./theirs.yaml"
+    add_repeated(parser, "--map", "REFERENCE=PATH", registered)
+
+
+def add_repeated(parser: argparse.ArgumentParser, option: str, metavar: str, explanation: str) -> None:
+    """Declare an option that may be given several times; without it the list is empty."""
+    parser.add_argument(option, metavar=metavar, action="append", default=[], help=explanation)
+
+
+def add_workspace_arguments(parser: argparse.ArgumentParser, default: Any = None) -> None:
+    """Declare ``--subscription``, ``--resource-group`` and ``--workspace``; variables and config.json stand in.
+
+    Args:
+        parser: of a verb, or of one of its commands.
+        default: ``argparse.SUPPRESS`` for a command whose verb takes the same options.
+    """
+    group = parser.add_argument_group(
+        "workspace", "default: AZUREML_ARM_SUBSCRIPTION, _RESOURCEGROUP and _WORKSPACE_NAME, or else config.json"
     )
+    group.add_argument("--subscription", default=default, metavar="ID", help="the subscription of the workspace")
+    group.add_argument("--resource-group", default=default, metavar="NAME", help="the resource group of the workspace")
+    group.add_argument("--workspace", default=default, metavar="NAME", help="the workspace")
+
+
+def workspace_of(args: argparse.Namespace) -> Workspace:
+    """The workspace that the options, variables or config.json name; raises as ``find_workspace``."""
+    from allranks.azure.client import find_workspace
+
+    return find_workspace(args.subscription, args.resource_group, args.workspace)
 
 
 def parse_value(text: str) -> tuple[str, str]:

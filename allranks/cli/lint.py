@@ -6,7 +6,6 @@ What Azure ML takes and this machine cannot run, such as a Spark step or a compo
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -43,9 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " folder and of components/ and pipelines/ in it, or else the library's",
     )
     add_map_argument(parser)
-    parser.add_argument(
-        "--designer", action="store_true", help="also name what a user of Designer would miss in a component"
-    )
+    designer = "also name what a user of Designer would miss in a component"
+    parser.add_argument("--designer", action="store_true", help=designer)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -53,17 +51,15 @@ def run(args: argparse.Namespace) -> int:
     """Print every problem as ``file:line: where: message``; 2 when one of them is an error, 0 otherwise."""
     targets = [target for name in args.paths for target in find_documents(name)] if args.paths else _here()
     of_library = not targets and not args.paths  # said in the summary: nothing of the user's own was checked
-    targets = targets or _of_library()
-    found = [problem for target in targets for problem in _problems_of(target, args.map, designer=args.designer)]
-    problems = _without_repeats(found)
+    targets = targets or _in_library_folders(library.root())
+    found = (problem for target in targets for problem in _problems_of(target, args.map, designer=args.designer))
+    problems = list(dict.fromkeys(found))  # each once: a component's are found again by every pipeline that uses it
     errors, warnings = (sum(one.severity == severity for one in problems) for severity in ("error", "warning"))
     if args.json:
-        print(
-            json.dumps({"checked": targets, "errors": errors, "problems": [_document(p) for p in problems]}, indent=1)
-        )
+        text.print_output({"checked": targets, "errors": errors, "problems": [_document(p) for p in problems]})
     else:
         for problem in problems:
-            print(f"{_PREFIX[problem.severity]}{_relative(problem)}")
+            print(_PREFIX[problem.severity] + str(problem).removeprefix(f"{Path.cwd()}{os.sep}"))
         print(_summary(len(targets), errors, warnings, " of the library" if of_library else ""))
     return 2 if errors else 0
 
@@ -82,18 +78,18 @@ def find_documents(name: str) -> list[str]:
             raise UsageError(f"there is no component or pipeline YAML in {name!r}.", "Name a file to check it anyway.")
         return found
     if path.is_file():
-        return [_yaml_file(name)]
-    if _python_file(name).is_file():
+        if path.suffix in text.YAML_SUFFIXES:
+            return [name]
+        hint = f"A Python pipeline is named with its function: {name}:FUNCTION." if name.endswith(".py") else ""
+        raise UsageError(f"{text.why_no_yaml(name)}.", hint)
+    if ".py:" in name and Path(name.rpartition(":")[0]).is_file():
         return [name]
     known = catalogue.resolve(name)
     if known is None:
-        why = text.why_no_yaml(name) or (
-            f"{name!r} is no file, no folder and no name of the library"
-            + text.name_suggestion(name, (*catalogue.COMPONENTS, *catalogue.PIPELINES))
-        )
-        raise UnknownNameError(
-            f"{why}.", "Give a YAML file, a folder, a name from `allranks list` or FILE.py:FUNCTION."
-        )
+        close = text.name_suggestion(name, (*catalogue.COMPONENTS, *catalogue.PIPELINES))
+        why = text.why_no_yaml(name) or f"{name!r} is no file, no folder and no name of the library{close}"
+        hint = "Give a YAML file, a folder, a name from `allranks list` or FILE.py:FUNCTION."
+        raise UnknownNameError(f"{why}.", hint)
     return [str(known)]
 
 
@@ -105,31 +101,25 @@ def _documents_in(folder: Path) -> Iterator[Path]:
     for here, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
         for file in sorted(files):
-            path = Path(here, file)
-            if path.suffix in text.YAML_SUFFIXES and path.is_file() and _is_ours(path):
+            if _is_ours(path := Path(here, file)):
                 yield path
 
 
-def _problems_of(target: str, mapped: Sequence[str] = (), *, designer: bool = False) -> list[Problem]:
-    """All that is wrong with one document, whether reading or checking finds it.
-
-    Args:
-        target: a YAML file or ``file.py:function``.
-        mapped: ``REFERENCE=PATH`` for components that are registered in Azure.
-        designer: also check what Designer shows of a component; a pipeline's YAML is not dragged, its function is.
-    """
+def _problems_of(target: str, mapped: Sequence[str], *, designer: bool) -> list[Problem]:
+    """All that is wrong with one document, whether reading or checking finds it."""
     try:
         document = _read(target, mapped)
     except SpecError as error:
         return [*error.problems, *error.warnings]
     problems = [*check_document(document), *check_machines(document), *check_quotes(document)]
+    # A pipeline's YAML is not dragged in Designer, its function is.
     if designer and (isinstance(document, Component) or document.source.file is None):
         problems += check_designer(document)
     return problems
 
 
 def _read(target: str, mapped: Sequence[str]) -> Component | Pipeline:
-    if _is_python(target):
+    if ".py:" in target:
         from allranks.azure.python_target import read_python_pipeline
 
         return read_python_pipeline(target)
@@ -138,6 +128,9 @@ def _read(target: str, mapped: Sequence[str]) -> Component | Pipeline:
 
 
 def _is_ours(path: Path) -> bool:
+    """Whether a file is the YAML of a component or a pipeline, judged by its text."""
+    if path.suffix not in text.YAML_SUFFIXES or not path.is_file():
+        return False
     try:
         return _OURS.search(path.read_text(encoding="utf-8", errors="replace")) is not None
     except OSError:
@@ -146,43 +139,12 @@ def _is_ours(path: Path) -> bool:
 
 def _here() -> list[str]:
     """What lies in the current folder itself, in components/ and in pipelines/: other folders may hold anything."""
-    own = (
-        path
-        for path in sorted(Path().iterdir())
-        if path.suffix in text.YAML_SUFFIXES and path.is_file() and _is_ours(path)
-    )
-    below = (path for name in _LIBRARY for path in _documents_in(Path(name)))
-    return [str(path) for path in (*own, *below)]
+    own = filter(_is_ours, sorted(Path().iterdir()))
+    return [*map(str, own), *_in_library_folders(Path())]
 
 
-def _of_library() -> list[str]:
-    return [str(path) for name in _LIBRARY for path in _documents_in(library.root() / name)]
-
-
-def _yaml_file(name: str) -> str:
-    if Path(name).suffix in text.YAML_SUFFIXES:
-        return name
-    hint = f"A Python pipeline is named with its function: {name}:FUNCTION." if name.endswith(".py") else ""
-    raise UsageError(f"{text.why_no_yaml(name)}.", hint)
-
-
-def _is_python(target: str) -> bool:
-    return ".py:" in target
-
-
-def _python_file(target: str) -> Path:
-    return Path(target.rpartition(":")[0] if _is_python(target) else target)
-
-
-def _without_repeats(problems: list[Problem]) -> list[Problem]:
-    """Each problem once: a component's are found again by every pipeline that uses it."""
-    return list(dict.fromkeys(problems))
-
-
-def _relative(problem: Problem) -> str:
-    """The problem as text, its file relative to the current folder where it lies below it."""
-    whole = str(problem)
-    return whole.removeprefix(f"{Path.cwd()}{os.sep}")
+def _in_library_folders(root: Path) -> list[str]:
+    return [str(path) for name in _LIBRARY for path in _documents_in(root / name)]
 
 
 def _document(problem: Problem) -> dict[str, Any]:
@@ -197,7 +159,7 @@ def _document(problem: Problem) -> dict[str, Any]:
 
 
 def _summary(documents: int, errors: int, warnings: int, whose: str) -> str:
-    checked = f"{documents} document{'' if documents == 1 else 's'}{whose} checked"
+    checked = f"{text.with_count(documents, 'document')}{whose} checked"
     if not errors and not warnings:
         return f"{checked}, nothing wrong"
-    return f"{checked}, {errors} error{'' if errors == 1 else 's'}, {warnings} warning{'' if warnings == 1 else 's'}"
+    return f"{checked}, {text.with_count(errors, 'error')}, {text.with_count(warnings, 'warning')}"

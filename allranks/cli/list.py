@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import textwrap
 
 from allranks import catalogue
@@ -21,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     """Print names, display names, distributions and the first sentence of each description."""
     entries = catalogue.catalogue_entries()
     if args.json:
-        print(json.dumps(_document(entries), indent=1))
+        text.print_output(_document(entries))
         return 0
     aligned = dict(zip(entries, _lines(entries), strict=True))
     for kind in ("component", "pipeline", "environment"):
@@ -33,18 +32,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _lines(entries: list[catalogue.CatalogueEntry]) -> list[str]:
     """A line for each entry; on a terminal that is too narrow for all of them the descriptions stand below."""
-    whole = text.aligned_rows(
-        [[e.name, e.distribution, e.display_name, e.description] for e in entries], keep_whole=True
-    )
-    edge = text.terminal_width() or 0
-    if not edge or max(map(len, whole.splitlines())) <= edge:
-        return whole.splitlines()
-    heads = text.aligned_rows([[e.name, e.distribution, e.display_name] for e in entries]).splitlines()
-    margin = " " * 6
-    below = [
-        textwrap.fill(e.description, max(edge, 30), initial_indent=margin, subsequent_indent=margin) for e in entries
-    ]
-    return [f"{head}\n{description}".rstrip() for head, description in zip(heads, below, strict=True)]
+    rows = [[e.name, e.distribution, e.display_name, e.description] for e in entries]
+    whole = text.aligned_rows(rows, keep_whole=True).splitlines()
+    edge = text.terminal_width()
+    if edge is None or max(map(len, whole)) <= edge:
+        return whole
+    heads = text.aligned_rows([row[:-1] for row in rows]).splitlines()
+    fill = textwrap.TextWrapper(max(edge, 30), initial_indent=" " * 6, subsequent_indent=" " * 6).fill
+    return [f"{head}\n{fill(row[-1])}".rstrip() for head, row in zip(heads, rows, strict=True)]
 
 
 def _document(entries: list[catalogue.CatalogueEntry]) -> dict[str, list[dict[str, str]]]:

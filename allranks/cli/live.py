@@ -1,41 +1,58 @@
-"""What a person sees while a pipeline runs: a live table on a terminal, plain lines elsewhere, nothing with --json."""
+"""What a person sees of a run: a live table on a terminal, plain lines elsewhere, nothing with --json; and its end."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allranks.cli.live_table import best_trial, shorter_metrics, shown_parameters, status_table
-from allranks.cli.text import duration_words, with_count
-from allranks.local.result import RETRYING, RUNNING, StepResult
+from allranks.cli.text import aligned_rows, duration_words, with_count
+from allranks.local.engine import run_plan
+from allranks.local.execution import StepExecution
+from allranks.local.folders import RunFolder, RunsHome
+from allranks.local.options import RunObserver
+from allranks.local.plan import RunPlan
+from allranks.local.result import RETRYING, RUNNING, SUCCEEDED, RunResult, StepResult
+from allranks.performing import PreparedRun
 from allranks.redaction import redact
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from allranks.local.execution import StepExecution
-    from allranks.local.folders import RunFolder
-    from allranks.local.plan import RunPlan
-
 _REFRESH = 0.25  # seconds
+_MEASURES = ("accuracy", "bits_per_byte")
+"""What an evaluation is judged by, and the last lines of a run repeat."""
 
 
-class SilentObserver:
-    """Shows nothing: the one JSON document comes at the end."""
+def perform_shown(prepared: PreparedRun, home: RunsHome, *, as_json: bool = False) -> RunResult:
+    """Run what was prepared to its end; unless ``as_json``, its notes, its progress and its end are printed.
 
-    def started(self, run: RunFolder, plan: RunPlan) -> None:
-        """The run begins."""
+    Raises:
+        StorageError: the runs folder cannot be written.
+    """
+    home.prepare()
+    if as_json:
+        return run_plan(prepared.plan, prepared.options(home), RunObserver())
+    print_notes(prepared.plan)
+    observer = _LiveTable() if sys.stdout.isatty() else _LineObserver()
+    try:
+        result = run_plan(prepared.plan, prepared.options(home), observer)
+    finally:
+        observer.close()
+    _print_summary(result)
+    return result
 
-    def changed(self, step: StepResult) -> None:
-        """A step has another status."""
 
-    def tick(self, steps: Mapping[str, StepExecution]) -> None:
-        """Time has passed."""
+def print_notes(plan: RunPlan) -> None:
+    """What a user should know of a plan, on standard error."""
+    for note in plan.notes:
+        print(f"note: {redact(note)}", file=sys.stderr)
 
 
-class LineObserver(SilentObserver):
+class _LineObserver(RunObserver):
     """One line for each change, for logs and pipes."""
 
     def started(self, run: RunFolder, plan: RunPlan) -> None:
@@ -46,8 +63,11 @@ class LineObserver(SilentObserver):
         """Print what became of the step."""
         print(redact(f"  {step.name}: {_described(step)}"), flush=True)
 
+    def close(self) -> None:
+        """The run is over."""
 
-class LiveTable(SilentObserver):
+
+class _LiveTable(_LineObserver):
     """A table of all steps, drawn again a few times a second by the engine's own loop: no thread is started."""
 
     def __init__(self) -> None:
@@ -106,8 +126,39 @@ def _tail(text: str) -> str:
     return f", {text}" if text else ""
 
 
-def choose_observer(*, as_json: bool) -> SilentObserver:
-    """The way to show a run that fits the output."""
-    if as_json:
-        return SilentObserver()
-    return LiveTable() if sys.stdout.isatty() else LineObserver()
+def _print_summary(result: RunResult) -> None:
+    """The end of a run for people: the measures, where everything is, and what went wrong."""
+    if result.explanation:
+        print(result.explanation, file=sys.stderr)
+    took = sum(1 for step in result.steps.values() if step.reused_from)
+    total = max((s.started + s.seconds for s in result.steps.values() if s.started is not None), default=0.0)
+    print(
+        f"{result.status} in {duration_words(total)}"
+        + (f", {took} of {len(result.steps)} steps reused" if took else "")
+    )
+    lines = [
+        (f"{step.name}.{name}", f"{value:.4f}") for step in result.steps.values() for name, value in _measures(step)
+    ]
+    lines += [
+        (f"{step.name}.{step.sweep.metric}", f"{step.metrics[step.sweep.metric]:.4f}, {best_trial(step.sweep)}")
+        for step in result.steps.values()
+        if step.sweep is not None and step.sweep.metric in step.metrics
+    ]
+    for step in result.steps.values():
+        if (ranks := step.nodes * step.processes) > 1:
+            lines.append((f"{step.name} ran on", f"{ranks} ranks, {with_count(step.nodes, 'node')} x {step.processes}"))
+    lines += [(name, str(_page(path))) for name, path in result.outputs.items()]
+    lines += [("logs", f"{result.run_dir}/steps/*/user_logs"), ("page of the run", str(result.run_dir / "report.html"))]
+    if result.status != SUCCEEDED:
+        lines.append(("to go on", f"allranks run --resume {result.run_id}{result.elsewhere}"))
+    print(aligned_rows(lines, keep_whole=True))
+
+
+def _measures(step: StepResult) -> list[tuple[str, float]]:
+    primary = step.sweep.metric if step.sweep else ""  # shown with its trial
+    return [(name, step.metrics[name]) for name in _MEASURES if name in step.metrics and name != primary]
+
+
+def _page(path: Path) -> Path:
+    """A report's page rather than its folder, since that is what a person opens."""
+    return path / "index.html" if (path / "index.html").is_file() else path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from allranks.cli.text import NARROW_WIDTH, duration_words
@@ -48,7 +48,7 @@ class _TableLine:
     time: str = ""
     progress: StepProgress | None = None
     metrics: Sequence[str] = ("",)
-    style: str = field(default="")
+    style: str = ""
 
     def cells(self, bar: int, room: int) -> dict[str, str]:
         """What each column holds, with a bar of so many characters and room for so many of metrics."""
@@ -121,12 +121,11 @@ def _trials(name: str, sweep: SweepResult) -> list[_TableLine]:
         progress = read_progress(StepFolder(trial.folder).metrics(), tail=True)
         known = "" if trial.metric is None else f"  {sweep.metric} {trial.metric:.4g}"
         own = {key: trial.parameters[key] for key in differing if key in trial.parameters} or trial.parameters
+        short = shown_parameters(own)
         values = ", ".join(_shown_parameter(*one) for one in own.items())
-        whole, short = shown_parameters(trial.parameters), shown_parameters(own)
-        forms = (whole + known, short + known, short, values)
-        lines.append(
-            _TableLine(f"  {name}.{trial.number}", trial.status, "", duration_words(trial.seconds), progress, forms)
-        )
+        forms = (shown_parameters(trial.parameters) + known, short + known, short, values)
+        took = duration_words(trial.seconds)
+        lines.append(_TableLine(f"  {name}.{trial.number}", trial.status, "", took, progress, forms))
     return lines
 
 

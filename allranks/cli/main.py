@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol, cast, runtime_checkable
 
 from allranks.cli.inputs import TAKES_INPUTS
-from allranks.cli.text import name_suggestion
+from allranks.cli.text import name_suggestion, print_output
 from allranks.errors import AllranksError, StorageError, UnknownNameError, UsageError
 
 VERBS = (
@@ -94,7 +94,7 @@ class VerbParser(argparse.ArgumentParser):
         if not option.startswith("-"):
             raise UsageError(f"{message}.", hint)
         if self.get_default(TAKES_INPUTS):
-            from allranks.cli.unknown import unknown_option
+            from allranks.cli.target import unknown_option
 
             message, how = unknown_option(option, arguments, self._options(), message)
             raise UsageError(message, f"{how} {hint}".strip())
@@ -193,9 +193,7 @@ def _report(error: AllranksError, *, as_json: bool) -> None:
 
     message, hint = redact(error.message), redact(error.hint)
     if as_json:
-        import json
-
-        print(json.dumps({"error": {"kind": error.kind, "message": message, "hint": hint}}, indent=1))
+        print_output({"error": {"kind": error.kind, "message": message, "hint": hint}})
         return
     print(f"error: {message}", file=sys.stderr)
     if hint:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,20 +21,11 @@ HELP = "register components, pipelines and their environments in a workspace or 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "names",
-        metavar="NAME",
-        nargs="*",
-        help="names from `allranks list`; what they need comes along (default: the whole library)",
-    )
+    names = "names from `allranks list`; what they need comes along (default: the whole library)"
+    parser.add_argument("names", metavar="NAME", nargs="*", help=names)
     place = parser.add_mutually_exclusive_group()
-    place.add_argument(
-        "--workspace",
-        metavar="NAME",
-        nargs="?",
-        const="",
-        help="a workspace; without NAME that of AZUREML_ARM_WORKSPACE_NAME or config.json",
-    )
+    workspace = "a workspace; without NAME that of AZUREML_ARM_WORKSPACE_NAME or config.json"
+    place.add_argument("--workspace", metavar="NAME", nargs="?", const="", help=workspace)
     place.add_argument("--registry", metavar="NAME", help="a registry, which several workspaces share")
     parser.add_argument("--subscription", metavar="ID", help="the subscription of the workspace")
     parser.add_argument("--resource-group", metavar="NAME", help="the resource group of the workspace")
@@ -53,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
     assets = register_assets.find_assets(args.names)
     if args.workspace is None and args.registry is None:
         return _list_assets(assets, as_json=args.json)
-    with service_errors("asking what is registered", _named_place(args)):
+    named = AssetPlace("registry", args.registry) if args.registry else AssetPlace("workspace", args.workspace or "")
+    with service_errors("asking what is registered", named):
         client, place = _connect(args)
         plan = register.plan_registration(client, place, assets, _tell)
     if not args.dry_run:
@@ -72,22 +63,22 @@ def run(args: argparse.Namespace) -> int:
             with service_errors("registering", place):
                 register.publish_assets(client, plan, done, _tell)
         except AllranksError as error:
-            raise _so_far(error, len(published), len(plan.with_action("publish"))) from None
-    shown = _plan_document(plan, dry_run=args.dry_run) if args.json else _plan_summary(plan, dry_run=args.dry_run)
-    print(json.dumps(shown, indent=1) if args.json else shown)
+            so_far = f"{len(published)} of {len(plan.with_action('publish'))} were published."
+            raise type(error)(f"{error.message} {so_far}", error.hint) from None
+    text.print_output(
+        _plan_document(plan, dry_run=args.dry_run) if args.json else _plan_summary(plan, dry_run=args.dry_run)
+    )
     return 2 if plan.with_action("refused") else 0
 
 
 def _list_assets(assets: Sequence[LibraryAsset], *, as_json: bool) -> int:
     """A dry run without a place: what there is to register, in which order; nobody is asked."""
     if as_json:
-        listed = [
-            {"kind": asset.kind, "name": asset.name, "version": asset.version, "action": None} for asset in assets
-        ]
-        print(json.dumps({"place": None, "version": library.VERSION, "dry_run": True, "assets": listed}, indent=1))
-        return 0
-    print("to register, in this order; with --workspace or --registry it is compared with what is there")
-    print(text.aligned_rows([[asset.kind, asset.name, asset.version] for asset in assets]))
+        listed = [{"kind": one.kind, "name": one.name, "version": one.version, "action": None} for one in assets]
+        text.print_output({"place": None, "version": library.VERSION, "dry_run": True, "assets": listed})
+    else:
+        print("to register, in this order; with --workspace or --registry it is compared with what is there")
+        print(text.aligned_rows([[asset.kind, asset.name, asset.version] for asset in assets]))
     return 0
 
 
@@ -163,18 +154,9 @@ def _connect(args: argparse.Namespace) -> tuple[Any, AssetPlace]:
     return client, AssetPlace("workspace", workspace.name)
 
 
-def _named_place(args: argparse.Namespace) -> AssetPlace:
-    return AssetPlace("registry", args.registry) if args.registry else AssetPlace("workspace", args.workspace or "")
-
-
 def _kind(row: PlannedAsset) -> str:
     return "pipeline component" if row.asset.kind == "pipeline" else row.asset.kind
 
 
 def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def _so_far(error: AllranksError, published: int, wanted: int) -> AllranksError:
-    """The same error with what has arrived before it."""
-    return type(error)(f"{error.message} {published} of {wanted} were published.", error.hint)

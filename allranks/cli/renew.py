@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
+from allranks.cli.text import print_output
 from allranks.errors import UsageError
 
 HELP = "write again what follows from settings and imports: component.yaml, .amlignore"
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     stale += renew_locks(upgrade=args.upgrade) if args.locks else []
     names = [str(path.resolve().relative_to(root.resolve())) for path in stale]
     if args.json:
-        print(json.dumps({"stale" if args.check else "written": names}, indent=1))
+        print_output({"stale" if args.check else "written": names})
     else:
         print("".join(f"{name}\n" for name in names), end="")
     return 1 if args.check and stale else 0

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
-from allranks.cli import live
-from allranks.cli.inputs import TARGET_CHOICES, add_input_arguments, parse_scale, parse_value
-from allranks.cli.summary import print_summary
+from allranks.cli.inputs import TARGET_CHOICES, add_input_arguments, add_repeated, parse_scale, parse_value
+from allranks.cli.live import perform_shown, print_notes
+from allranks.cli.text import print_output
 from allranks.errors import UsageError
 from allranks.local.dry import dry_run
 from allranks.local.folders import DEFAULT_HOME, RunsHome
 from allranks.local.plan import RunPlan
-from allranks.performing import EarlierRun, absolute_mapping, chosen_interpreter, earlier_run, perform_run, prepare_run
-from allranks.redaction import redact, redact_document
+from allranks.performing import EarlierRun, absolute_mapping, chosen_interpreter, earlier_run, prepare_run
+from allranks.redaction import redact_document
 from allranks.request import RunRequest
 
 HELP = "run a pipeline or a component on this machine, as Azure ML would"
@@ -30,20 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-cache", action="store_true", help="run every step, from its beginning")
     parser.add_argument("--resume", metavar="RUN", help="start a run again as it was; its finished steps are reused")
     parser.add_argument("--retries", metavar="N", type=int, help="further attempts for a step that fails (default: 0)")
-    parser.add_argument(
-        "--map",
-        metavar="REFERENCE=PATH",
-        action="append",
-        default=[],
-        help="what stands for data or a component in the cloud, such as azureml:mnist=./mnist",
-    )
-    parser.add_argument(
-        "--python",
-        metavar="STEP=PATH",
-        action="append",
-        default=[],
-        help="the interpreter that runs a step, in place of the one that its environment calls for",
-    )
+    stands = "what stands for data or a component in the cloud, such as azureml:mnist=./mnist"
+    add_repeated(parser, "--map", "REFERENCE=PATH", stands)
+    python = "the interpreter that runs a step, in place of the one that its environment calls for"
+    add_repeated(parser, "--python", "STEP=PATH", python)
     parser.add_argument("--runs-dir", metavar="DIR", default=DEFAULT_HOME, help=f"default: {DEFAULT_HOME}")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -54,21 +42,15 @@ def run(args: argparse.Namespace) -> int:
     request, earlier = _request(args, home)
     prepared = prepare_run(request, home, earlier=earlier)
     if args.dry_run:
-        return _show_dry_run(dry_run(prepared.plan, prepared.options(home)), prepared.plan, as_json=args.json)
-    home.prepare()
-    if not args.json:
-        for note in prepared.plan.notes:
-            print(f"note: {redact(note)}", file=sys.stderr)
-    observer = live.choose_observer(as_json=args.json)
-    try:
-        result = perform_run(prepared, home, observer)
-    finally:
-        if isinstance(observer, live.LiveTable):
-            observer.close()
+        document = dry_run(prepared.plan, prepared.options(home))
+        if args.json:
+            print_output(document)
+        else:
+            _print_dry_run(document, prepared.plan)
+        return 0
+    result = perform_shown(prepared, home, as_json=args.json)
     if args.json:
-        print(json.dumps(redact_document(result.document()), indent=1))
-    else:
-        print_summary(result)
+        print_output(redact_document(result.document()))
     return result.exit_code
 
 
@@ -105,14 +87,9 @@ def _resumed(args: argparse.Namespace, home: RunsHome, given: dict[str, Any]) ->
     return before.resumed(earlier.folder.id, given), earlier
 
 
-def _show_dry_run(document: dict[str, Any], plan: RunPlan, *, as_json: bool) -> int:
-    if as_json:
-        print(json.dumps(document, indent=1))
-        return 0
-    for note in plan.notes:
-        print(f"note: {redact(note)}", file=sys.stderr)
+def _print_dry_run(document: dict[str, Any], plan: RunPlan) -> None:
+    print_notes(plan)
     for name, step in document["steps"].items():
         reuse = "would be reused" if step["reused"] else "would run"
         print(f"{name}: {step['nodes']} x {step['processes']}, {reuse}, snapshot {step['snapshot'][:12]}")
         print("  " + step["command"].strip().replace("\n", "\n  "))
-    return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -34,13 +33,13 @@ def print_logs(args: argparse.Namespace, home: RunsHome) -> int:
         if args.follow:
             raise UsageError("--follow goes on printing and --json prints one document.", "Leave one of them out.")
         found = {str(rank): str(path) for rank, path in _chosen(step, args.rank).items()}
-        print(json.dumps({"run_id": folder.id, "step": args.step, "logs": found}, indent=1))
+        text.print_output({"run_id": folder.id, "step": args.step, "logs": found})
         return 0
 
     def is_complete() -> bool:
-        state = read_run_state(folder)
-        steps = steps_and_trials(folder)
-        return not args.follow or state["status"] != RUNNING or steps[args.step]["status"] in FINISHED_STATUSES
+        if not args.follow or read_run_state(folder)["status"] != RUNNING:
+            return True
+        return steps_and_trials(folder)[args.step]["status"] in FINISHED_STATUSES
 
     for line in _growing_lines(lambda: _chosen(step, args.rank, wait=args.follow), is_complete):
         print(line, flush=args.follow)
@@ -54,7 +53,7 @@ def _list_logs(args: argparse.Namespace, home: RunsHome, folder: RunFolder, step
     found = {name: logs_by_rank(step_with_logs(home, folder, name, step)) for name, step in steps.items()}
     if args.json:
         paths = {name: {str(rank): str(path) for rank, path in ranks.items()} for name, ranks in found.items()}
-        print(json.dumps({"run_id": folder.id, "steps": paths}, indent=1))
+        text.print_output({"run_id": folder.id, "steps": paths})
         return 0
     places = {name: str(next(iter(ranks.values())).parent) if ranks else "" for name, ranks in found.items()}
     numbers = {name: text.with_count(len(ranks), "log") if ranks else "no logs" for name, ranks in found.items()}
@@ -90,14 +89,13 @@ def _growing_lines(files: Callable[[], Mapping[int, Path]], is_complete: Callabl
 def _chosen(step: StepFolder, rank: int | None, *, wait: bool = False) -> dict[int, Path]:
     """The logs of all ranks, or of one; a step without a distribution has only rank 0."""
     found = logs_by_rank(step)
-    if wait and (rank is None or rank not in found):
-        return {} if rank is not None else found
-    if not found:
+    if not found and not wait:
         raise UnknownNameError(f"there is no log in {step.logs}: the step has not started.", "--follow waits for it.")
-    if rank is not None and rank not in found:
-        known = ", ".join(map(str, sorted(found)))
-        raise UnknownNameError(f"the step has no rank {rank}.", f"Its ranks: {known}.")
-    return {rank: found[rank]} if rank is not None else found
+    if rank is None:
+        return found
+    if rank not in found and not wait:
+        raise UnknownNameError(f"the step has no rank {rank}.", f"Its ranks: {', '.join(map(str, found))}.")
+    return {rank: found[rank]} if rank in found else {}
 
 
 def _read_from(path: Path, start: int) -> bytes:

@@ -19,10 +19,9 @@ def read_run_state(folder: RunFolder) -> dict[str, Any]:
         steps = {name: {**s, **(read_json_file(folder.step(name).state) or {})} for name, s in state["steps"].items()}
         state["steps"] = steps
         if not folder.alive:
-            state["status"] = CANCELLED
-            state["steps"] = {
-                n: s if s["status"] in FINISHED_STATUSES else {**s, "status": CANCELLED} for n, s in steps.items()
-            }
+            for one in (state, *steps.values()):
+                if one["status"] not in FINISHED_STATUSES:
+                    one["status"] = CANCELLED
     return state
 
 
@@ -51,7 +50,6 @@ def step_with_logs(home: RunsHome, folder: RunFolder, name: str, step: Mapping[s
 
 def logs_by_rank(step: StepFolder) -> dict[int, Path]:
     """The logs that there are, by rank."""
-    found = {0: step.log(None)} if step.log(None).is_file() else {}
-    for path in step.logs.glob("std_log_process_*.txt"):
-        found[int(path.stem.rpartition("_")[2])] = path
-    return dict(sorted(found.items()))
+    ranks = {int(path.stem.rpartition("_")[2]): path for path in step.logs.glob("std_log_process_*.txt")}
+    only = {0: step.log(None)} if step.log(None).is_file() else {}
+    return dict(sorted({**only, **ranks}.items()))

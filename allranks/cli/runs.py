@@ -1,21 +1,24 @@
-"""``allranks runs``: the runs of this folder, their steps, logs and pages."""
+"""``allranks runs``: the runs of this folder, their steps, logs and pages; removes one, unless others lean on it."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from allranks.cli import azure_runs, text
+from allranks.cli.inputs import add_workspace_arguments
 from allranks.cli.live_table import SHOWN_METRICS
 from allranks.cli.run_logs import print_logs
-from allranks.cli.run_removal import remove_run
-from allranks.cli.run_state import read_run_state
-from allranks.cli.workspace import add_workspace_arguments
-from allranks.errors import UnknownNameError, UsageError
+from allranks.cli.run_state import read_run_state, reused_runs
+from allranks.errors import StorageError, UnknownNameError, UsageError
+from allranks.local.assets import assets_below
+from allranks.local.cache import forget_unfinished
 from allranks.local.folders import DEFAULT_HOME, RunsHome, read_json_file
 from allranks.local.report import write_run_page
 from allranks.local.result import RUNNING, SUCCEEDED
@@ -26,9 +29,8 @@ HELP = "list the runs of this folder or the jobs on Azure, show, follow, cancel 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the commands and their arguments; ``--runs-dir`` and ``--json`` may stand before or after a command."""
     common = argparse.ArgumentParser(add_help=False)
-    for options, default in ((parser, DEFAULT_HOME), (common, argparse.SUPPRESS)):
-        options.add_argument("--runs-dir", metavar="DIR", default=default, help=f"default: {DEFAULT_HOME}")
-    for options, unset in ((parser, False), (common, argparse.SUPPRESS)):
+    for options, home, unset in ((parser, DEFAULT_HOME, False), (common, argparse.SUPPRESS, argparse.SUPPRESS)):
+        options.add_argument("--runs-dir", metavar="DIR", default=home, help=f"default: {DEFAULT_HOME}")
         options.add_argument("--json", action="store_true", default=unset, help="print one JSON document")
         options.add_argument("--azure", action="store_true", default=unset, help="the jobs of a workspace of Azure ML")
         add_workspace_arguments(options, None if options is parser else argparse.SUPPRESS)
@@ -54,10 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     logs_parser.add_argument("--rank", type=int, metavar="N", help="this rank only")
     logs_parser.add_argument("--follow", action="store_true", help="go on printing until the step has finished")
     command("open", _open_page, "open a run's page in the browser")
-    remove_parser = command("remove", remove_run, "remove a run with its outputs and logs")
-    remove_parser.add_argument(
-        "--force", action="store_true", help="even if a later run reuses its outputs, or if they are registered"
-    )
+    remove_parser = command("remove", _remove_run, "remove a run with its outputs and logs")
+    lost = "even if a later run reuses its outputs, or if they are registered"
+    remove_parser.add_argument("--force", action="store_true", help=lost)
     command("watch", _show_run, "follow a job on Azure to its end, with the log of a step that fails")
     command("cancel", _show_run, "cancel a job on Azure")
 
@@ -77,8 +78,7 @@ def _list_runs(args: argparse.Namespace, home: RunsHome) -> int:
     states = [read_run_state(folder) for folder in reversed(home.all_runs())]
     jobs = azure_runs.newest_jobs(args) if args.azure else []
     if args.json:
-        document: dict[str, Any] = {"runs": states}
-        print(json.dumps(document | ({"jobs": [job.document() for job in jobs]} if args.azure else {}), indent=1))
+        text.print_output({"runs": states} | ({"jobs": [job.document() for job in jobs]} if args.azure else {}))
     elif states or jobs:
         lines = [_run_cells(state) for state in states] + [azure_runs.job_cells(job) for job in jobs]
         print(text.aligned_rows(lines, indent="", keep_whole=True))
@@ -92,7 +92,7 @@ def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
     folder = home.find(args.run)
     state = read_run_state(folder)
     if args.json:
-        print(json.dumps(state, indent=1))
+        text.print_output(state)
         return 0
     print(text.aligned_rows([_run_cells(state)], indent="", keep_whole=True))
     print(f"  folder  {folder.path}")
@@ -101,11 +101,8 @@ def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
     steps = state["steps"].items()
     outputs = [(f"{name}.{port}", path) for name, step in steps for port, path in (step.get("outputs") or {}).items()]
     failures = [(name, step["failure"]["message"]) for name, step in steps if step.get("failure")]
-    for title, lines in (
-        ("steps", [_step_cells(*step) for step in steps]),
-        ("outputs", outputs),
-        ("failures", failures),
-    ):
+    cells = [_step_cells(*step) for step in steps]
+    for title, lines in (("steps", cells), ("outputs", outputs), ("failures", failures)):
         if lines:
             print(f"{title}\n{text.aligned_rows(lines, keep_whole=True)}")
     return 0
@@ -123,6 +120,41 @@ def _open_page(args: argparse.Namespace, home: RunsHome) -> int:
     if not args.json:
         text.open_in_browser(page.as_uri())
     return 0
+
+
+def _remove_run(args: argparse.Namespace, home: RunsHome) -> int:
+    """Remove a run that is over, and on which no later run and no registered asset leans."""
+    folder = home.find(args.run)
+    if folder.alive:
+        raise UsageError(f"run {folder.id} is running.", "End it first: Ctrl+C where it was started.")
+    others = [other for other in home.all_runs() if other.id != folder.id]
+    users = [other.id for other in others if folder.id in reused_runs(read_run_state(other))]
+    if users and not args.force:
+        message = f"run {folder.id} holds outputs that other runs reuse: {', '.join(users)}."
+        raise UsageError(message, "--force removes it.")
+    assets = assets_below(home, folder.path)
+    if assets and not args.force:
+        message = f"run {folder.id} holds what is registered as {', '.join(assets)}."
+        raise UsageError(message, "--force removes it; a later run that names it is then refused.")
+    try:
+        forget_unfinished(home, others)
+        aside = folder.path.with_name(f".{folder.id}.removed")
+        folder.path.rename(aside)  # gone at once, even if the rest is slow
+        shutil.rmtree(aside, onerror=_make_writable)
+    except OSError as error:
+        raise StorageError(f"cannot remove {folder.path}: {error.strerror or error}.") from error
+    print(json.dumps({"removed": folder.id}) if args.json else f"removed {folder.id}")
+    return 0
+
+
+def _make_writable(function: Callable[[str], object], path: str, _error: object) -> None:
+    """Outputs and snapshots may be read-only: allow writing to the folder, then try again."""
+    if not os.path.lexists(path):  # somebody else removes the same
+        return
+    for place in (Path(path).parent, Path(path)):
+        if not place.is_symlink():
+            place.chmod(0o700)
+    function(path)
 
 
 def _run_cells(state: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from allranks import catalogue
 from allranks.azure.python_target import is_python_target, read_python_pipeline
 from allranks.cli import text
-from allranks.cli.inputs import add_map_argument
+from allranks.cli.inputs import TARGET_CHOICES, add_map_argument
 from allranks.cli.show_document import (
     bound_ranges,
     environment_name,
@@ -34,9 +33,7 @@ _WIDTH = 100
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "name", metavar="NAME", help="a name from `allranks list`, a component or pipeline YAML, or FILE.py:FUNCTION"
-    )
+    parser.add_argument("name", metavar="NAME", help=TARGET_CHOICES)
     add_map_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -51,10 +48,7 @@ def run(args: argparse.Namespace) -> int:
         stands = CloudStandIns(read_mapping(args.map, path.absolute().parent))
         shown = read_spec(path, resolve=lambda name: catalogue.resolve(name) or stands.find(name))
         target = args.name if catalogue.resolve(args.name) == path else str(path)
-    if args.json:
-        print(json.dumps(show_document(shown, target, args.map), indent=1))
-    else:
-        print(_shown_page(shown, target, args.map))
+    text.print_output(show_document(shown, target, args.map) if args.json else _shown_page(shown, target, args.map))
     return 0
 
 
@@ -68,17 +62,15 @@ def _find_shown(name: str) -> Path:
     if known is not None or (Path(name).suffix in text.YAML_SUFFIXES and Path(name).is_file()):
         return known or Path(name)
     if name in catalogue.ENVIRONMENTS:
-        raise UnknownNameError(
-            f"{name!r} is an environment, neither a component nor a pipeline.",
-            f"Its files are in {catalogue.environment_files()[name].parent}.",
-        )
+        hint = f"Its files are in {catalogue.environment_files()[name].parent}."
+        raise UnknownNameError(f"{name!r} is an environment, neither a component nor a pipeline.", hint)
     if why := text.why_no_yaml(name):
         raise UnknownNameError(f"{why}.", "Give the YAML of a component or pipeline, or a name from `allranks list`.")
     close = text.name_suggestion(name, (*catalogue.COMPONENTS, *catalogue.PIPELINES))
     raise UnknownNameError(f"{name!r} is no component or pipeline of the library{close}.", "Try `allranks list`.")
 
 
-def _shown_page(shown: Component | Pipeline, target: str, mapped: Sequence[str] = ()) -> str:
+def _shown_page(shown: Component | Pipeline, target: str, mapped: Sequence[str]) -> str:
     """What is printed for people."""
     title = " ".join(filter(None, (shown_name(shown), shown.version)))
     parts = [title + (f": {shown.display_name}" if shown.display_name else "")]
@@ -91,10 +83,8 @@ def _shown_page(shown: Component | Pipeline, target: str, mapped: Sequence[str] 
     parts.append("inputs\n" + _ports([_input_cells(ranges.get(name, port)) for name, port in shown.inputs.items()]))
     parts.append("outputs\n" + _ports([_output_cells(port) for port in shown.outputs.values()]))
     if isinstance(shown, Pipeline):
-        parts.append(
-            "steps\n"
-            + text.aligned_rows([_step_cells(name, step) for name, step in shown.steps.items()], keep_whole=True)
-        )
+        steps = [_step_cells(name, step) for name, step in shown.steps.items()]
+        parts.append(f"steps\n{text.aligned_rows(steps, keep_whole=True)}")
     parts.append(f"example\n  {example_command(shown, target, mapped)}")
     return "\n\n".join(parts)
 
@@ -132,12 +122,9 @@ def _output_cells(port: Output) -> list[str]:
 
 
 def _step_cells(name: str, step: Step) -> list[str]:
-    steps = (
-        f"{len(step.component.steps)} steps"
-        if isinstance(step.component, Pipeline)
-        else _launch_words(*launch_settings(step))
-    )
-    return [name, step.component.name, f"{_sweep_words(step.sweep)}; each {steps}" if step.sweep else steps]
+    inner = step.component
+    steps = f"{len(inner.steps)} steps" if isinstance(inner, Pipeline) else _launch_words(*launch_settings(step))
+    return [name, inner.name, f"{_sweep_words(step.sweep)}; each {steps}" if step.sweep else steps]
 
 
 def _sweep_words(sweep: Sweep) -> str:

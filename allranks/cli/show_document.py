@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from allranks.pages import example_inputs
-from allranks.spec import Component, Data, Distribution, Input, Pipeline, Resources, Step, single_reference
+from allranks.spec import Component, Data, Distribution, Input, Output, Pipeline, Resources, Step, single_reference
 from allranks.spec.values import plain_number
 
 
@@ -23,16 +23,12 @@ def show_document(shown: Component | Pipeline, target: str, mapped: Sequence[str
         "description": shown.description,
         "path": str(shown.source.file or target.partition(":")[0]),
         "inputs": {name: _input_document(ranges.get(name, port)) for name, port in shown.inputs.items()},
-        "outputs": {
-            n: {"type": o.type, "mode": o.mode, "description": o.description} for n, o in shown.outputs.items()
-        },
+        "outputs": {name: _output_document(port) for name, port in shown.outputs.items()},
         "example": example_command(shown, target, mapped),
     }
     if isinstance(shown, Component):
-        return common | {
-            "environment": environment_name(shown),
-            **_launch_document(shown.distribution, shown.resources),
-        }
+        launch = _launch_document(shown.distribution, shown.resources)
+        return common | {"environment": environment_name(shown), **launch}
     return common | {"steps": {name: _step_document(step) for name, step in shown.steps.items()}}
 
 
@@ -49,9 +45,8 @@ def example_command(shown: Component | Pipeline, target: str, mapped: Sequence[s
 
 
 def _launch_document(distribution: Distribution | None, resources: Resources) -> dict[str, Any]:
-    kind = None if distribution is None else distribution.type
     return {
-        "distribution": kind,
+        "distribution": None if distribution is None else distribution.type,
         "nodes": 1 if resources.nodes is None else resources.nodes,
         "processes": 1 if distribution is None else distribution.processes_per_node or 1,
     }
@@ -65,19 +60,16 @@ def _step_document(step: Step) -> dict[str, Any]:
     }
     if step.sweep:
         goal, metric = step.sweep.objective
-        space = {name: dict(search) for name, search in step.sweep.space.items()}
         common["sweep"] = {
             "algorithm": step.sweep.algorithm,
-            "search_space": space,
+            "search_space": {name: dict(search) for name, search in step.sweep.space.items()},
             "goal": goal,
             "primary_metric": metric,
             "limits": dict(step.sweep.limits),
         }
-    return common | (
-        _launch_document(*launch_settings(step))
-        if isinstance(component, Component)
-        else {"steps": len(component.steps)}
-    )
+    if isinstance(component, Pipeline):
+        return common | {"steps": len(component.steps)}
+    return common | _launch_document(*launch_settings(step))
 
 
 def launch_settings(step: Step) -> tuple[Distribution | None, Resources]:
@@ -99,6 +91,10 @@ def _input_document(port: Input) -> dict[str, Any]:
         "max": port.max,
         "description": port.description,
     }
+
+
+def _output_document(port: Output) -> dict[str, Any]:
+    return {"type": port.type, "mode": port.mode, "description": port.description}
 
 
 def plain_default(value: object) -> object:

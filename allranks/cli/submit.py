@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from allranks.cli.inputs import add_input_arguments, parse_scale, parse_value
-from allranks.cli.text import aligned_rows
-from allranks.cli.workspace import add_workspace_arguments, workspace_of
+from allranks.cli.inputs import (
+    add_input_arguments,
+    add_repeated,
+    add_workspace_arguments,
+    parse_scale,
+    parse_value,
+    workspace_of,
+)
+from allranks.cli.text import aligned_rows, print_output
 from allranks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,33 +28,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_input_arguments(parser)
     parser.add_argument("--compute", metavar="NAME", help="the cluster of all steps that name none, or serverless")
-    parser.add_argument(
-        "--instance-type",
-        metavar="[STEP=]SIZE",
-        action="append",
-        default=[],
-        help="the VM size of a step on serverless compute; without STEP= of all that name none",
-    )
-    parser.add_argument(
-        "--identity",
-        metavar="[STEP=]WHO",
-        action="append",
-        default=[],
-        help="managed, user or amltoken: as whom a step reaches data; without STEP= the whole job",
-    )
-    parser.add_argument(
-        "--timeout",
-        metavar="[STEP=]TIME",
-        action="append",
-        default=[],
-        help="end a step after so many seconds, or 90s, 30m, 2h, 1d; without STEP= each that has no limit",
-    )
+    size = "the VM size of a step on serverless compute; without STEP= of all that name none"
+    add_repeated(parser, "--instance-type", "[STEP=]SIZE", size)
+    who = "managed, user or amltoken: as whom a step reaches data; without STEP= the whole job"
+    add_repeated(parser, "--identity", "[STEP=]WHO", who)
+    end = "end a step after so many seconds, or 90s, 30m, 2h, 1d; without STEP= each that has no limit"
+    add_repeated(parser, "--timeout", "[STEP=]TIME", end)
     parser.add_argument("--experiment", metavar="NAME", help="under what the job is listed in Studio")
-    parser.add_argument(
-        "--registered",
-        action="store_true",
-        help="name the library's components by their ids in the workspace rather than sending them along",
-    )
+    ids = "name the library's components by their ids in the workspace rather than sending them along"
+    parser.add_argument("--registered", action="store_true", help=ids)
     parser.add_argument("--registry", metavar="NAME", help="the same, by their ids in this registry")
     add_workspace_arguments(parser)
     parser.add_argument("--watch", action="store_true", help="follow the job to its end; show the log of what fails")
@@ -102,7 +89,7 @@ def _submit(args: argparse.Namespace, assembled: AssembledJob, registered: Regis
         print(f"job {job.name} in the {workspace}\n  Studio  {job.studio}", flush=True)
     outcome = follow_job(client, workspace, job, as_json=args.json) if args.watch else None
     if args.json:
-        print(json.dumps(outcome_document(job, outcome), indent=1))
+        print_output(outcome_document(job, outcome))
     elif outcome is None:
         print(f"  watch   allranks runs watch {job.name}\n  cancel  allranks runs cancel {job.name}")
     else:
@@ -123,7 +110,7 @@ def _show(args: argparse.Namespace, assembled: AssembledJob, registered: Registe
     document: dict[str, Any] = {"dry_run": True} | submission_outline(pipeline, ids)
     document["experiment"] = assembled.job.experiment_name
     if args.json:
-        print(json.dumps(document, indent=1))
+        print_output(document)
         return 0
     print(f"would be sent to compute {document['compute'] or 'of the steps'}, experiment {document['experiment']}")
     lines = [_cells(name, step) for name, step in document["steps"].items()]

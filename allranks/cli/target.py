@@ -1,7 +1,12 @@
-"""What a verb's TARGET stands for: a name of the library, a YAML file, or a pipeline function in a Python file."""
+"""What a verb's TARGET stands for: a name of the library, a YAML file, or a pipeline function in a Python file.
+
+And what an option stands for that no verb has: mostly an input of the target, written as other tools would have it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 
@@ -9,7 +14,8 @@ from allranks import catalogue
 from allranks.azure.python_target import is_python_target, read_python_pipeline
 from allranks.cli.inputs import TARGET_CHOICES
 from allranks.cli.text import YAML_SUFFIXES, name_suggestion, why_no_yaml
-from allranks.errors import UnknownNameError
+from allranks.errors import AllranksError, UnknownNameError
+from allranks.local.settings import input_names
 from allranks.spec import Component, Pipeline, Step, read_spec
 from allranks.spec.reader import FileResolver
 
@@ -25,7 +31,9 @@ def load_target(target: str, resolve: FileResolver = catalogue.resolve) -> Pipel
         UnknownNameError: no file and no name of the library.
         SpecError: the document is not valid.
     """
-    document = _read(target, resolve)
+    if is_python_target(target):
+        return read_python_pipeline(target)
+    document = read_spec(find_yaml(target), resolve=resolve)
     return document if isinstance(document, Pipeline) else one_step_pipeline(document)
 
 
@@ -33,10 +41,6 @@ def target_folder(target: str) -> Path:
     """The folder that a target's files lie in; the working folder for a name of the library."""
     path = Path(target.partition(".py:")[0] if is_python_target(target) else target)
     return path.absolute().parent if path.suffix in {*YAML_SUFFIXES, ""} and path.parent.is_dir() else Path.cwd()
-
-
-def _read(target: str, resolve: FileResolver) -> Component | Pipeline:
-    return read_python_pipeline(target) if is_python_target(target) else read_spec(find_yaml(target), resolve=resolve)
 
 
 def find_yaml(target: str) -> Path:
@@ -51,8 +55,7 @@ def find_yaml(target: str) -> Path:
     known = catalogue.resolve(target)
     if known is not None:
         return known
-    why = why_no_yaml(target)
-    if why:
+    if why := why_no_yaml(target):
         raise UnknownNameError(f"{why}.", f"Give {TARGET_CHOICES}.")
     close = name_suggestion(target, [*catalogue.pipeline_files(), *catalogue.component_files()])
     raise UnknownNameError(
@@ -74,3 +77,40 @@ def one_step_pipeline(component: Component) -> Pipeline:
         outputs=component.outputs,
         steps=MappingProxyType({component.name: step}),
     )
+
+
+def unknown_option(option: str, given: Sequence[str], options: Sequence[str], message: str) -> tuple[str, str]:
+    """The message and the hint for an option that ``run`` or ``submit`` does not have.
+
+    Args:
+        option: as written, without a value: ``--epochs``.
+        given: all arguments of the verb.
+        options: those that it has.
+        message: argparse's, which names all that was not understood.
+    """
+    target = next((one for one in given if not one.startswith("-") and "=" not in one), "")
+    name = option.lstrip("-").replace("-", "_")
+    inputs = _inputs_of(target)
+    if name in inputs:
+        return f"{option} is an input of {target} and no option.", f"Write {_assigned(name, option, given)}."
+    if close := name_suggestion(option, options, cutoff=0.8):
+        return f"{message}{close}.", ""
+    if similar := get_close_matches(name, inputs, n=1, cutoff=0.7):
+        return f"{message} (did you mean {_assigned(similar[0], option, given)}?).", ""
+    return f"{message}.", "An input is given as NAME=VALUE."
+
+
+def _inputs_of(target: str) -> list[str]:
+    try:
+        return input_names(load_target(target)) if target else []
+    except AllranksError:
+        return []
+
+
+def _assigned(name: str, option: str, given: Sequence[str]) -> str:
+    """``epochs=5``, with the value that followed the option, if one did."""
+    at = next(index for index, one in enumerate(given) if one.partition("=")[0] == option)
+    value = given[at].partition("=")[2]
+    if not value and at + 1 < len(given) and not given[at + 1].startswith("--"):
+        value = given[at + 1]
+    return f"{name}={value or 'VALUE'}"

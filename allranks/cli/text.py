@@ -5,13 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 NARROW_WIDTH = 60
 """A terminal of fewer columns has its lines broken rather than cut: too little would be left of them."""
 
 YAML_SUFFIXES = (".yaml", ".yml")
+
+
+def print_output(output: str | Mapping[str, Any]) -> None:
+    """Print a text for people as it is, and a document for programs as JSON."""
+    import json
+
+    print(output if isinstance(output, str) else json.dumps(output, indent=1))
 
 
 def aligned_rows(lines: Sequence[Sequence[str]], *, indent: str = "  ", keep_whole: bool = False) -> str:
@@ -56,9 +64,7 @@ def why_no_yaml(name: str) -> str:
         return f"{name!r} is a link that leads to no file"
     if path.suffix not in (*YAML_SUFFIXES, ".py") and "/" not in name:
         return ""
-    beside = (
-        [each.name for each in path.parent.iterdir() if each.suffix in YAML_SUFFIXES] if path.parent.is_dir() else []
-    )
+    beside = [each.name for each in path.parent.glob("*") if each.suffix in YAML_SUFFIXES]
     # A cutoff higher than elsewhere: two file names are much alike by their ending alone.
     return f"there is no file {name!r}{name_suggestion(path.name, beside, cutoff=0.8)}"
 

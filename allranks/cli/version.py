@@ -6,18 +6,15 @@ import argparse
 import json
 
 from allranks import library, versioning
+from allranks.cli.text import print_output
 
 HELP = "print the version, or raise it in a checkout: published versions never change"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "--raise",
-        dest="to",
-        metavar="patch|minor|major|X.Y.Z",
-        help="set a higher version in every component, environment and reference of this checkout",
-    )
+    higher = "set a higher version in every component, environment and reference of this checkout"
+    parser.add_argument("--raise", dest="to", metavar="patch|minor|major|X.Y.Z", help=higher)
     parser.add_argument("--dry-run", action="store_true", help="name the files that would change, and write nothing")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -32,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
         versioning.write_change(change)
     files = [str(path.relative_to(library.root())) for path in change.texts]
     if args.json:
-        print(json.dumps({"old": change.old, "new": change.new, "dry_run": args.dry_run, "files": files}, indent=1))
+        print_output({"old": change.old, "new": change.new, "dry_run": args.dry_run, "files": files})
         return 0
     print("\n".join(files))
     print(f"{change.old} {'would become' if args.dry_run else 'became'} {change.new} in {len(files)} files")

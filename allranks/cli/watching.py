@@ -18,17 +18,8 @@ if TYPE_CHECKING:
     from allranks.azure.client import Workspace
 
 
-class SilentWatcher:
-    """Shows nothing: the one JSON document comes at the end."""
-
-    def changed(self, step: StepState) -> None:
-        """A step has another state."""
-
-    def failed(self, step: StepState, log: FailureLog | None) -> None:
-        """A step has failed."""
-
-    def looked(self, steps: Sequence[StepState]) -> None:
-        """All steps, after each look."""
+class _SilentWatcher(Watcher):
+    """Shows no step: the one JSON document comes at the end."""
 
     def tell(self, note: str) -> None:
         """The service is busy."""
@@ -38,7 +29,7 @@ class SilentWatcher:
         """The job is over."""
 
 
-class LineWatcher(SilentWatcher):
+class _LineWatcher(_SilentWatcher):
     """One line for each change."""
 
     def __init__(self, job: str) -> None:
@@ -61,7 +52,7 @@ class LineWatcher(SilentWatcher):
         print(f"  all logs: allranks runs logs --azure {self._job} {step.name}", file=sys.stderr)
 
 
-class TableWatcher(LineWatcher):
+class _TableWatcher(_LineWatcher):
     """A table of all steps, in place; what failed stands above it."""
 
     def __init__(self, job: str) -> None:
@@ -116,8 +107,8 @@ def follow_job(client: Any, workspace: Workspace, job: JobState, *, as_json: boo
     """
     from allranks.azure.explain import service_errors
 
-    shown = SilentWatcher() if as_json else TableWatcher(job.name) if sys.stdout.isatty() else LineWatcher(job.name)
-    watcher: Watcher = shown
+    visible = _TableWatcher if sys.stdout.isatty() else _LineWatcher
+    watcher = _SilentWatcher() if as_json else visible(job.name)
     try:
         with service_errors(f"watching {job.name}", workspace):
             return watch_job(client, job.name, watcher)
@@ -127,7 +118,7 @@ def follow_job(client: Any, workspace: Workspace, job: JobState, *, as_json: boo
         print(f"  cancel it:      allranks runs cancel {job.name}", file=sys.stderr)
         raise
     finally:
-        shown.close()
+        watcher.close()
 
 
 def outcome_summary(job: JobState, outcome: JobOutcome) -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder, RunsHome
@@ -36,8 +36,8 @@ class RunOptions:
         return "" if self.request.cache else self.request.since
 
 
-class RunObserver(Protocol):
-    """Sees a run while it happens."""
+class RunObserver:
+    """Sees a run while it happens; this one shows nothing."""
 
     def started(self, run: RunFolder, plan: RunPlan) -> None:
         """The run begins."""

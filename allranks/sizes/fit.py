@@ -63,7 +63,8 @@ def find_misfits(use: MachineUse) -> Iterator[Misfit]:
     """Yield what is wrong with a step's machines; nothing for a size that the table does not have."""
     size = find_size(use.size)
     if size is None:
-        yield from _without_prefix(use.size)
+        if full := find_size(f"Standard_{use.size}"):
+            yield Misfit(_SIZE, f"{use.size!r} is short for a size.", f"Write {full.name}.")
         return
     if size.retired:
         message = f"{size.name} was retired on {size.retired}; Azure has none any more."
@@ -72,12 +73,6 @@ def find_misfits(use: MachineUse) -> Iterator[Misfit]:
     yield from _processes(use, size)
     yield from _network(use, size)
     yield from _variables(use, size)
-
-
-def _without_prefix(written: str) -> Iterator[Misfit]:
-    full = find_size(f"Standard_{written}")
-    if full is not None:
-        yield Misfit(_SIZE, f"{written!r} is short for a size.", f"Write {full.name}.")
 
 
 def _image(use: MachineUse, size: VMSize) -> Iterator[Misfit]:
@@ -89,16 +84,15 @@ def _image(use: MachineUse, size: VMSize) -> Iterator[Misfit]:
         message = f"the environment {image!r} does not suit {size.name}: {verdict.reason}."
         yield Misfit(_SIZE, message, "Take another size (allranks cluster sizes), or an environment of yours.", "error")
     elif verdict.reason:
-        message = (
-            f"the environment {image!r} on {size.name}: {verdict.reason}, and Azure's hosts have some that are older."
-        )
+        older = "and Azure's hosts have some that are older"
+        message = f"the environment {image!r} on {size.name}: {verdict.reason}, {older}."
         yield Misfit(_SIZE, message, "It ends at its start where the driver is older; check_cluster shows the driver.")
 
 
 def _processes(use: MachineUse, size: VMSize) -> Iterator[Misfit]:
     if not size.gpus or use.processes is None or not use.gpu_per_rank:
         return
-    have = f"{size.name} has {_gpus(size)}"
+    have = f"{size.name} has {size.gpus} {size.gpu} GPU{'' if size.gpus == 1 else 's'}"
     if use.processes > size.gpus:
         message = f"{use.processes} processes on each node, and {have}: each rank needs a GPU of its own."
         yield Misfit(PROCESSES_KEY, message, f"Set {size.gpus}, or take a size with more GPUs.", "error")
@@ -106,10 +100,6 @@ def _processes(use: MachineUse, size: VMSize) -> Iterator[Misfit]:
         processes = f"{use.processes} process{'' if use.processes == 1 else 'es'} on each node"
         message = f"{processes}, and {have}: {size.gpus - use.processes} would be paid for and idle."
         yield Misfit(PROCESSES_KEY, message, f"Set {size.gpus}.")
-
-
-def _gpus(size: VMSize) -> str:
-    return f"{size.gpus} {size.gpu}" + (" GPU" if size.gpus == 1 else " GPUs")
 
 
 def _network(use: MachineUse, size: VMSize) -> Iterator[Misfit]:
