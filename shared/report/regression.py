@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +13,6 @@ from shared.report.files import Subject, write_files, write_table
 _HEADLINES = {"rmse": "RMSE", "mae": "Mean absolute error", "r2": "R²", "bias": "Mean residual"}
 _MOST_ERRORS = 12
 _BLOCK_ROWS = 2**16
-
-
-@dataclass(frozen=True, slots=True)
-class Error:
-    """A row that was predicted badly."""
-
-    row: int
-    target: float
-    prediction: float
-    residual: float
 
 
 def write_regression(folder: Path, result: RegressionMetrics, subject: Subject) -> None:
@@ -49,10 +38,8 @@ def _lines(result: RegressionMetrics) -> Iterator[tuple[float, ...]]:
         yield from zip(*(column[first : first + _BLOCK_ROWS].tolist() for column in columns), strict=True)
 
 
-def _largest_errors(result: RegressionMetrics) -> list[Error]:
-    """The rows whose prediction is furthest from the target."""
-    rows = np.argsort(-np.abs(result.residuals), kind="stable")[:_MOST_ERRORS].tolist()
-    return [
-        Error(row, float(result.targets[row]), float(result.predictions[row]), float(result.residuals[row]))
-        for row in rows
-    ]
+def _largest_errors(result: RegressionMetrics) -> list[tuple[float, ...]]:
+    """Row, target, prediction and residual where the prediction is furthest from the target."""
+    rows = np.argsort(-np.abs(result.residuals), kind="stable")[:_MOST_ERRORS]
+    columns = (rows, result.targets[rows], result.predictions[rows], result.residuals[rows])
+    return list(zip(*(column.tolist() for column in columns), strict=True))
