@@ -43,7 +43,7 @@ def begin_checkpoint(folder: str | Path, step: int) -> Path:
 def publish_checkpoint(
     part: Path, step: int, state: object, files: Mapping[str, Seal], keep: int = 2, form: str = WHOLE_FORMAT
 ) -> Path:
-    """Make a checkpoint of the folder that `begin_checkpoint` made, and remove those that are too old.
+    """Make a checkpoint of the folder that `begin_checkpoint` made, and remove those that are too old; its new folder.
 
     Args:
         part: the folder.
@@ -52,9 +52,6 @@ def publish_checkpoint(
         files: name to what `seal_file` gave, of each file in it.
         keep: how many to keep, 1 or more.
         form: name of its format.
-
-    Returns:
-        The checkpoint's folder.
     """
     folder = part.parent
     final = folder / f"step-{step:08d}"
@@ -90,12 +87,9 @@ def find_damage(
         step = _step_of_name(path.name)
         if step is not None and step != manifest["step"]:
             return f"its manifest says step {manifest['step']}, its name step {step}"
-        names = (
-            {STATE_FILE, *([TENSORS_FILE] if form == WHOLE_FORMAT else []), *manifest["files"]}
-            if only is None
-            else only
-        )
-        for name in sorted(names)[share]:
+        if only is None:
+            only = {STATE_FILE, *([TENSORS_FILE] if form == WHOLE_FORMAT else []), *manifest["files"]}
+        for name in sorted(only)[share]:
             if name not in manifest["files"]:
                 return f"{name} is not in its manifest"
             said, found = manifest["files"][name], _fingerprint(path / name)

@@ -20,10 +20,9 @@ _RANK: Final = "rank-{:05d}.json"
 
 
 def stage_rank_states(world: World, folder: str | Path, own: object, timeout: timedelta) -> list[Path]:
-    """Write each rank's own state beside the checkpoints, for one that rank 0 alone saves; every rank calls this.
+    """Write each rank's own state beside the checkpoints, for one that rank 0 alone saves; the files, on rank 0 only.
 
-    Returns:
-        The files, on rank 0; nothing on the others.
+    Every rank calls this.
     """
 
     def begin_stage() -> str:
