@@ -45,13 +45,7 @@ def publish_checkpoint(
 ) -> Path:
     """Make a checkpoint of the folder that `begin_checkpoint` made, and remove those that are too old; its new folder.
 
-    Args:
-        part: the folder.
-        step: optimizer steps done.
-        state: whatever JSON holds.
-        files: name to what `seal_file` gave, of each file in it.
-        keep: how many to keep, 1 or more.
-        form: name of its format.
+    `files` says what `seal_file` gave for each file in it, by name; `keep`, 1 or more, is how many are kept.
     """
     folder = part.parent
     final = folder / f"step-{step:08d}"

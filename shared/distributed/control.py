@@ -119,12 +119,11 @@ class Control(ABC):
         """Ask without raising, since this rank ends anyway; what went wrong before, if anything."""
         self._out_of_step = False
         try:
-            cause: str | None = self._ask_within(message, limit)
+            return self._ask_within(message, limit)
         except PeerError as gone:
             return str(gone)
         except (Refusal, ControlError, OSError):
             return None
-        return cause
 
     @abstractmethod
     def _exchange(self, data: bytes, timeout: float | None) -> Message:

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 import torch.distributed as dist
 
@@ -28,7 +27,11 @@ def start_deepspeed(launch: Launch, control: Control, backend: str | None, timeo
     Raises:
         Refusal: DeepSpeed is missing, there are GPUs that cannot be used, or fewer than processes on a node.
     """
-    deepspeed = _deepspeed()
+    try:
+        import deepspeed
+    except ImportError as error:
+        remedy = 'Install it: pip install "allranks[deepspeed]".'
+        raise Refusal(f"DeepSpeed cannot be imported ({error}). {remedy}") from error
     # DeepSpeed calls torch by names that torch wants to give up: thousands of lines that nobody here can act upon.
     warnings.filterwarnings("ignore", r".*(all_gather_into|reduce_scatter)_tensor` is deprecated", FutureWarning)
     group = start_torch(launch, control, backend, timeout)
@@ -64,13 +67,3 @@ def local_ranks_to_replace(gpu: int | None, environ: Mapping[str, str]) -> dict[
     """
     names = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
     return {name: environ[name] for name in names if gpu is not None and environ.get(name, str(gpu)) != str(gpu)}
-
-
-def _deepspeed() -> Any:
-    try:
-        import deepspeed
-    except ImportError as error:
-        raise Refusal(
-            f'DeepSpeed cannot be imported ({error}). Install it: pip install "allranks[deepspeed]".'
-        ) from error
-    return deepspeed

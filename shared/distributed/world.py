@@ -102,8 +102,7 @@ class World:
         seconds = None if timeout is None else seconds_of(timeout, self._timeout)
         leads = self.is_main if scope == "job" else self.local_rank == 0
         if not leads:
-            outcome = self._control.meet("once", name, seconds, brings=False, scope=scope)
-            return _value_of(outcome, name)
+            return _value_of(self._control.meet("once", name, seconds, brings=False, scope=scope), name)
         brought, error = _attempt(function, name, self.launch)
         if isinstance(error, Refusal):
             raise error

@@ -25,13 +25,13 @@ def write_language(folder: Path, result: LanguageMetrics, subject: Subject) -> N
     from shared.report import pictures
 
     numbers = result.numbers()
+    nats, accuracy = result.per_token, result.right / len(result.by_position)
     images = {
         "loss_by_position.png": pictures.loss_by_position(result.by_position),
-        "row_losses.png": pictures.row_losses(result.per_token),
+        "row_losses.png": pictures.draw_histogram(nats, float(nats.mean()), "nats per token"),
     }
     headlines = [(title, f"{numbers[name]:.4g}") for name, title in _HEADLINES.items() if name in numbers]
     saved = 1 - numbers["bits_per_byte"] / numbers["gzip_bits_per_byte"]
-    nats, accuracy = result.per_token, result.right / len(result.by_position)
     hardest = np.argsort(-result.nats, kind="stable")[:_MOST_ROWS]
     hard = list(zip(hardest, nats[hardest], accuracy[hardest], strict=True))
     write_files(folder, "language.html", subject, numbers, headlines, images, hard=hard, saved=saved)

@@ -74,8 +74,7 @@ def draw_calibration(found: Calibration) -> bytes:
     axes.plot([0, 1], [0, 1], color=_INK, linewidth=0.8, linestyle=":")
     axes.bar(left, found.accuracy[used], width, align="edge", color=_ACCENT, alpha=0.75, label="accuracy")
     axes.plot(found.confidence[used], found.accuracy[used], "o", color=_SECOND, markersize=4, label="mean confidence")
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1.02)
+    axes.set(xlim=(0, 1), ylim=(0, 1.02))
     axes.legend(frameon=False, fontsize=8, labelcolor=_INK, loc="upper left")
     return _png(figure)
 
@@ -99,11 +98,11 @@ def draw_residuals(predictions: Floats, found: Floats) -> bytes:
     return _png(figure)
 
 
-def residual_histogram(found: Floats) -> bytes:
-    """PNG of how often residuals of which size occur."""
-    figure, axes = _figure("residual", "rows")
-    axes.hist(found, bins=_BINS, color=_ACCENT, alpha=0.75)
-    axes.axvline(0, color=_INK, linewidth=0.8, linestyle=":")
+def draw_histogram(values: Floats, marked: float, xlabel: str) -> bytes:
+    """PNG of how many rows have which value, with a line at one of them."""
+    figure, axes = _figure(xlabel, "rows")
+    axes.hist(values, bins=_BINS, color=_ACCENT, alpha=0.75)
+    axes.axvline(marked, color=_INK, linewidth=0.8, linestyle=":")
     return _png(figure)
 
 
@@ -112,14 +111,6 @@ def loss_by_position(losses: Floats) -> bytes:
     figure, axes = _figure("token of the row", "nats")
     axes.plot(np.arange(1, len(losses) + 1), losses, color=_ACCENT, linewidth=1.4)
     axes.set_ylim(bottom=0)
-    return _png(figure)
-
-
-def row_losses(losses: Floats) -> bytes:
-    """PNG of how many rows have which mean loss."""
-    figure, axes = _figure("nats per token", "rows")
-    axes.hist(losses, bins=_BINS, color=_ACCENT, alpha=0.75)
-    axes.axvline(float(losses.mean()), color=_INK, linewidth=0.8, linestyle=":")
     return _png(figure)
 
 

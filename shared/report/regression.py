@@ -24,7 +24,7 @@ def write_regression(folder: Path, result: RegressionMetrics, subject: Subject) 
     images = {
         "predicted_true.png": pictures.predicted_true(result.targets, result.predictions, subject.target),
         "residuals.png": pictures.draw_residuals(result.predictions, result.residuals),
-        "residual_histogram.png": pictures.residual_histogram(result.residuals),
+        "residual_histogram.png": pictures.draw_histogram(result.residuals, 0, "residual"),
     }
     headlines = [(title, f"{numbers[name]:.4g}") for name, title in _HEADLINES.items() if name in numbers]
     write_files(folder, "regression.html", subject, numbers, headlines, images, errors=_largest_errors(result))
