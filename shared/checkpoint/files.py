@@ -43,9 +43,10 @@ def begin_checkpoint(folder: str | Path, step: int) -> Path:
 def publish_checkpoint(
     part: Path, step: int, state: object, files: Mapping[str, Seal], keep: int = 2, form: str = WHOLE_FORMAT
 ) -> Path:
-    """Make a checkpoint of the folder that `begin_checkpoint` made, and remove those that are too old; its new folder.
+    """Make a checkpoint of the folder that `begin_checkpoint` made, remove those that are too old, and return its path.
 
-    `files` says what `seal_file` gave for each file in it, by name; `keep`, 1 or more, is how many are kept.
+    `files` says what `seal_file` gave for each file in it, by name; `keep`, 1 or more, is how many are kept; `form` is
+    the name of its format.
     """
     folder = part.parent
     final = folder / f"step-{step:08d}"

@@ -20,9 +20,9 @@ _RANK: Final = "rank-{:05d}.json"
 
 
 def stage_rank_states(world: World, folder: str | Path, own: object, timeout: timedelta) -> list[Path]:
-    """Write each rank's own state beside the checkpoints, for one that rank 0 alone saves; the files, on rank 0 only.
+    """Write each rank's own state beside the checkpoints, for one that rank 0 alone saves; every rank calls this.
 
-    Every rank calls this.
+    Rank 0 gets the files, the others nothing.
     """
 
     def begin_stage() -> str:

@@ -119,8 +119,9 @@ def check_kernels(
 def agree_on_devices(control: Control, launch: Launch, node: NodeGpus, count: int, identity: str) -> None:
     """Meet all ranks before the framework's group is made: a rank that refuses would leave the others waiting in it.
 
-    Two numbers travel for each rank; names only where something is wrong or ranks see one GPU each.
-    Parameter servers do not come here. `count` is that of the GPUs that this rank sees and can use, 0 for the CPU.
+    Two numbers travel for each rank; names only where something is wrong or ranks see one GPU each. Parameter servers
+    do not come here. `count` is of the GPUs that this rank sees and can use, 0 for the CPU, and `identity` tells its
+    GPU from all others.
 
     Raises:
         Refusal: on every rank, if any rank has refused, some compute on GPUs and others on CPUs, or two see one GPU.
