@@ -42,8 +42,7 @@ class LanguageMetrics:
     @property
     def per_token(self) -> _Floats:
         """Mean cross entropy of each row's tokens, in nats."""
-        result: _Floats = self.nats / len(self.by_position)
-        return result
+        return self.nats / len(self.by_position)
 
     def numbers(self) -> dict[str, float]:
         """Flat metrics by name; ``gzip_bits_per_byte`` is what gzip needs for the same text.

@@ -16,9 +16,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-_CALIBRATION_BINS = 15
 _CURVE_POINTS = 500  # that are kept: more cannot be seen
-_PROBABILITIES_BYTES = 2**27  # of as many classes at a time as fit, one at least
 
 
 class Logits(Protocol):
@@ -104,15 +102,10 @@ class ClassificationMetrics:
         return numbers
 
 
-def measure_classification(
-    logits: Logits, labels: Integers, memory: int = _PROBABILITIES_BYTES
-) -> ClassificationMetrics:
+def measure_classification(logits: Logits, labels: Integers, memory: int = 2**27) -> ClassificationMetrics:
     """Measure logits (N, C) against labels (N), which lie in 0 to C - 1; N is 1 or more.
 
-    Args:
-        logits: of the rows.
-        labels: of the rows.
-        memory: bytes for probabilities that are held at a time.
+    Probabilities are held for as many classes at a time as fit into `memory` bytes, one at least.
     """
     rows, classes = len(labels), 0
     predictions = np.empty(rows, np.int64)
@@ -147,8 +140,7 @@ def _curves(
         columns = logits.columns(first, min(first + at_once, classes))
         probabilities = np.exp(_normalise(columns.T, largest, log_sum)).T
         for number, scores in enumerate(probabilities, start=first):
-            curve = roc_curve(labels == number, scores)
-            if curve is not None:
+            if (curve := roc_curve(labels == number, scores)) is not None:
                 curves[number] = curve
     return curves
 
@@ -165,8 +157,7 @@ def _normaliser(logits: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
 
 
 def _normalise(logits: npt.NDArray[np.floating], largest: Floats, log_sum: Floats) -> Floats:
-    result: Floats = (logits - largest[:, None]) - log_sum[:, None]
-    return result
+    return (logits - largest[:, None]) - log_sum[:, None]
 
 
 def confusion_matrix(labels: Integers, predictions: Integers, classes: int) -> Integers:
@@ -206,9 +197,7 @@ def roc_curve(positive: npt.NDArray[np.bool_], scores: Floats) -> Roc | None:
     return Roc(misses[kept] / negatives, hits[kept] / positives, area / (2 * positives * negatives))
 
 
-def measure_calibration(
-    probability: Floats, correct: npt.NDArray[np.bool_], bins: int = _CALIBRATION_BINS
-) -> Calibration:
+def measure_calibration(probability: Floats, correct: npt.NDArray[np.bool_], bins: int = 15) -> Calibration:
     """Compare the predicted class's probability with how often it was right; bins are closed above."""
     bin_of = np.clip(np.ceil(probability * bins).astype(np.int64) - 1, 0, bins - 1)
     rows = np.bincount(bin_of, minlength=bins)
@@ -219,5 +208,4 @@ def measure_calibration(
 
 
 def _quotient(above: npt.NDArray[np.number], below: npt.NDArray[np.number]) -> Floats:
-    quotient: Floats = np.divide(above, below, out=np.zeros(len(below)), where=below > 0)
-    return quotient
+    return np.divide(above, below, out=np.zeros(len(below)), where=below > 0)

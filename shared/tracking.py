@@ -30,7 +30,6 @@ _CLOSE_SECONDS = 120.0
 _FAILED_SECONDS = 0.4
 """The same in a rank that fails: whoever started it hears of it when it has ended, and `metrics.jsonl` is whole."""
 
-_Number = float | int
 _Item = tuple[Literal["metrics", "params", "artifacts"], Mapping[str, Any], int, float]
 """What to send to MLflow: its kind, values by name, step and time."""
 
@@ -53,7 +52,7 @@ class Tracker:
             if os.environ.get("MLFLOW_TRACKING_URI"):
                 self._mlflow = _MLflowThread()
 
-    def log(self, metrics: Mapping[str, _Number], step: int) -> None:
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
         """Report named numbers at a step; numbers that are not finite are left out, because JSON has none."""
         if self._path is None:
             return
@@ -87,15 +86,15 @@ class Tracker:
             self._mlflow.close(failed=kind is not None)
 
 
-class _MLflowThread:
+class _MLflowThread(threading.Thread):
     """Sends what is put into its queue to one MLflow run."""
 
     def __init__(self) -> None:
+        # A daemon: a tracking server that hangs must not keep a finished rank alive.
+        super().__init__(name="mlflow", daemon=True)
         self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._failed = False
-        # A daemon: a tracking server that hangs must not keep a finished rank alive.
-        self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
-        self._thread.start()
+        self.start()
 
     def put(self, item: _Item) -> None:
         self._queue.put(item)
@@ -104,11 +103,11 @@ class _MLflowThread:
         self._failed = failed
         self._queue.put(None)
         patience = _FAILED_SECONDS if failed else _CLOSE_SECONDS
-        self._thread.join(patience)
-        if self._thread.is_alive():
+        self.join(patience)
+        if self.is_alive():
             _warn(f"MLflow did not take the last metrics within {patience:g} s")
 
-    def _work(self) -> None:
+    def run(self) -> None:
         try:
             self._send_all()
         except Exception as error:  # noqa: BLE001  # whatever MLflow does, training goes on

@@ -12,4 +12,8 @@ A folder of checkpoints::
 One is written under another name, synchronised to the disk and renamed when it is whole: a rank that dies in between
 leaves a folder that is no checkpoint. A mounted blob store has no atomic rename and its listings lag, so nothing that
 is read is believed before its sha256 is right, and the one before is kept to fall back to.
+
+Throughout, `folder` is the folder of checkpoints, the same one for all ranks; `step` counts the optimizer steps done,
+from 0; `state` is what all ranks have in common and `own` what a rank alone has, whatever JSON holds; and `timeout` is
+how long a rank waits for the others.
 """

@@ -43,18 +43,10 @@ def begin_checkpoint(folder: str | Path, step: int) -> Path:
 def publish_checkpoint(
     part: Path, step: int, state: object, files: Mapping[str, Seal], keep: int = 2, form: str = WHOLE_FORMAT
 ) -> Path:
-    """Make a checkpoint of the folder that `begin_checkpoint` made, and remove those that are too old.
+    """Make a checkpoint of the folder that `begin_checkpoint` made, remove those that are too old, and return its path.
 
-    Args:
-        part: the folder.
-        step: optimizer steps done.
-        state: whatever JSON holds.
-        files: name to what `seal_file` gave, of each file in it.
-        keep: how many to keep, 1 or more.
-        form: name of its format.
-
-    Returns:
-        The checkpoint's folder.
+    `files` says what `seal_file` gave for each file in it, by name; `keep`, 1 or more, is how many are kept; `form` is
+    the name of its format.
     """
     folder = part.parent
     final = folder / f"step-{step:08d}"
@@ -90,12 +82,9 @@ def find_damage(
         step = _step_of_name(path.name)
         if step is not None and step != manifest["step"]:
             return f"its manifest says step {manifest['step']}, its name step {step}"
-        names = (
-            {STATE_FILE, *([TENSORS_FILE] if form == WHOLE_FORMAT else []), *manifest["files"]}
-            if only is None
-            else only
-        )
-        for name in sorted(names)[share]:
+        if only is None:
+            only = {STATE_FILE, *([TENSORS_FILE] if form == WHOLE_FORMAT else []), *manifest["files"]}
+        for name in sorted(only)[share]:
             if name not in manifest["files"]:
                 return f"{name} is not in its manifest"
             said, found = manifest["files"][name], _fingerprint(path / name)

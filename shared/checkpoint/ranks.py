@@ -22,8 +22,7 @@ _RANK: Final = "rank-{:05d}.json"
 def stage_rank_states(world: World, folder: str | Path, own: object, timeout: timedelta) -> list[Path]:
     """Write each rank's own state beside the checkpoints, for one that rank 0 alone saves; every rank calls this.
 
-    Returns:
-        The files, on rank 0; nothing on the others.
+    Rank 0 gets the files, the others nothing.
     """
 
     def begin_stage() -> str:
@@ -39,14 +38,9 @@ def stage_rank_states(world: World, folder: str | Path, own: object, timeout: ti
 def write_rank_states(
     world: World, part: Path, own: object, timeout: timedelta, beside: Path | None = None
 ) -> dict[str, Seal] | None:
-    """Write what each rank alone has into a folder; every rank calls this.
+    """Write what each rank alone has into a folder, the same one for all ranks; every rank calls this.
 
-    Args:
-        world: the ranks.
-        part: the folder, the same one for all ranks.
-        own: what this rank alone has; whatever JSON holds.
-        timeout: how long to wait for the others.
-        beside: another file that this rank has written there.
+    `beside` is another file that this rank has written there.
 
     Returns:
         Name to what `seal_file` gave of each file, on rank 0; None on the others.

@@ -46,14 +46,7 @@ def save_shards(
 ) -> None:
     """Write the checkpoint of a step; every rank calls this with its own parts, and rank 0's state is written.
 
-    Args:
-        folder: the folder of checkpoints, the same one for all ranks.
-        step: optimizer steps done, 0 or more.
-        parts: what this rank answers for; no element of a tensor has two ranks that do.
-        state: whatever JSON holds.
-        own: what this rank alone has to keep besides tensors; whatever JSON holds.
-        world: the ranks.
-        timeout: how long to wait for the others.
+    No element of a tensor is in the parts of two ranks.
     """
     made = world.once(lambda: str(begin_checkpoint(folder, step)), name=f"begin step {step}", scope="job")
     path = Path(made) / f"rank-{world.rank:05d}.safetensors"
@@ -68,9 +61,6 @@ def save_shards(
 
 class ShardReader:
     """Reads pieces of any size out of a whole checkpoint; its files stay open as long as it is there.
-
-    Args:
-        path: the checkpoint.
 
     Attributes:
         state: what was saved beside the tensors.

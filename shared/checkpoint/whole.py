@@ -30,18 +30,11 @@ def save_checkpoint(
     keep: int = 2,
     ranks: Collection[Path] = (),
 ) -> Path:
-    """Write the checkpoint of a step and remove those that are too old; one process calls this.
+    """Write the checkpoint of a step and remove those that are too old; one process calls this. Returns its folder.
 
-    Args:
-        folder: the folder of checkpoints; made if needed.
-        step: optimizer steps done, 0 or more.
-        tensors: torch tensors (on any device, none sharing memory with another) or NumPy arrays, not both.
-        state: whatever JSON holds.
-        keep: how many to keep, 1 or more. Those of later steps go too: they belong to a future that was given up.
-        ranks: files of ranks that `stage_rank_states` has written; they are copied into it.
-
-    Returns:
-        The checkpoint's folder.
+    `tensors` are of torch (on any device, none sharing memory with another) or NumPy arrays, not both. `keep`, 1 or
+    more, is how many are kept; those of later steps go too: they belong to a future that was given up. `ranks` are the
+    files that `stage_rank_states` has written; they are copied into it.
     """
     part = begin_checkpoint(folder, step)
     _write_tensors(part / TENSORS_FILE, tensors)
@@ -59,13 +52,7 @@ def save_together(
 ) -> None:
     """Write the checkpoint of a step; every rank calls this, and rank 0 writes all but the others' own files.
 
-    Args:
-        world: the ranks.
-        folder: the folder of checkpoints, the same one for all ranks.
-        step: optimizer steps done, 0 or more.
-        own: what this rank alone has to keep; whatever JSON holds.
-        content: gives `tensors` and `state` as for `save_checkpoint`; rank 0 calls it.
-        timeout: how long to wait for the others.
+    `content` gives the tensors, as for `save_checkpoint`, and the state; rank 0 calls it.
 
     Raises:
         Refusal: if the ranks do not see the same folder.

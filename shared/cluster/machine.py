@@ -6,6 +6,7 @@ import os
 import platform
 import socket
 import sys
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from shared.distributed import Refusal, World
 from shared.distributed.devices import choose_gpu
 from shared.distributed.node_gpus import NodeGpus, read_node
 
-_INFINIBAND = Path("/sys/class/infiniband")  # the kernel's list of RDMA devices
 _PACKAGES = ("torch", "numpy", "horovod", "mpi4py", "tensorflow", "tensorflow-cpu", "deepspeed", "transformers")
 
 
@@ -28,7 +28,7 @@ def describe_machine(world: World) -> dict[str, Any]:
         "device": _device(world),
         "unusable": _unusable_gpus(node, world),
         "versions": {"python": platform.python_version(), **_versions(), "driver": node.driver or "none"},
-        "infiniband": infiniband_ports(_INFINIBAND),
+        "infiniband": infiniband_ports(Path("/sys/class/infiniband")),
         "variables": {name: os.environ[name] for name in sorted(os.environ) if name.startswith("NCCL_")},
     }
 
@@ -69,10 +69,8 @@ def _versions() -> dict[str, str]:
     """Versions that have to be the same on all ranks."""
     found = {}
     for name in _PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         found |= {"cuda": str(torch.version.cuda), "nccl": ".".join(map(str, torch.cuda.nccl.version()))}

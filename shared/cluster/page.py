@@ -69,13 +69,11 @@ def _write_table(path: Path, rows: list[dict[str, object]]) -> None:
 
 def _draw(path: Path, survey: ClusterSurvey) -> None:
     """Bandwidth and time by size, both on logarithmic axes."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     sizes = [one.size for one in survey.all_reduce]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
     left.plot(sizes, [one.bus_gbytes_per_second for one in survey.all_reduce], marker="o", color="#3b82f6")
     left.set(xscale="log", yscale="log", xlabel="bytes", ylabel="bus bandwidth, GB/s")
     right.plot(sizes, [one.seconds * 1e6 for one in survey.all_reduce], marker="o", color="#3b82f6")
@@ -84,4 +82,3 @@ def _draw(path: Path, survey: ClusterSurvey) -> None:
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120)
-    plt.close(figure)

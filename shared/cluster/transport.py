@@ -48,11 +48,9 @@ class _Torch:
 
     def exchange(self, partner: int, size: int) -> None:
         sent, received = self._tensor(size), self._tensor(size)
-        operations = [
-            self._dist.P2POp(self._dist.isend, sent, partner),
-            self._dist.P2POp(self._dist.irecv, received, partner),
-        ]
-        for work in self._dist.batch_isend_irecv(operations):
+        dist = self._dist
+        operations = [dist.P2POp(dist.isend, sent, partner), dist.P2POp(dist.irecv, received, partner)]
+        for work in dist.batch_isend_irecv(operations):
             work.wait()
         self._wait()
 

@@ -70,13 +70,7 @@ class Control(ABC):
     ) -> Any:
         """Meet all other ranks under a name, which may be used again: the n-th use here meets the n-th use there.
 
-        Args:
-            kind: of the meeting.
-            name: the meeting's name.
-            timeout: seconds.
-            value: the JSON value that this rank brings.
-            brings: False for a rank that only waits for the outcome.
-            scope: who leads a ``once``.
+        This rank brings the JSON value; without `brings` it only waits for the outcome. `scope` is a ``once``'s.
         """
         self._uses[kind, scope, name] += 1
         key = f"{kind}/{scope}/{self._uses[kind, scope, name]}/{name}"
@@ -125,12 +119,11 @@ class Control(ABC):
         """Ask without raising, since this rank ends anyway; what went wrong before, if anything."""
         self._out_of_step = False
         try:
-            cause: str | None = self._ask_within(message, limit)
+            return self._ask_within(message, limit)
         except PeerError as gone:
             return str(gone)
         except (Refusal, ControlError, OSError):
             return None
-        return cause
 
     @abstractmethod
     def _exchange(self, data: bytes, timeout: float | None) -> Message:

@@ -6,61 +6,32 @@ import gc
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from functools import partial
 
-import torch
 import torch.distributed as dist
 
 from shared.distributed.control import Control
 from shared.distributed.errors import Refusal
+from shared.distributed.frameworks import FrameworkGroup
 from shared.distributed.launch import Launch
 from shared.distributed.torch_group import start_torch
 
 
-@dataclass(frozen=True, slots=True)
-class DeepSpeedGroup:
-    """The default process group, which DeepSpeed uses too, and this rank's device.
-
-    Attributes:
-        replaced: the launcher's variables that name another GPU than the device, as they were.
-    """
-
-    device: torch.device
-    description: str
-    replaced: Mapping[str, str]
-
-    def close(self) -> None:
-        """Destroy the group, while Python still runs.
-
-        A thread of gloo that lets go of a collective's tensors while Python is already ending takes the process with it
-        by SIGABRT ("terminate called without an active exception"), after all the work is done: 6 of 60 ranks that
-        exited right after an all-reduce, with or without DeepSpeed. `init` has let all ranks meet before this.
-        """
-        from deepspeed import comm
-
-        gc.collect()  # engines hold the group in cycles
-        comm.destroy_process_group()
-        os.environ.update(self.replaced)
-
-
-def start_deepspeed(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> DeepSpeedGroup:
+def start_deepspeed(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> FrameworkGroup:
     """Make the process group as for ``torch``, and tell DeepSpeed that it is there.
 
     DeepSpeed finds its ranks itself if it is let: on Azure ML it then replaces NCCL_SOCKET_IFNAME, and on one node the
     port (`patch_aml_env_for_torch_nccl_backend` in deepspeed/comm/comm.py). Here it never looks.
 
-    Args:
-        launch: this process's place.
-        control: see ``torch_group``.
-        backend: None is ``nccl`` on GPUs and ``gloo`` without.
-        timeout: for the group's collectives.
-
     Raises:
         Refusal: DeepSpeed is missing, there are GPUs that cannot be used, or fewer than processes on a node.
     """
-    deepspeed = _deepspeed()
+    try:
+        import deepspeed
+    except ImportError as error:
+        remedy = 'Install it: pip install "allranks[deepspeed]".'
+        raise Refusal(f"DeepSpeed cannot be imported ({error}). {remedy}") from error
     # DeepSpeed calls torch by names that torch wants to give up: thousands of lines that nobody here can act upon.
     warnings.filterwarnings("ignore", r".*(all_gather_into|reduce_scatter)_tensor` is deprecated", FutureWarning)
     group = start_torch(launch, control, backend, timeout)
@@ -72,7 +43,21 @@ def start_deepspeed(launch: Launch, control: Control, backend: str | None, timeo
     )
     replaced = local_ranks_to_replace(group.device.index, os.environ)
     os.environ.update(dict.fromkeys(replaced, str(group.device.index)))
-    return DeepSpeedGroup(group.device, f"deepspeed over {group.description}", replaced)
+    return FrameworkGroup(group.device, f"deepspeed over {group.description}", partial(_close, replaced))
+
+
+def _close(replaced: Mapping[str, str]) -> None:
+    """Destroy the group, while Python still runs, and give back the launcher's variables.
+
+    A thread of gloo that lets go of a collective's tensors while Python is already ending takes the process with it by
+    SIGABRT ("terminate called without an active exception"), after all the work is done: 6 of 60 ranks that exited
+    right after an all-reduce, with or without DeepSpeed. `init` has let all ranks meet before this.
+    """
+    from deepspeed import comm
+
+    gc.collect()  # engines hold the group in cycles
+    comm.destroy_process_group()
+    os.environ.update(replaced)
 
 
 def local_ranks_to_replace(gpu: int | None, environ: Mapping[str, str]) -> dict[str, str]:
@@ -82,13 +67,3 @@ def local_ranks_to_replace(gpu: int | None, environ: Mapping[str, str]) -> dict[
     """
     names = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
     return {name: environ[name] for name in names if gpu is not None and environ.get(name, str(gpu)) != str(gpu)}
-
-
-def _deepspeed() -> Any:
-    try:
-        import deepspeed
-    except ImportError as error:
-        raise Refusal(
-            f'DeepSpeed cannot be imported ({error}). Install it: pip install "allranks[deepspeed]".'
-        ) from error
-    return deepspeed

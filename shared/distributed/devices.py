@@ -98,39 +98,30 @@ def check_kernels(
     """
     found = [re.match(r"(sm|compute)_(\d+)(\d)[a-z]?$", name) for name in built]
     codes = [(match[1], (int(match[2]), int(match[3]))) for match in found if match]
-    exact = [one for kind, one in codes if kind == "sm" and one[0] == capability[0] and one <= capability]
+    exact = any(kind == "sm" and one[0] == capability[0] and one <= capability for kind, one in codes)
     if exact or not codes:
         return
-    ptx = [one for kind, one in codes if kind == "compute" and one <= capability]
-    wanted = _version(cuda)
-    if ptx and (wanted is None or node.driver_cuda is None or node.driver_cuda >= wanted):
-        return
     here = f"{gpu} has the capability {dotted(capability)}, and {framework} has"
-    if not ptx:
+    if not any(kind == "compute" and one <= capability for kind, one in codes):
         raise Refusal(
             f"{here} no code for it, but for {', '.join(built)}. Take a size with another GPU, or an image with a "
             f"build for this one. {_ON_CPU}"
         )
-    assert wanted is not None  # noqa: S101  (or PTX would do)
-    assert node.driver_cuda is not None  # noqa: S101
-    raise Refusal(
-        f"{here} for it only PTX of CUDA {dotted(wanted)}, which a driver of CUDA {dotted(node.driver_cuda)} "
-        f"({node.driver or 'of an unknown version'}) cannot compile. Take a node with a newer driver, a size with "
-        f"another GPU, or an image with CUDA's forward compatibility (cuda-compat). {_ON_CPU}"
-    )
+    wanted = _version(cuda)
+    if wanted is not None and node.driver_cuda is not None and node.driver_cuda < wanted:
+        raise Refusal(
+            f"{here} for it only PTX of CUDA {dotted(wanted)}, which a driver of CUDA {dotted(node.driver_cuda)} "
+            f"({node.driver or 'of an unknown version'}) cannot compile. Take a node with a newer driver, a size with "
+            f"another GPU, or an image with CUDA's forward compatibility (cuda-compat). {_ON_CPU}"
+        )
 
 
 def agree_on_devices(control: Control, launch: Launch, node: NodeGpus, count: int, identity: str) -> None:
     """Meet all ranks before the framework's group is made: a rank that refuses would leave the others waiting in it.
 
-    Two numbers travel for each rank; names only where something is wrong or ranks see one GPU each.
-
-    Args:
-        control: the control plane.
-        launch: this process's place; parameter servers do not come here.
-        node: for the message.
-        count: GPUs that this rank sees and can use; 0 for the CPU.
-        identity: what tells this rank's GPU from all others.
+    Two numbers travel for each rank; names only where something is wrong or ranks see one GPU each. Parameter servers
+    do not come here. `count` is of the GPUs that this rank sees and can use, 0 for the CPU, and `identity` tells its
+    GPU from all others.
 
     Raises:
         Refusal: on every rank, if any rank has refused, some compute on GPUs and others on CPUs, or two see one GPU.

@@ -1,13 +1,15 @@
 """The frameworks that ``init`` can start: each is one file with one function, imported when it is asked for.
 
-The function is ``start_…(launch, control, backend, timeout) -> FrameworkGroup``. It may raise ``Refusal``.
+The function is ``start_…(launch, control, backend, timeout) -> FrameworkGroup``: ``backend`` as ``init`` was given it,
+``timeout`` for the framework's collectives. It may raise ``Refusal``.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 _STARTS = {
     "torch": ("torch_group", "start_torch"),
@@ -18,19 +20,19 @@ _STARTS = {
 """Module and function; none is imported here by name, so that a step needs the files of its own framework alone."""
 
 
-class FrameworkGroup(Protocol):
-    """A framework's ranks, ready to exchange tensors."""
+@dataclass(frozen=True, slots=True)
+class FrameworkGroup:
+    """A framework's ranks, ready to exchange tensors.
 
-    @property
-    def device(self) -> Any:
-        """Where this rank computes."""
+    Attributes:
+        device: where this rank computes: a ``torch.device``, or the name of TensorFlow's.
+        description: backend and kind of device, such as ``gloo on cpu``.
+        close: ends the group; called on success only, after all ranks are done.
+    """
 
-    @property
-    def description(self) -> str:
-        """Backend and kind of device, such as ``gloo on cpu``."""
-
-    def close(self) -> None:
-        """End the group; called on success only, after all ranks are done."""
+    device: Any
+    description: str
+    close: Callable[[], None]
 
 
 def framework_starter(framework: str) -> Callable[..., FrameworkGroup]:
@@ -42,5 +44,4 @@ def framework_starter(framework: str) -> Callable[..., FrameworkGroup]:
     if framework not in _STARTS:
         raise ValueError(f"framework={framework!r}: it has to be None or one of {', '.join(map(repr, _STARTS))}.")
     module, function = _STARTS[framework]
-    start: Callable[..., FrameworkGroup] = getattr(importlib.import_module(f"{__package__}.{module}"), function)
-    return start
+    return getattr(importlib.import_module(f"{__package__}.{module}"), function)

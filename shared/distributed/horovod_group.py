@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from shared.distributed.control import Control
 from shared.distributed.errors import ControlError, Refusal
+from shared.distributed.frameworks import FrameworkGroup
 from shared.distributed.launch import Launch
 
 _BACKENDS = ("torch", "tensorflow")
 _MPI_LAUNCHERS = frozenset({"azureml-mpi", "openmpi", "pmi", "mvapich", "horovodrun"})
 
 
-@dataclass(frozen=True, slots=True)
-class HorovodGroup:
-    """All ranks as Horovod has them, and this rank's device: a ``torch.device``, or the name of TensorFlow's."""
+def start_horovod(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> FrameworkGroup:
+    """Choose the device and start Horovod, for tensors of ``torch`` (also without a backend) or ``tensorflow``.
 
-    device: Any
-    description: str
-    hvd: Any
-
-    def close(self) -> None:
-        """End Horovod's thread and MPI."""
-        self.hvd.shutdown()
-
-
-def start_horovod(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> HorovodGroup:
-    """Choose the device and start Horovod.
-
-    Args:
-        launch: this process's place. Local ranks are taken from it: under Open MPI 5 with several emulated nodes
-            ``hvd.local_rank()`` counts all processes of the machine.
-        control: where the ranks agree on their devices.
-        backend: whose tensors are exchanged, ``torch`` (None means that too) or ``tensorflow``.
-        timeout: after which a collective that not all ranks have reached ends the run.
+    Local ranks are the launch's: under Open MPI 5 with several emulated nodes ``hvd.local_rank()`` counts all processes
+    of the machine. A collective that not all ranks have reached ends the run after the time-out.
 
     Raises:
         Refusal: Horovod is missing, the ranks were not started by MPI, there are GPUs that cannot be used, or
@@ -61,7 +44,7 @@ def start_horovod(launch: Launch, control: Control, backend: str | None, timeout
             f"MPI says rank {hvd.rank()} of {hvd.size()}, the launcher's variables rank {launch.rank} of "
             f"{launch.world_size}. Is the mpirun that started this process of the same MPI as Horovod's?"
         )
-    return HorovodGroup(device, f"{backend} over horovod on {kind}", hvd)
+    return FrameworkGroup(device, f"{backend} over horovod on {kind}", hvd.shutdown)
 
 
 def _horovod(backend: str) -> Any:

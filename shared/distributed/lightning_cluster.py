@@ -18,11 +18,7 @@ from shared.distributed.launch import Launch
 
 
 class LaunchedCluster(ClusterEnvironment):
-    """Processes that a launcher has started already; Lightning starts none and sets no variables.
-
-    Args:
-        launch: this process's place among them.
-    """
+    """Processes that a launcher has started already; Lightning starts none and sets no variables."""
 
     def __init__(self, launch: Launch) -> None:
         super().__init__()
@@ -94,12 +90,7 @@ class LaunchedCluster(ClusterEnvironment):
 def launch_of_devices(launch: Launch, device: torch.device) -> Launch:
     """The launch as Lightning has to see it, which takes local ranks for the numbers of GPUs.
 
-    Args:
-        launch: this process's place.
-        device: its device, as ``world.device``.
-
-    Returns:
-        The same, or one rank on each node where each sees a GPU of its own: then it is number 0 everywhere.
+    Where each rank sees a GPU of its own, which is number 0 everywhere, there is one rank on each node.
     """
     if device.type != "cuda" or torch.cuda.device_count() >= launch.local_world_size:
         return launch

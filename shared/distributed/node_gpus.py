@@ -11,7 +11,6 @@ from pathlib import Path
 from shared.distributed.families import Environ
 
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
-_ROOT = Path("/")  # where device files are looked for
 _AZURE_GPU_SIZE = re.compile(r"(Standard_)?N[CDGV]", re.IGNORECASE)  # N is for accelerators; those of NP are FPGAs
 
 
@@ -61,13 +60,8 @@ class NodeGpus:
         return f"Azure ML names {self.promised} for node {node}, {driver}"
 
 
-def read_node(environ: Environ, root: Path = _ROOT) -> NodeGpus:
-    """Read what speaks for GPUs on this node from device files, the driver and Azure ML's variables.
-
-    Args:
-        environ: the process's variables.
-        root: where /dev and /proc are.
-    """
+def read_node(environ: Environ, root: Path = Path("/")) -> NodeGpus:
+    """Read what speaks for GPUs on this node: /dev and /proc below `root`, and Azure ML's variables."""
     nvidia = sum(bool(re.fullmatch(r"nvidia\d+", path.name)) for path in (root / "dev").glob("nvidia*"))
     wsl = (root / "dev/dxg").exists() and (root / "usr/lib/wsl/lib/libcuda.so.1").exists()
     return NodeGpus(

@@ -90,7 +90,7 @@ def init(
         raise exit_request
 
 
-def _introduction(launch: Launch, group: FrameworkGroup | None = None) -> str:
+def _introduction(launch: Launch, group: FrameworkGroup | None) -> str:
     """One line that says who this node is among all of them."""
     suffix = f", {group.description}" if group is not None else ""
     if launch.launcher == "single":
@@ -110,14 +110,7 @@ def _introduction(launch: Launch, group: FrameworkGroup | None = None) -> str:
 
 
 def _end_badly(error: BaseException, launch: Launch, control: Control | None) -> None:
-    """Tell the others and leave, without any collective.
-
-    A ``Refusal`` becomes exit code 2, after rank 0 has printed it. Anything else is written to
-    ``logs/error_rank_<rank>.json``, and the caller raises it again.
-
-    Raises:
-        SystemExit: the error is a ``Refusal``.
-    """
+    """Tell the others and leave, without any collective; a ``Refusal``, which rank 0 prints, becomes exit code 2."""
     if isinstance(error, Refusal):
         if control is not None:
             control.refuse(str(error))

@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -13,6 +14,7 @@ import tensorflow as tf
 from shared.distributed import devices
 from shared.distributed.control import Control
 from shared.distributed.errors import Refusal
+from shared.distributed.frameworks import FrameworkGroup
 from shared.distributed.launch import Launch
 from shared.distributed.node_gpus import read_node
 
@@ -27,41 +29,22 @@ _SERVERS_END = "the parameter servers may end"
 
 
 @dataclass(frozen=True, slots=True)
-class TensorFlowGroup:
+class TensorFlowGroup(FrameworkGroup):
     """A place in the cluster.
 
     Attributes:
         strategy: the ``tf.distribute.Strategy``; None on a process that computes for the coordinator in rank 0.
         coordinator: the ``ClusterCoordinator`` on rank 0 of a cluster with parameter servers, else None.
-        device: the name of the device on which this process computes.
     """
 
     strategy: Any
     coordinator: Any
-    device: str
-    description: str
-    launch: Launch
-    control: Control
-
-    def close(self) -> None:
-        """Let the parameter servers end; on one of them, wait for that.
-
-        The other workers serve too: while they wait for rank 0 at the end of ``init``.
-        """
-        if self.launch.role != "worker":
-            self.control.get(_SERVERS_END)
-        elif self.launch.rank == 0 and self.launch.num_ps:
-            self.control.set(_SERVERS_END, value=True)
 
 
 def start_tensorflow(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> TensorFlowGroup:
     """Make the strategy, before TensorFlow computes anything: it would refuse afterwards.
 
-    Args:
-        launch: this process's place.
-        control: how rank 0 tells the others that it is done.
-        backend: ``multi_worker`` (None means that too) or ``parameter_server``.
-        timeout: for the collectives of ``multi_worker``.
+    The backend is ``multi_worker`` (None means that too) or ``parameter_server``.
 
     Raises:
         Refusal: several processes that no TF_CONFIG describes, a cluster without parameter servers where some are
@@ -87,7 +70,7 @@ def start_tensorflow(launch: Launch, control: Control, backend: str | None, time
     # Without a time-out the others would wait for a worker that hangs for ever.
     options = tf.distribute.experimental.CommunicationOptions(timeout_seconds=timeout.total_seconds())
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
-    return TensorFlowGroup(strategy, None, *_device(backend), launch, control)
+    return _group(launch, control, backend, strategy, None)
 
 
 def limit_threads(launch: Launch) -> None:
@@ -100,10 +83,7 @@ def limit_threads(launch: Launch) -> None:
 def take_gpus(launch: Launch, control: Control, *, one_each: bool) -> list[Any]:
     """The GPUs that this process computes on, made the only ones that it sees; none for the CPU. All workers meet here.
 
-    Args:
-        launch: this process's place.
-        control: where the ranks agree on their devices.
-        one_each: whether a process takes one GPU; else it takes all that it sees.
+    Without `one_each` a process takes all GPUs that it sees.
 
     Raises:
         Refusal: on every worker, if any has a GPU that cannot be used, see ``devices``.
@@ -159,13 +139,23 @@ def _parameter_server(launch: Launch, control: Control, backend: str) -> TensorF
                 control.get(f"server of {role} {rank}")
     strategy = tf.distribute.ParameterServerStrategy(resolver) if leads else None
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy) if leads else None
-    return TensorFlowGroup(strategy, coordinator, *_device(backend), launch, control)
+    return _group(launch, control, backend, strategy, coordinator)
 
 
 _SERVERS: list[Any] = []  # a server ends when nothing refers to it
 
 
-def _device(backend: str) -> tuple[str, str]:
-    """The name of the device, and the description of the group."""
-    gpu = bool(tf.config.get_visible_devices("GPU"))
-    return "/GPU:0" if gpu else "/CPU:0", f"{backend} on {'cuda' if gpu else 'cpu'}"
+def _group(launch: Launch, control: Control, backend: str, strategy: Any, coordinator: Any) -> TensorFlowGroup:
+    device, kind = ("/GPU:0", "cuda") if tf.config.get_visible_devices("GPU") else ("/CPU:0", "cpu")
+    return TensorFlowGroup(device, f"{backend} on {kind}", partial(_close, launch, control), strategy, coordinator)
+
+
+def _close(launch: Launch, control: Control) -> None:
+    """Let the parameter servers end; on one of them, wait for that.
+
+    The other workers serve too: while they wait for rank 0 at the end of ``init``.
+    """
+    if launch.role != "worker":
+        control.get(_SERVERS_END)
+    elif launch.rank == 0 and launch.num_ps:
+        control.set(_SERVERS_END, value=True)

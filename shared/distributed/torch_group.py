@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
@@ -13,6 +12,7 @@ from torch.distributed import HashStore, PrefixStore, Store, TCPStore  # type: i
 
 from shared.distributed import devices
 from shared.distributed.control import Control
+from shared.distributed.frameworks import FrameworkGroup
 from shared.distributed.launch import Launch
 from shared.distributed.node_gpus import NodeGpus, read_node
 from shared.distributed.wire import PORT_PATIENCE, listen_on_port
@@ -23,26 +23,8 @@ _REMEDY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TorchGroup:
-    """The default process group and this rank's device."""
-
-    device: torch.device
-    description: str
-
-    def close(self) -> None:
-        """Destroy the group."""
-        dist.destroy_process_group()
-
-
-def start_torch(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> TorchGroup:
-    """Choose the device and make the default process group.
-
-    Args:
-        launch: this process's place.
-        control: its ``world_id`` names this start in a store that may outlive it.
-        backend: None is ``nccl`` on GPUs and ``gloo`` without.
-        timeout: for the group's collectives.
+def start_torch(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> FrameworkGroup:
+    """Choose the device and make the default process group; without a backend ``nccl`` on GPUs and ``gloo`` elsewhere.
 
     Raises:
         Refusal: there are GPUs that cannot be used, or fewer than processes on a node.
@@ -53,13 +35,13 @@ def start_torch(launch: Launch, control: Control, backend: str | None, timeout: 
     backend = backend or ("nccl" if device.type == "cuda" else "gloo")
     dist.init_process_group(
         backend,
-        store=PrefixStore(control.world_id, _store(launch, timeout)),
+        store=PrefixStore(control.world_id, _store(launch, timeout)),  # the store may outlive this start
         rank=launch.rank,
         world_size=launch.world_size,
         timeout=timeout,
         device_id=device if backend == "nccl" else None,
     )
-    return TorchGroup(device, f"{backend} on {device.type}")
+    return FrameworkGroup(device, f"{backend} on {device.type}", dist.destroy_process_group)
 
 
 def choose_device(launch: Launch, control: Control) -> torch.device:
@@ -119,10 +101,9 @@ def _store(launch: Launch, timeout: timedelta) -> Store:
     if launch.world_size == 1:
         return HashStore()
     host = launch.main_address.strip("[]")
-    if launch.launcher == "torchrun" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        # It survives a restart of the ranks with the old addresses in it: the prefix around it is another one then.
-        return TCPStore(host, launch.main_port, launch.world_size, is_master=False, timeout=timeout)
-    if launch.rank != 0:
+    # The agent's survives a restart of the ranks with the old addresses in it: the prefix is another one then.
+    agent = launch.launcher == "torchrun" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if agent or launch.rank != 0:
         return TCPStore(host, launch.main_port, launch.world_size, is_master=False, timeout=timeout)
     listener = listen_on_port(launch.main_address, launch.main_port, launch.num_nodes, PORT_PATIENCE)
     return TCPStore(

@@ -105,11 +105,8 @@ def tune_connection(connection: socket.socket) -> None:
 def listen_on_port(address: str, port: int, num_nodes: int, patience: float) -> socket.socket:
     """A listening socket for rank 0: on loopback if that is the main address, else on it, else on every interface.
 
-    Args:
-        address: the main address.
-        port: the port.
-        num_nodes: with several nodes, a name that happens to mean loopback here is not taken at its word.
-        patience: seconds to wait for a process of an earlier attempt to let go of the port.
+    With several nodes, a name that happens to mean loopback here is not taken at its word. A process of an earlier
+    attempt has `patience` seconds to let go of the port.
 
     Raises:
         ControlError: the port is taken.

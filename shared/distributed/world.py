@@ -26,13 +26,8 @@ class World:
     missing, after ``timeout`` (None: the timeout given to ``init``).
 
     Attributes:
-        launch: this process's place, and who started it; the next six are its own.
-        rank: this process among all ranks, from 0.
-        world_size: number of ranks.
-        local_rank: this process among those of its node, from 0.
-        local_world_size: number of processes on this node.
-        node_rank: this node among the nodes, from 0.
-        num_nodes: number of nodes.
+        launch: this process's place, and who started it.
+        rank, world_size, local_rank, local_world_size, node_rank, num_nodes: those of the launch.
     """
 
     def __init__(self, launch: Launch, control: Control, group: FrameworkGroup | None, timeout: float) -> None:
@@ -107,8 +102,7 @@ class World:
         seconds = None if timeout is None else seconds_of(timeout, self._timeout)
         leads = self.is_main if scope == "job" else self.local_rank == 0
         if not leads:
-            outcome = self._control.meet("once", name, seconds, brings=False, scope=scope)
-            return _value_of(outcome, name)
+            return _value_of(self._control.meet("once", name, seconds, brings=False, scope=scope), name)
         brought, error = _attempt(function, name, self.launch)
         if isinstance(error, Refusal):
             raise error
@@ -132,8 +126,7 @@ class World:
             ControlError: it has more than 16 MiB, or all of them together have more than 64.
         """
         _check_json(value, f"The value for gather {name!r}")
-        gathered: list[_Value] = self._control.meet("gather", name, seconds_of(timeout, self._timeout), value)
-        return gathered
+        return self._control.meet("gather", name, seconds_of(timeout, self._timeout), value)
 
     def collect(self, value: _Value, name: str, timeout: Timeout = None) -> list[_Value] | None:
         """The JSON value of every rank, in rank order, on rank 0; None on the others.
@@ -144,8 +137,7 @@ class World:
             TypeError: JSON cannot hold the value.
         """
         _check_json(value, f"The value for collect {name!r}")
-        collected: list[_Value] | None = self._control.meet("collect", name, seconds_of(timeout, self._timeout), value)
-        return collected
+        return self._control.meet("collect", name, seconds_of(timeout, self._timeout), value)
 
     def any(self, flag: bool, name: str, timeout: Timeout = None) -> bool:  # noqa: FBT001  (a flag is its whole point)
         """Whether the flag is true on at least one rank; the same answer on every rank."""
@@ -158,8 +150,7 @@ class World:
             ControlError: the ranks give different numbers of values.
         """
         numbers = [float(value) for value in values]
-        totals: list[float] = self._control.meet("sum", name, seconds_of(timeout, self._timeout), numbers)
-        return totals
+        return self._control.meet("sum", name, seconds_of(timeout, self._timeout), numbers)
 
     def announce_failure(self, error: BaseException) -> None:
         """Tell the other ranks that this one fails with this error, before it closes what may take long; never raises.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,28 +20,6 @@ _HEADLINES = {
 _MOST_MISTAKES = 12
 
 
-@dataclass(frozen=True, slots=True)
-class _ClassRow:
-    """A line of the table of classes; ``auc`` is None where no curve exists."""
-
-    name: str
-    rows: int
-    precision: float
-    recall: float
-    f1: float
-    auc: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Mistake:
-    """A row that was predicted wrong, with the probability that the model gave to its answer."""
-
-    row: int
-    label: str
-    prediction: str
-    probability: float
-
-
 def write_classification(folder: Path, result: ClassificationMetrics, labels: Integers, subject: Subject) -> None:
     """Write all files of the report into a folder, which is made if needed."""
     # Only the one process that draws pays for this import.
@@ -58,35 +35,25 @@ def write_classification(folder: Path, result: ClassificationMetrics, labels: In
     wrong = _mistakes(result, labels, subject.classes)
     write_files(folder, "classification.html", subject, numbers, headlines, images, classes=classes, mistakes=wrong)
     _write_predictions(folder / "predictions.csv", result, labels, subject.classes)
-    write_table(
-        folder / "classes.csv",
-        ("class", "rows", "precision", "recall", "f1", "auc"),
-        ((c.name, c.rows, c.precision, c.recall, c.f1, c.auc) for c in classes),
-    )
+    write_table(folder / "classes.csv", ("class", "rows", "precision", "recall", "f1", "auc"), classes)
 
 
-def _class_rows(result: ClassificationMetrics, classes: Sequence[str]) -> list[_ClassRow]:
-    """The table of classes."""
+def _class_rows(result: ClassificationMetrics, classes: Sequence[str]) -> list[tuple[object, ...]]:
+    """Name, rows, precision, recall, F1 and area under the curve of each class; None where no curve exists."""
     scores = result.scores
-    return [
-        _ClassRow(
-            name=name,
-            rows=int(scores.support[number]),
-            precision=float(scores.precision[number]),
-            recall=float(scores.recall[number]),
-            f1=float(scores.f1[number]),
-            auc=result.rocs[number].auc if number in result.rocs else None,
-        )
-        for number, name in enumerate(classes)
-    ]
+    columns = [column.tolist() for column in (scores.support, scores.precision, scores.recall, scores.f1)]
+    areas = [result.rocs[number].auc if number in result.rocs else None for number in range(len(classes))]
+    return list(zip(classes, *columns, areas, strict=True))
 
 
-def _mistakes(result: ClassificationMetrics, labels: Integers, classes: Sequence[str]) -> list[_Mistake]:
-    """The wrong predictions that the model was surest of."""
+def _mistakes(
+    result: ClassificationMetrics, labels: Integers, classes: Sequence[str]
+) -> list[tuple[int, str, str, float]]:
+    """The wrong predictions that the model was surest of: row, label, prediction and its probability."""
     wrong = np.flatnonzero(result.predictions != labels)
     surest = wrong[np.argsort(-result.probability[wrong], kind="stable")][:_MOST_MISTAKES]
     return [
-        _Mistake(int(row), classes[labels[row]], classes[result.predictions[row]], float(result.probability[row]))
+        (int(row), classes[labels[row]], classes[result.predictions[row]], float(result.probability[row]))
         for row in surest
     ]
 

@@ -33,11 +33,9 @@ def draw_confusion_matrix(confusion: Integers, classes: Sequence[str]) -> bytes:
     """PNG of the confusion matrix: numbers are rows, shades are the share of the label's rows."""
     count = len(classes)
     side = float(np.clip(0.45 * count + 2, 4.5, 12))
-    figure, axes = _figure(side, side)
+    figure, axes = _figure("prediction", "label", side, side)
     share = confusion / np.maximum(confusion.sum(1, keepdims=True), 1)
     axes.imshow(share, cmap=_SHADES, vmin=0, vmax=1)
-    axes.set_xlabel("prediction")
-    axes.set_ylabel("label")
     if count <= _MOST_NUMBERS:
         names = [_short(name) for name in classes]
         slanted = 90 if max(map(len, names)) > 3 else 0
@@ -54,15 +52,13 @@ def draw_confusion_matrix(confusion: Integers, classes: Sequence[str]) -> bytes:
 
 def draw_roc(rocs: Mapping[int, Roc], classes: Sequence[str]) -> bytes:
     """PNG of the ROC curves, each class against all others."""
-    figure, axes = _figure(5.2, 4.6)
+    figure, axes = _figure("false positive rate", "true positive rate")
     axes.plot([0, 1], [0, 1], color=_INK, linewidth=0.8, linestyle=":")
     named = len(rocs) <= _MOST_CURVES
     for number, curve in rocs.items():
         label = f"{_short(classes[number])}  {curve.auc:.3f}" if named else None
         style = {"linewidth": 1.4} if named else {"linewidth": 0.6, "alpha": 0.4, "color": _ACCENT}
         axes.plot(curve.false_positive_rate, curve.true_positive_rate, label=label, **style)
-    axes.set_xlabel("false positive rate")
-    axes.set_ylabel("true positive rate")
     if named and rocs:
         legend = axes.legend(title="class, area", frameon=False, fontsize=8, title_fontsize=8, labelcolor=_INK)
         legend.get_title().set_color(_INK)
@@ -71,71 +67,50 @@ def draw_roc(rocs: Mapping[int, Roc], classes: Sequence[str]) -> bytes:
 
 def draw_calibration(found: Calibration) -> bytes:
     """PNG of accuracy over confidence; on the diagonal a model is as often right as it says."""
-    figure, axes = _figure(5.2, 4.6)
+    figure, axes = _figure("confidence", "accuracy")
     width = 1 / len(found.rows)
     used = found.rows > 0
     left = np.arange(len(found.rows))[used] * width
     axes.plot([0, 1], [0, 1], color=_INK, linewidth=0.8, linestyle=":")
     axes.bar(left, found.accuracy[used], width, align="edge", color=_ACCENT, alpha=0.75, label="accuracy")
     axes.plot(found.confidence[used], found.accuracy[used], "o", color=_SECOND, markersize=4, label="mean confidence")
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1.02)
-    axes.set_xlabel("confidence")
-    axes.set_ylabel("accuracy")
+    axes.set(xlim=(0, 1), ylim=(0, 1.02))
     axes.legend(frameon=False, fontsize=8, labelcolor=_INK, loc="upper left")
     return _png(figure)
 
 
 def predicted_true(targets: Floats, predictions: Floats, name: str) -> bytes:
     """PNG of predictions over true values; on the diagonal the model is right."""
-    figure, axes = _figure(5.2, 4.6)
+    figure, axes = _figure(f"true {_short(name)}".replace("$", r"\$"), "predicted")
     dots = _some(len(targets))
     ends = [min(targets.min(), predictions.min()), max(targets.max(), predictions.max())]
     axes.plot(ends, ends, color=_INK, linewidth=0.8, linestyle=":")
     axes.scatter(targets[dots], predictions[dots], s=6, color=_ACCENT, alpha=0.35, linewidths=0)
-    axes.set_xlabel(f"true {_short(name)}".replace("$", r"\$"))
-    axes.set_ylabel("predicted")
     return _png(figure)
 
 
 def draw_residuals(predictions: Floats, found: Floats) -> bytes:
     """PNG of residuals (prediction less true value) over predictions."""
-    figure, axes = _figure(5.2, 4.6)
+    figure, axes = _figure("predicted", "residual")
     dots = _some(len(found))
     axes.axhline(0, color=_INK, linewidth=0.8, linestyle=":")
     axes.scatter(predictions[dots], found[dots], s=6, color=_ACCENT, alpha=0.35, linewidths=0)
-    axes.set_xlabel("predicted")
-    axes.set_ylabel("residual")
     return _png(figure)
 
 
-def residual_histogram(found: Floats) -> bytes:
-    """PNG of how often residuals of which size occur."""
-    figure, axes = _figure(5.2, 4.6)
-    axes.hist(found, bins=_BINS, color=_ACCENT, alpha=0.75)
-    axes.axvline(0, color=_INK, linewidth=0.8, linestyle=":")
-    axes.set_xlabel("residual")
-    axes.set_ylabel("rows")
+def draw_histogram(values: Floats, marked: float, xlabel: str) -> bytes:
+    """PNG of how many rows have which value, with a line at one of them."""
+    figure, axes = _figure(xlabel, "rows")
+    axes.hist(values, bins=_BINS, color=_ACCENT, alpha=0.75)
+    axes.axvline(marked, color=_INK, linewidth=0.8, linestyle=":")
     return _png(figure)
 
 
 def loss_by_position(losses: Floats) -> bytes:
     """PNG of the mean loss at each place in a row."""
-    figure, axes = _figure(5.2, 4.6)
+    figure, axes = _figure("token of the row", "nats")
     axes.plot(np.arange(1, len(losses) + 1), losses, color=_ACCENT, linewidth=1.4)
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("token of the row")
-    axes.set_ylabel("nats")
-    return _png(figure)
-
-
-def row_losses(losses: Floats) -> bytes:
-    """PNG of how many rows have which mean loss."""
-    figure, axes = _figure(5.2, 4.6)
-    axes.hist(losses, bins=_BINS, color=_ACCENT, alpha=0.75)
-    axes.axvline(float(losses.mean()), color=_INK, linewidth=0.8, linestyle=":")
-    axes.set_xlabel("nats per token")
-    axes.set_ylabel("rows")
     return _png(figure)
 
 
@@ -144,13 +119,13 @@ def _some(count: int) -> npt.NDArray[np.int64]:
     return np.unique(np.linspace(0, count - 1, _MOST_DOTS).astype(np.int64))
 
 
-def _figure(width: float, height: float) -> tuple[Figure, Axes]:
+def _figure(xlabel: str, ylabel: str, width: float = 5.2, height: float = 4.6) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.add_subplot()
     axes.set_facecolor("none")
     axes.tick_params(colors=_INK, labelsize=8)
-    for label in (axes.xaxis.label, axes.yaxis.label):
-        label.set_color(_INK)
+    axes.set_xlabel(xlabel, color=_INK)
+    axes.set_ylabel(ylabel, color=_INK)
     for spine in axes.spines.values():
         spine.set_color(_INK)
         spine.set_linewidth(0.6)

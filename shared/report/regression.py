@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +15,6 @@ _MOST_ERRORS = 12
 _BLOCK_ROWS = 2**16
 
 
-@dataclass(frozen=True, slots=True)
-class Error:
-    """A row that was predicted badly."""
-
-    row: int
-    target: float
-    prediction: float
-    residual: float
-
-
 def write_regression(folder: Path, result: RegressionMetrics, subject: Subject) -> None:
     """Write all files of the report into a folder, which is made if needed."""
     # Only the one process that draws pays for this import.
@@ -35,7 +24,7 @@ def write_regression(folder: Path, result: RegressionMetrics, subject: Subject) 
     images = {
         "predicted_true.png": pictures.predicted_true(result.targets, result.predictions, subject.target),
         "residuals.png": pictures.draw_residuals(result.predictions, result.residuals),
-        "residual_histogram.png": pictures.residual_histogram(result.residuals),
+        "residual_histogram.png": pictures.draw_histogram(result.residuals, 0, "residual"),
     }
     headlines = [(title, f"{numbers[name]:.4g}") for name, title in _HEADLINES.items() if name in numbers]
     write_files(folder, "regression.html", subject, numbers, headlines, images, errors=_largest_errors(result))
@@ -49,10 +38,8 @@ def _lines(result: RegressionMetrics) -> Iterator[tuple[float, ...]]:
         yield from zip(*(column[first : first + _BLOCK_ROWS].tolist() for column in columns), strict=True)
 
 
-def _largest_errors(result: RegressionMetrics) -> list[Error]:
-    """The rows whose prediction is furthest from the target."""
-    rows = np.argsort(-np.abs(result.residuals), kind="stable")[:_MOST_ERRORS].tolist()
-    return [
-        Error(row, float(result.targets[row]), float(result.predictions[row]), float(result.residuals[row]))
-        for row in rows
-    ]
+def _largest_errors(result: RegressionMetrics) -> list[tuple[float, ...]]:
+    """Row, target, prediction and residual where the prediction is furthest from the target."""
+    rows = np.argsort(-np.abs(result.residuals), kind="stable")[:_MOST_ERRORS]
+    columns = (rows, result.targets[rows], result.predictions[rows], result.residuals[rows])
+    return list(zip(*(column.tolist() for column in columns), strict=True))
