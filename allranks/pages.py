@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
+from allranks.catalogue import first_sentence
 from allranks.sizes import BuildTable, VMSize, images_in_words, runs_on
 from allranks.spec import Component, Input, Output
 from allranks.spec.distribution import distribution_kind
@@ -37,15 +38,14 @@ def component_page(component: Component) -> str:
 
 
 def _facts(component: Component) -> list[Sequence[str]]:
-    tags = ", ".join(f"{name}: {value}" for name, value in component.tags.items())
-    facts = [
-        ("name", f"`{component.name}`"),
-        ("version", component.version),
-        ("distribution", distribution_kind(component.distribution).title),
-        ("environment", f"`{component.environment.reference}`"),
-        ("tags", tags),
-    ]
-    return [fact for fact in facts if fact[1]]
+    facts = {
+        "name": f"`{component.name}`",
+        "version": component.version,
+        "distribution": distribution_kind(component.distribution).title,
+        "environment": f"`{component.environment.reference}`",
+        "tags": ", ".join(f"{name}: {value}" for name, value in component.tags.items()),
+    }
+    return [fact for fact in facts.items() if fact[1]]
 
 
 def _input(port: Input) -> Sequence[str]:
@@ -106,15 +106,15 @@ def python_step(component: Component) -> str:
     parameters = ", ".join(f"{port.name}: {_annotation(port)}" for port in required)
     arguments = ", ".join(f"{port.name}={port.name}" for port in required)
     imports = "from azure.ai.ml import Input\n" if any(port.is_data for port in required) else ""
-    scaled = component.distribution is not None
+    names = "components"
     lines = [f"step = components.{component.name}({arguments})"]
     if component.distribution is not None:
+        names += ", scale"
         processes = ", processes_per_node=4" if distribution_kind(component.distribution).starts_processes else ""
         lines.append(f"scale(step, nodes=2{processes})")
     first = next(iter(component.outputs), None)
     lines.append(f'return {{"{first}": step.outputs.{first}}}' if first else "return {}")
     body = textwrap.indent("\n".join(lines), "    ")
-    names = "components, scale" if scaled else "components"
     return f"""\
 {imports}from azure.ai.ml.dsl import pipeline
 
@@ -143,30 +143,19 @@ def _local_command(component: Component) -> str:
 
 def index_page(components: Sequence[Component]) -> str:
     """The list of the components' pages."""
-    rows = [(f"[{one.display_name}]({one.name}.md)", f"`{one.name}`", _kind(one), _first(one)) for one in components]
-    return (
-        "\n\n".join(
-            ["# Components", _MADE.format("the components' YAML"), _table(("", "name", "distribution", ""), rows)]
-        )
-        + "\n"
-    )
+    table = _table(("", "name", "distribution", ""), map(_index_row, components))
+    return "\n\n".join(["# Components", _MADE.format("the components' YAML"), table]) + "\n"
 
 
-def _kind(component: Component) -> str:
-    return component.distribution.type if component.distribution else "none"
-
-
-def _first(component: Component) -> str:
-    from allranks.catalogue import first_sentence
-
-    return first_sentence(component.description)
+def _index_row(one: Component) -> Sequence[str]:
+    kind = one.distribution.type if one.distribution else "none"
+    return (f"[{one.display_name}]({one.name}.md)", f"`{one.name}`", kind, first_sentence(one.description))
 
 
 def sizes_table(sizes: Iterable[VMSize]) -> str:
     """The VM sizes as a table; those that are retired come last."""
-    ordered = sorted(sizes, key=lambda size: bool(size.retired))
     head = ("size", "GPUs", "GB each", "InfiniBand", "environments", "source")
-    return _table(head, map(_size, ordered))
+    return _table(head, map(_size, sorted(sizes, key=lambda size: bool(size.retired))))
 
 
 def builds_table(table: BuildTable, sizes: Iterable[VMSize]) -> str:
@@ -185,14 +174,8 @@ def builds_table(table: BuildTable, sizes: Iterable[VMSize]) -> str:
 def _size(size: VMSize) -> Sequence[str]:
     name = f"`{size.name}`" + (f" (retired {size.retired})" if size.retired else "")
     gpus = f"{size.gpus} {size.gpu}" if size.gpus else ""
-    return (
-        name,
-        gpus,
-        str(size.gpu_memory or ""),
-        infiniband_words(size),
-        images_in_words(size),
-        f"[{size.series}]({size.source})",
-    )
+    source = f"[{size.series}]({size.source})"
+    return (name, gpus, str(size.gpu_memory or ""), infiniband_words(size), images_in_words(size), source)
 
 
 def infiniband_words(size: VMSize) -> str:
