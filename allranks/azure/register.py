@@ -20,8 +20,7 @@ from allranks.azure.register_assets import LibraryAsset
 from allranks.azure.register_compare import asset_difference, published_body
 from allranks.azure.register_copies import asset_copy
 from allranks.azure.retry import call_with_retry
-from allranks.azure.sdk import REGISTRY_LOGGER
-from allranks.azure.uploads import runs_left_out
+from allranks.azure.sdk import REGISTRY_LOGGER, runs_left_out
 from allranks.errors import UsageError
 
 _READERS = 8

@@ -17,8 +17,7 @@ from allranks.azure.client import AssetPlace, Workspace, connect_registry, found
 from allranks.azure.explain import service_errors
 from allranks.azure.jobs import JobState, job_state_from
 from allranks.azure.retry import call_with_retry
-from allranks.azure.sdk import name_component
-from allranks.azure.uploads import runs_left_out
+from allranks.azure.sdk import name_component, runs_left_out
 from allranks.errors import AzureError, AzureUnavailableError, Problem, SpecError
 from allranks.local.settings import all_steps
 from allranks.spec import Component, Compute, Pipeline, check_machines
