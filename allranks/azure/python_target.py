@@ -68,7 +68,8 @@ def read_python_document(
         raise UsageError(f"{target} could not be read: its process ended with {done.returncode}. {last}") from None
     sys.stderr.write(done.stderr)
     if "error" in document:
-        raise _error(**document["error"])
+        kind, message, hint = (document["error"][key] for key in ("kind", "message", "hint"))
+        raise _KINDS.get(kind, AllranksError)(message, hint)
     found: dict[str, Any] = document
     return found
 
@@ -85,7 +86,3 @@ def split_target(target: str) -> tuple[Path, str]:
     if not colon or not file.endswith(".py") or not function.isidentifier():
         raise UsageError(f"{target!r} does not name a Python pipeline.", "Write FILE.py:FUNCTION.")
     return Path(file), function
-
-
-def _error(kind: str, message: str, hint: str) -> AllranksError:
-    return _KINDS.get(kind, AllranksError)(message, hint)
