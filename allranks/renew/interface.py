@@ -30,11 +30,7 @@ _ARGUMENT = re.compile(r"(\$\[\[)?--[\w-]+ '\$\{\{(inputs|outputs)\.\w+\}\}'(\]\
 
 
 def read_interfaces(root: Path, folders: Sequence[Path]) -> Mapping[str, ComponentInterface]:
-    """What the settings of components say, by component; a component without settings is not among them.
-
-    Args:
-        root: the folder that holds ``shared/``; a tree without ``shared/settings`` has no settings.
-        folders: those of the components.
+    """What the settings in ``root/shared`` say, by component; a component without settings is not among them.
 
     Raises:
         UsageError: the settings cannot be read; the message has what Python said.
