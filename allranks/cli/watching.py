@@ -18,17 +18,8 @@ if TYPE_CHECKING:
     from allranks.azure.client import Workspace
 
 
-class SilentWatcher:
-    """Shows nothing: the one JSON document comes at the end."""
-
-    def changed(self, step: StepState) -> None:
-        """A step has another state."""
-
-    def failed(self, step: StepState, log: FailureLog | None) -> None:
-        """A step has failed."""
-
-    def looked(self, steps: Sequence[StepState]) -> None:
-        """All steps, after each look."""
+class SilentWatcher(Watcher):
+    """Shows nothing but notes: the one JSON document comes at the end."""
 
     def tell(self, note: str) -> None:
         """The service is busy."""
