@@ -17,6 +17,7 @@ from azure.ai.ml.entities import PipelineComponent, PipelineJob
 from allranks.azure import sdk
 from allranks.azure.document_parts import (
     QUEUE_FIELDS,
+    RESOURCE_FIELDS,
     absolute_path,
     command_document,
     declaration_document,
@@ -25,7 +26,6 @@ from allranks.azure.document_parts import (
     picked_fields,
     plain_value,
     pristine_component,
-    resources_document,
     value_text,
     without_empty,
     yaml_file,
@@ -73,13 +73,11 @@ def _settings(job: PipelineJob) -> dict[str, Any]:
 def _declarations(component: PipelineComponent) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every input of a pipeline, groups flattened; one without a type takes that of the port which it feeds."""
     for name, declared in flat_ports(component.inputs):
-        document = declaration_document(declared)
+        document, ports = declaration_document(declared), list(_ports_fed_by(component, name))
         if "type" not in document:
-            port = next(_ports_fed_by(component, name), None)
-            document |= {"type": "string"} if port is None else {"type": port.type}
-        ports = list(_ports_fed_by(component, name))
-        if "optional" not in document and "default" not in document and ports:
-            document |= {"optional": True} if all(port.optional for port in ports) else {}
+            document["type"] = ports[0].type if ports else "string"
+        if ports and not document.keys() & {"optional", "default"} and all(port.optional for port in ports):
+            document["optional"] = True
         yield name, document
 
 
@@ -118,7 +116,8 @@ def _step(node: Any) -> dict[str, Any]:
     if node.type == "sweep":
         written = plain_value(sdk.entity_document(node))
         search = {key: _type_first(written.get(key)) for key in SWEEP_FIELDS}
-        return common | {"trial": _trial(node.trial)} | search | {"resources": resources_document(node.resources)}
+        search["resources"] = picked_fields(node.resources, RESOURCE_FIELDS)
+        return common | {"trial": _trial(node.trial)} | search
     if node.type not in ("command", "pipeline"):
         return common
     return common | {"component": _component(node.component)} | (_launch(node) if node.type == "command" else {})
@@ -142,7 +141,7 @@ def _trial(component: Any) -> Any:
 def _machines(carrier: Any) -> dict[str, Any]:
     """What a step, a trial or a component says of where it runs."""
     return {
-        "resources": resources_document(getattr(carrier, "resources", None)),
+        "resources": picked_fields(getattr(carrier, "resources", None), RESOURCE_FIELDS),
         "distribution": distribution_document(getattr(carrier, "distribution", None)),
     }
 

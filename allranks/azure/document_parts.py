@@ -28,6 +28,8 @@ _TEXTS = ("name", "version", "display_name", "description", "tags", "properties"
 _ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:|\$\{\{")
 _DECLARATION = ("type", "default", "optional", "enum", "min", "max", "mode", "description")
 
+_load_once = cache(load_component)
+
 
 def plain_value(value: Any) -> Any:
     """JSON's types; whatever refers to something becomes the text of its binding."""
@@ -99,7 +101,7 @@ def command_document(component: CommandComponent) -> dict[str, Any]:
             "additional_includes": [path_below(base, include) for include in component.additional_includes or ()],
             "environment": _environment(component.environment, base),
             "distribution": distribution_document(component.distribution),
-            "resources": resources_document(component.resources),
+            "resources": picked_fields(component.resources, RESOURCE_FIELDS),
             "queue_settings": picked_fields(getattr(component, "queue_settings", None), QUEUE_FIELDS),
         }
     )
@@ -116,11 +118,6 @@ def _environment(environment: Any, base: Path) -> Any:
     return without_empty(said)
 
 
-def resources_document(resources: Any) -> dict[str, Any]:
-    """The resources of a step or a component; empty without any."""
-    return picked_fields(resources, RESOURCE_FIELDS)
-
-
 def distribution_document(distribution: Any) -> dict[str, Any] | None:
     """The distribution of a step or a component."""
     found = picked_fields(distribution, ("type", *_DISTRIBUTION))
@@ -132,7 +129,7 @@ def pristine_component(component: Any) -> Any:
     file = yaml_file(component)
     if file is None:
         return None
-    fresh = _load(file)
+    fresh = _load_once(file)
     return fresh if _own_document(fresh) == _own_document(component) else None
 
 
@@ -140,11 +137,6 @@ def yaml_file(component: Any) -> Path | None:
     """The YAML file from which a component was loaded."""
     source = source_path(component)
     return Path(source).resolve() if source.endswith((".yaml", ".yml")) else None
-
-
-@cache
-def _load(file: Path) -> Any:
-    return load_component(file)
 
 
 def _own_document(component: Any) -> dict[str, Any]:

@@ -84,7 +84,9 @@ def job_builder(file: Path, function: str) -> Callable[[Mapping[str, Any]], Any]
     module = _load(file)
     found = getattr(module, function, None)
     if found is None:
-        raise _no_such(function, file, module)
+        near = get_close_matches(function, _pipelines(module), n=3, cutoff=0.5)
+        guess = f"Did you mean {' or '.join(near)}?" if near else _offer(module) or "It defines no pipeline."
+        raise UnknownNameError(f"{file} has no function {function!r}.", guess)
     from azure.ai.ml.entities import PipelineJob
 
     if is_pipeline_function(found):
@@ -150,12 +152,6 @@ def _cast(value: Any, parameter: inspect.Parameter) -> Any:
         return kind(value)
     except ValueError:
         raise UsageError(f"{parameter.name}={value!r} is not of type {kind.__name__}.") from None
-
-
-def _no_such(function: str, file: Path, module: Any) -> UnknownNameError:
-    near = get_close_matches(function, _pipelines(module), n=3, cutoff=0.5)
-    guess = f"Did you mean {' or '.join(near)}?" if near else _offer(module) or "It defines no pipeline."
-    return UnknownNameError(f"{file} has no function {function!r}.", guess)
 
 
 def _offer(module: Any) -> str:

@@ -205,11 +205,9 @@ def _step(step: Mapping[str, Any], where: str, path: Path, problems: list[Proble
 
 
 def _document(path: Path) -> dict[str, Any]:
-    document: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - both are safe
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    document: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), loader)  # noqa: S506 - both are safe
     return document
-
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _version_problems(document: Mapping[str, Any], path: Path) -> Iterator[Problem]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -114,7 +113,6 @@ def rest_body(entity: Any) -> dict[str, Any]:
     return dict(entity._to_rest_object().as_dict())
 
 
-@cache
 def yaml_schemas() -> SimpleNamespace:
     """The classes that say which fields the YAML of a job and its parts may have; nothing public lists them."""
     from azure.ai.ml._schema.assets.environment import EnvironmentSchema
