@@ -27,9 +27,9 @@ _T = TypeVar("_T")
 
 
 def call_with_retry(attempt: Callable[[], _T], tell: Callable[[str], None]) -> _T:
-    """Call ``attempt``, which sends what can be sent again, until it succeeds, fails for good, or the time is over.
+    """Call ``attempt`` until it succeeds, fails for good, or ``RETRY_SECONDS`` are over.
 
-    ``tell`` hears in one line why it will be tried again, and when. The time is ``RETRY_SECONDS``.
+    It sends what can be sent again; ``tell`` hears in one line why that will be done, and when.
 
     Raises:
         Exception: whatever the last attempt raised.

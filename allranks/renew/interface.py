@@ -32,6 +32,8 @@ _ARGUMENT = re.compile(r"(\$\[\[)?--[\w-]+ '\$\{\{(inputs|outputs)\.\w+\}\}'(\]\
 def read_interfaces(root: Path, folders: Sequence[Path]) -> Mapping[str, ComponentInterface]:
     """What the settings in ``root/shared`` say, by component; a component without settings is not among them.
 
+    A tree without ``shared/settings`` has no settings.
+
     Raises:
         UsageError: the settings cannot be read; the message has what Python said.
     """
