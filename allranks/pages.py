@@ -16,14 +16,15 @@ _MADE = "<!-- Made from {} by `python -m allranks.renew`: change that, and make 
 
 def component_page(component: Component) -> str:
     """The page of a component: what Designer shows, the outputs, and how to use it in YAML, in Python and here."""
-    inputs = map(_input, component.inputs.values())
     parts = [
         f"# {component.display_name or component.name}",
         _MADE.format(f"components/{component.name}/component.yaml"),
         " ".join(component.description.split()),
         _table(("", ""), _facts(component)),
         "## Inputs",
-        _table(("input", "type", "default", "allowed", ""), inputs) if component.inputs else "None.",
+        _table(("input", "type", "default", "allowed", ""), map(_input, component.inputs.values()))
+        if component.inputs
+        else "None.",
         "## Outputs",
         _table(("output", "type", "mode", ""), map(_output, component.outputs.values())),
         "## In YAML",
@@ -37,14 +38,14 @@ def component_page(component: Component) -> str:
 
 
 def _facts(component: Component) -> list[Sequence[str]]:
-    facts = [
-        ("name", f"`{component.name}`"),
-        ("version", component.version),
-        ("distribution", distribution_kind(component.distribution).title),
-        ("environment", f"`{component.environment.reference}`"),
-        ("tags", ", ".join(f"{name}: {value}" for name, value in component.tags.items())),
-    ]
-    return [fact for fact in facts if fact[1]]
+    facts = {
+        "name": f"`{component.name}`",
+        "version": component.version,
+        "distribution": distribution_kind(component.distribution).title,
+        "environment": f"`{component.environment.reference}`",
+        "tags": ", ".join(f"{name}: {value}" for name, value in component.tags.items()),
+    }
+    return [fact for fact in facts.items() if fact[1]]
 
 
 def _input(port: Input) -> Sequence[str]:
@@ -105,14 +106,15 @@ def python_step(component: Component) -> str:
     parameters = ", ".join(f"{port.name}: {_annotation(port)}" for port in required)
     arguments = ", ".join(f"{port.name}={port.name}" for port in required)
     imports = "from azure.ai.ml import Input\n" if any(port.is_data for port in required) else ""
+    names = "components"
     lines = [f"step = components.{component.name}({arguments})"]
     if component.distribution is not None:
+        names += ", scale"
         processes = ", processes_per_node=4" if distribution_kind(component.distribution).starts_processes else ""
         lines.append(f"scale(step, nodes=2{processes})")
     first = next(iter(component.outputs), None)
     lines.append(f'return {{"{first}": step.outputs.{first}}}' if first else "return {}")
     body = textwrap.indent("\n".join(lines), "    ")
-    names = "components, scale" if component.distribution is not None else "components"
     return f"""\
 {imports}from azure.ai.ml.dsl import pipeline
 
@@ -145,10 +147,9 @@ def index_page(components: Sequence[Component]) -> str:
     return "\n\n".join(["# Components", _MADE.format("the components' YAML"), table]) + "\n"
 
 
-def _index_row(component: Component) -> Sequence[str]:
-    kind = component.distribution.type if component.distribution else "none"
-    link = f"[{component.display_name}]({component.name}.md)"
-    return (link, f"`{component.name}`", kind, first_sentence(component.description))
+def _index_row(one: Component) -> Sequence[str]:
+    kind = one.distribution.type if one.distribution else "none"
+    return (f"[{one.display_name}]({one.name}.md)", f"`{one.name}`", kind, first_sentence(one.description))
 
 
 def sizes_table(sizes: Iterable[VMSize]) -> str:
@@ -173,8 +174,8 @@ def builds_table(table: BuildTable, sizes: Iterable[VMSize]) -> str:
 def _size(size: VMSize) -> Sequence[str]:
     name = f"`{size.name}`" + (f" (retired {size.retired})" if size.retired else "")
     gpus = f"{size.gpus} {size.gpu}" if size.gpus else ""
-    link = f"[{size.series}]({size.source})"
-    return (name, gpus, str(size.gpu_memory or ""), infiniband_words(size), images_in_words(size), link)
+    source = f"[{size.series}]({size.source})"
+    return (name, gpus, str(size.gpu_memory or ""), infiniband_words(size), images_in_words(size), source)
 
 
 def infiniband_words(size: VMSize) -> str:

@@ -14,7 +14,7 @@ _HEAD = """\
 # ruff: noqa: A002, D205, PYI021
 # The texts are what an editor shows.
 
-from typing import Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from azure.ai.ml import Input
 from azure.ai.ml.entities import Command, CommandComponent
@@ -27,9 +27,15 @@ Whole: TypeAlias = int | _Later
 Number: TypeAlias = float | _Later
 Flag: TypeAlias = Literal["true", "false"] | _Later
 Data: TypeAlias = Input | NodeOutput | PipelineInput
+_Outputs = TypeVar("_Outputs")
+
+class Step(Command, Generic[_Outputs]):
+    @property
+    def outputs(self) -> _Outputs: ...
 """
 _ALIASES = {"string": "Text", "integer": "Whole", "number": "Number", "boolean": "bool | _Later"}
-_WIDTH = 110
+_WIDTH = 120 - 8
+"""Of a docstring's lines, without their indentation."""
 
 
 def components_stub(components: Sequence[Component]) -> str:
@@ -48,16 +54,12 @@ def _component(component: Component) -> str:
 class {camel}Outputs:
 {outputs}
 
-class {camel}Step(Command):
-    @property
-    def outputs(self) -> {camel}Outputs: ...
-
 class {camel}(CommandComponent):
     def __call__(
         self,
 {star}{parameters}
-    ) -> {camel}Step:
-{textwrap.indent(_doc(component), "        ")}
+    ) -> Step[{camel}Outputs]:
+{textwrap.indent(_doc(component), " " * 8)}
 """
 
 
@@ -89,14 +91,18 @@ def _literal(value: object) -> str:
 
 
 def _doc(component: Component) -> str:
-    lines = textwrap.wrap(component.description, _WIDTH - 11)
+    lines = textwrap.wrap('"""' + _escaped(component.description), _WIDTH, break_on_hyphens=False)
     lines += ["", "Args:"] if component.inputs else []
     for port in _required_first(component):
+        text = f"{port.name}: {_escaped(port.description)}"
         lines += textwrap.wrap(
-            f"{port.name}: {port.description}", _WIDTH - 15, initial_indent="    ", subsequent_indent="        "
+            text, _WIDTH, initial_indent="    ", subsequent_indent="        ", break_on_hyphens=False
         )
-    body = "\n".join(lines).replace("\\", "\\\\").replace('"""', "'''")
-    return f'"""{body}\n"""'
+    return "\n".join([*lines, '"""'])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"""', "'''")
 
 
 def _camel(name: str) -> str:

@@ -27,13 +27,7 @@ from allranks.spec.step_sizes import SERVERLESS, check_sizes, step_sizes
 
 @dataclass(frozen=True, slots=True)
 class AssembledJob:
-    """A pipeline that is ready to be sent.
-
-    Attributes:
-        job: the SDK's PipelineJob.
-        pipeline: the same, as the check has read it.
-        notes: warnings of the check.
-    """
+    """A pipeline that is ready to be sent: the SDK's PipelineJob, the same as the check has read it, its warnings."""
 
     job: Any
     pipeline: Pipeline
@@ -84,8 +78,7 @@ def assemble_job(
         problems += check_document(pipeline, values={})
         problems += _without_compute(pipeline)
         machines = [*check_machines(pipeline), *check_sizes(pipeline, step_sizes(pipeline))]
-        problems += [problem for problem in machines if problem.severity == "error"]
-        errors = [problem for problem in problems if problem.severity == "error"]
+        errors = [problem for problem in (*problems, *machines) if problem.severity == "error"]
         if errors:
             raise SpecError(list(dict.fromkeys(errors)))
         components = [step.component for _, step in all_steps(pipeline)]

@@ -47,12 +47,7 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class AssetPlace:
-    """Where assets are registered.
-
-    Attributes:
-        kind: a workspace, or a registry that several workspaces share.
-        name: its name.
-    """
+    """Where assets are registered: in a workspace, or in a registry that several workspaces share."""
 
     kind: Literal["workspace", "registry"]
     name: str
@@ -77,15 +72,9 @@ def find_workspace(
 ) -> Workspace:
     """The workspace that is meant: what is given wins, one by one, over the variables, and these over config.json.
 
-    The variables are those that Azure ML sets inside a job. config.json is looked for in ``folder`` and above it, also
-    in a folder ``.azureml`` there, as ``MLClient.from_config`` does.
-
-    Args:
-        subscription: the subscription's id.
-        resource_group: the resource group's name.
-        name: the workspace's name.
-        folder: where the search for config.json starts; the working folder unless given.
-        environ: the variables; those of this process unless given.
+    The variables are those that Azure ML sets inside a job; they are this process's unless ``environ`` is given.
+    config.json is looked for in ``folder``, which is the working folder unless given, and above it, also in a folder
+    ``.azureml`` there, as ``MLClient.from_config`` does.
 
     Raises:
         UsageError: something is missing, or config.json cannot be read.
@@ -100,12 +89,11 @@ def find_workspace(
 
 
 def _of_variables(environ: Mapping[str, str]) -> tuple[str, ...] | None:
-    values = tuple(environ.get(name, "") for name in _VARIABLES)
-    if any(values) and not all(values):
-        missing = [name for name, value in zip(_VARIABLES, values, strict=True) if not value]
-        there = [name for name, value in zip(_VARIABLES, values, strict=True) if value]
+    there = [name for name in _VARIABLES if environ.get(name)]
+    missing = [name for name in _VARIABLES if name not in there]
+    if there and missing:
         raise UsageError(f"{', '.join(there)} is set, but {', '.join(missing)} is not.", "Set all three, or none.")
-    return values if any(values) else None
+    return tuple(environ[name] for name in there) or None
 
 
 def _of_file(folder: Path) -> tuple[str, ...] | None:
@@ -175,10 +163,7 @@ def found_or_none(ask: Callable[[], _T]) -> _T | None:
 
 
 def require_sdk(who: str) -> None:
-    """Refuse to go on without the SDK.
-
-    Args:
-        who: needs it, for the message.
+    """Refuse to go on without the SDK; ``who`` needs it, for the message.
 
     Raises:
         CannotRunHereError: it is not installed.

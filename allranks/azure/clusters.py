@@ -54,20 +54,22 @@ class ComputeCluster:
         """The tier as Azure ML calls it."""
         return "low_priority" if self.low_priority else "dedicated"
 
-    def yaml(self) -> str:
-        """The YAML that ``az ml compute create --file`` takes."""
-        import yaml
-
-        document = {
-            "$schema": _SCHEMA,
+    def fields(self) -> dict[str, Any]:
+        """The cluster in the words of the SDK's ``AmlCompute`` and of its YAML."""
+        return {
             "name": self.name,
-            "type": "amlcompute",
             "size": self.size,
             "tier": self.tier,
             "min_instances": self.min_nodes,
             "max_instances": self.nodes,
             "idle_time_before_scale_down": self.idle_seconds,
         }
+
+    def yaml(self) -> str:
+        """The YAML that ``az ml compute create --file`` takes."""
+        import yaml
+
+        document = {"$schema": _SCHEMA, "name": self.name, "type": "amlcompute"} | self.fields()
         return yaml.safe_dump(document, sort_keys=False)
 
 
@@ -114,11 +116,6 @@ def _suits_every_image(size: VMSize) -> bool:
 def create_cluster(client: Any, cluster: ComputeCluster, tell: Callable[[str], None]) -> bool:
     """Make the cluster, or change the limits of one that is there; wait until Azure has done it.
 
-    Args:
-        client: an MLClient of a workspace.
-        cluster: what it should be.
-        tell: hears when the service is busy.
-
     Returns:
         Whether it is new.
 
@@ -131,14 +128,7 @@ def create_cluster(client: Any, cluster: ComputeCluster, tell: Callable[[str], N
         there = call_with_retry(lambda: found_or_none(lambda: client.compute.get(cluster.name)), tell)
         if there is not None:
             _compare(there, cluster)
-        wanted = AmlCompute(
-            name=cluster.name,
-            size=cluster.size,
-            tier=cluster.tier,
-            min_instances=cluster.min_nodes,
-            max_instances=cluster.nodes,
-            idle_time_before_scale_down=cluster.idle_seconds,
-        )
+        wanted = AmlCompute(**cluster.fields())
         call_with_retry(lambda: client.compute.begin_create_or_update(wanted).result(), tell)
     return there is None
 

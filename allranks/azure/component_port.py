@@ -31,15 +31,13 @@ def port(component: str | Path, name: str, **changes: Any) -> Any:
     """
     file = catalogue.component_files().get(str(component), Path(component))
     if not file.is_file():
+        message = f"there is no component '{component}'{name_suggestion(str(component), catalogue.COMPONENTS)}."
         hint = f"Components: {', '.join(catalogue.COMPONENTS)}; or the path of a component.yaml."
-        raise UnknownNameError(
-            f"there is no component '{component}'{name_suggestion(str(component), catalogue.COMPONENTS)}.", hint
-        )
+        raise UnknownNameError(message, hint)
     inputs = read_component(file).inputs
     if name not in inputs:
-        raise UnknownNameError(
-            f"'{component}' has no input {name!r}{name_suggestion(name, inputs)}.", f"Its inputs: {', '.join(inputs)}."
-        )
+        message = f"'{component}' has no input {name!r}{name_suggestion(name, inputs)}."
+        raise UnknownNameError(message, f"Its inputs: {', '.join(inputs)}.")
     try:
         from azure.ai.ml import Input
     except ImportError as error:

@@ -44,9 +44,10 @@ components = Components()
 
 def _signed(component: Any) -> Any:
     """The component with its true signature: the SDK gives every input the default None and hides it in a function."""
-    component.__signature__ = inspect.Signature(
-        [_parameter(name, port) for name, port in component.inputs.items()], return_annotation=_step_type()
-    )
+    from azure.ai.ml.entities import Command
+
+    parameters = [_parameter(name, port) for name, port in component.inputs.items()]
+    component.__signature__ = inspect.Signature(parameters, return_annotation=Command)
     lines = [f"    {name}: {' '.join((port.description or '').split())}" for name, port in component.inputs.items()]
     component.__doc__ = "\n".join([component.description or component.name, "", "Args:", *lines])
     return component
@@ -58,9 +59,3 @@ def _parameter(name: str, port: Any) -> inspect.Parameter:
     default = inspect.Parameter.empty if port.default is None and not port.optional else port.default
     annotation = _TYPES.get(port.type, Input)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _step_type() -> Any:
-    from azure.ai.ml.entities import Command
-
-    return Command

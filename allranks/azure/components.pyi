@@ -3,7 +3,7 @@
 # ruff: noqa: A002, D205, PYI021
 # The texts are what an editor shows.
 
-from typing import Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from azure.ai.ml import Input
 from azure.ai.ml.entities import Command, CommandComponent
@@ -16,13 +16,14 @@ Whole: TypeAlias = int | _Later
 Number: TypeAlias = float | _Later
 Flag: TypeAlias = Literal["true", "false"] | _Later
 Data: TypeAlias = Input | NodeOutput | PipelineInput
+_Outputs = TypeVar("_Outputs")
+
+class Step(Command, Generic[_Outputs]):
+    @property
+    def outputs(self) -> _Outputs: ...
 
 class PrepareDataOutputs:
     data: NodeOutput
-
-class PrepareDataStep(Command):
-    @property
-    def outputs(self) -> PrepareDataOutputs: ...
 
 class PrepareData(CommandComponent):
     def __call__(
@@ -44,53 +45,45 @@ class PrepareData(CommandComponent):
         rows_per_shard: Whole | None = None,
         init_timeout: Number = 10,
         step_timeout: Number = 240,
-    ) -> PrepareDataStep:
-        """Turns images, arrays or tables into a dataset that every trainer of this library reads: fixed-size
-        shards with an index, split into train, validation and test. On each node the first rank does the
-        work with all of the node's cores while the others wait; several nodes share the files. The result
-        is the same, byte for byte, whatever the number of nodes. Data may be larger than memory. Files
-        that cannot be used are named.
+    ) -> Step[PrepareDataOutputs]:
+        """Turns images, arrays or tables into a dataset that every trainer of this library reads: fixed-size shards
+        with an index, split into train, validation and test. On each node the first rank does the work with all of the
+        node's cores while the others wait; several nodes share the files. The result is the same, byte for byte,
+        whatever the number of nodes. Data may be larger than memory. Files that cannot be used are named.
 
         Args:
-            data: Folder with your files. image_folder: one folder of images for each class. cifar: the
-                unpacked batches (data_batch_1 and so on). idx: MNIST's files, gzipped or not. npy:
-                x.npy with the rows and y.npy with their labels or targets. csv, parquet: one table, in
-                one file or several. Leave empty for digits.
-            dataset: What is read. digits is a built-in sample of 1,797 handwritten digits of 8x8
-                pixels; the others read data. All files are taken together and split anew, so a test
-                batch of CIFAR or MNIST is not kept apart.
+            data: Folder with your files. image_folder: one folder of images for each class. cifar: the unpacked batches
+                (data_batch_1 and so on). idx: MNIST's files, gzipped or not. npy: x.npy with the rows and y.npy with
+                their labels or targets. csv, parquet: one table, in one file or several. Leave empty for digits.
+            dataset: What is read. digits is a built-in sample of 1,797 handwritten digits of 8x8 pixels; the others
+                read data. All files are taken together and split anew, so a test batch of CIFAR or MNIST is not kept
+                apart.
             task: What is predicted: a class, or a number. regression is for csv, parquet and npy.
-            target: For csv and parquet: the column that is predicted. Classes are texts or numbers.
-                All other columns are features and have to hold numbers.
-            ignore_columns: For csv and parquet: columns that are left out, separated by commas, such
-                as an identifier or a text.
-            on_missing: For csv and parquet, when a row lacks a value: fail stops and names file, line
-                and column; skip leaves the row out.
-            image_size: For image_folder, cifar and idx: side in pixels to which images are brought,
-                scaled and then cropped around the centre. Needed when they differ in size.
-            color: For image_folder, cifar and idx: channels of the images, one (grayscale) or three
-                (rgb). auto is rgb for an image_folder, and what the files have for the others.
-            max_megapixels: Images of more than this many million pixels are bad files. They are not
-                decoded: a small file can unpack to more than the memory holds.
-            on_bad_file: When a file is truncated, too large or not what its name says: fail stops and
-                names it; skip leaves it out and names it in skipped.csv. A table with an impossible
-                value is left out as a whole file.
-            validation_fraction: Share of all rows that goes into validation, with the classes in
-                proportion.
+            target: For csv and parquet: the column that is predicted. Classes are texts or numbers. All other columns
+                are features and have to hold numbers.
+            ignore_columns: For csv and parquet: columns that are left out, separated by commas, such as an identifier
+                or a text.
+            on_missing: For csv and parquet, when a row lacks a value: fail stops and names file, line and column; skip
+                leaves the row out.
+            image_size: For image_folder, cifar and idx: side in pixels to which images are brought, scaled and then
+                cropped around the centre. Needed when they differ in size.
+            color: For image_folder, cifar and idx: channels of the images, one (grayscale) or three (rgb). auto is rgb
+                for an image_folder, and what the files have for the others.
+            max_megapixels: Images of more than this many million pixels are bad files. They are not decoded: a small
+                file can unpack to more than the memory holds.
+            on_bad_file: When a file is truncated, too large or not what its name says: fail stops and names it; skip
+                leaves it out and names it in skipped.csv. A table with an impossible value is left out as a whole file.
+            validation_fraction: Share of all rows that goes into validation, with the classes in proportion.
             test_fraction: Share of all rows that goes into test, with the classes in proportion.
             seed: Decides which rows go into which split; the same seed gives the same splits.
-            rows_per_shard: Rows in each file. Leave empty for files of about 16 MB. Nodes and cores
-                share the work file by file; larger files mean fewer of them.
+            rows_per_shard: Rows in each file. Leave empty for files of about 16 MB. Nodes and cores share the work file
+                by file; larger files mean fewer of them.
             init_timeout: Minutes in which all ranks have to have started.
             step_timeout: Minutes that the waiting ranks give to the one that does the work.
         """
 
 class PrepareTextOutputs:
     data: NodeOutput
-
-class PrepareTextStep(Command):
-    @property
-    def outputs(self) -> PrepareTextOutputs: ...
 
 class PrepareText(CommandComponent):
     def __call__(
@@ -113,45 +106,40 @@ class PrepareText(CommandComponent):
         rows_per_shard: Whole | None = None,
         init_timeout: Number = 10,
         step_timeout: Number = 240,
-    ) -> PrepareTextStep:
-        """Turns texts into a dataset of tokens that the text trainers of this library read: packed rows for a
-        language model, or passages with a class for text classification, split into train, validation and
-        test by document. Tokens are bytes, those of a tokenizer of yours, or learnt here from the train
-        split. On each node the first rank does the work with all of the node's cores while the others
-        wait; several nodes share it. The result is the same, byte for byte, whatever the number of nodes.
-        Data may be larger than memory. Documents that cannot be used are named.
+    ) -> Step[PrepareTextOutputs]:
+        """Turns texts into a dataset of tokens that the text trainers of this library read: packed rows for a language
+        model, or passages with a class for text classification, split into train, validation and test by document.
+        Tokens are bytes, those of a tokenizer of yours, or learnt here from the train split. On each node the first
+        rank does the work with all of the node's cores while the others wait; several nodes share it. The result is the
+        same, byte for byte, whatever the number of nodes. Data may be larger than memory. Documents that cannot be used
+        are named.
 
         Args:
-            data: Folder with your texts. files: one document in each file, and for text_classification
-                one folder for each class. jsonl, csv, parquet: one document in each row of one or
-                several files. Leave empty for stdlib.
-            dataset: What is read. stdlib is a built-in sample of about 9 MB: the sources of Python's
-                standard library, without its tests; its classes are six of its packages. The others
-                read data. jsonl and csv may be gzipped. A large file is shared by nodes and cores if
-                it is a plain jsonl or a parquet; give csv and gzipped files as several.
+            data: Folder with your texts. files: one document in each file, and for text_classification one folder for
+                each class. jsonl, csv, parquet: one document in each row of one or several files. Leave empty for
+                stdlib.
+            dataset: What is read. stdlib is a built-in sample of about 9 MB: the sources of Python's standard library,
+                without its tests; its classes are six of its packages. The others read data. jsonl and csv may be
+                gzipped. A large file is shared by nodes and cores if it is a plain jsonl or a parquet; give csv and
+                gzipped files as several.
             task: What is predicted: the next token of a text, or the class of a passage.
             text_column: For jsonl, csv and parquet: the column with the texts.
-            label_column: For text_classification from jsonl, csv and parquet: the column with the
-                classes, texts or whole numbers.
-            pattern: For files: which names count, such as *.txt,*.md. Several are separated by commas;
-                one with a slash is compared with the path in the folder. Hidden and empty files never
-                count.
-            tokenizer: Folder with a tokenizer.json, as Hugging Face's fast tokenizers and model
-                folders have it. It is copied into the dataset. Leave empty for bytes, or to learn one
-                with vocabulary.
-            vocabulary: Without a tokenizer: learn one of so many tokens from the train split (byte-
-                level BPE), and keep it in the dataset. A language model learns much faster on such
-                tokens than on bytes.
-            sequence_length: language_modeling: tokens that are predicted in each row.
-                text_classification: the most tokens of a passage, with the tokenizer's special ones;
-                longer documents are cut into passages of equal length, each of the document's class.
-            max_megabytes: Documents of more megabytes are bad ones. Memory holds a few documents at a
-                time.
-            on_bad_file: When a document is not UTF-8, too large, empty or without a class: fail stops
-                and names its file and line; skip leaves it out and names it in skipped.csv.
-            validation_fraction: Share of the documents that goes into validation. Files are drawn by
-                their path, in each class alike; rows of tables by their text, so that a text that
-                occurs twice is in one split only.
+            label_column: For text_classification from jsonl, csv and parquet: the column with the classes, texts or
+                whole numbers.
+            pattern: For files: which names count, such as *.txt,*.md. Several are separated by commas; one with a slash
+                is compared with the path in the folder. Hidden and empty files never count.
+            tokenizer: Folder with a tokenizer.json, as Hugging Face's fast tokenizers and model folders have it. It is
+                copied into the dataset. Leave empty for bytes, or to learn one with vocabulary.
+            vocabulary: Without a tokenizer: learn one of so many tokens from the train split (byte-level BPE), and keep
+                it in the dataset. A language model learns much faster on such tokens than on bytes.
+            sequence_length: language_modeling: tokens that are predicted in each row. text_classification: the most
+                tokens of a passage, with the tokenizer's special ones; longer documents are cut into passages of equal
+                length, each of the document's class.
+            max_megabytes: Documents of more megabytes are bad ones. Memory holds a few documents at a time.
+            on_bad_file: When a document is not UTF-8, too large, empty or without a class: fail stops and names its
+                file and line; skip leaves it out and names it in skipped.csv.
+            validation_fraction: Share of the documents that goes into validation. Files are drawn by their path, in
+                each class alike; rows of tables by their text, so that a text that occurs twice is in one split only.
             test_fraction: Share of the documents that goes into test, drawn likewise.
             seed: Decides which documents go into which split; the same seed gives the same splits.
             rows_per_shard: Rows in each file, at most. Leave empty for files of up to about 16 MB.
@@ -163,10 +151,6 @@ class TrainDdpOutputs:
     model: NodeOutput
     checkpoints: NodeOutput
     metrics: NodeOutput
-
-class TrainDdpStep(Command):
-    @property
-    def outputs(self) -> TrainDdpOutputs: ...
 
 class TrainDdp(CommandComponent):
     def __call__(
@@ -199,79 +183,67 @@ class TrainDdp(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-    ) -> TrainDdpStep:
-        """Trains a model on every GPU of every node with PyTorch's DistributedDataParallel. Choose this one
-        unless the model does not fit on one GPU. The batch size is that of all GPUs together, so the
-        result does not depend on how many there are. A run that was interrupted and is started again
-        continues from its last checkpoint and ends with the same weights. The model is saved in MLflow's
-        format and needs no code of yours to be deployed.
+    ) -> Step[TrainDdpOutputs]:
+        """Trains a model on every GPU of every node with PyTorch's DistributedDataParallel. Choose this one unless the
+        model does not fit on one GPU. The batch size is that of all GPUs together, so the result does not depend on how
+        many there are. A run that was interrupted and is started again continues from its last checkpoint and ends with
+        the same weights. The model is saved in MLflow's format and needs no code of yours to be deployed.
 
         Args:
-            data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or
-                with a number to predict.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take
-                mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs)
-                and returns a torch.nn.Module for channels-first batches.
-            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION;
-                otherwise it has no effect.
+            data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
+                predict.
+            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
+                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
+                torch.nn.Module for channels-first batches.
+            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
+                effect.
             epochs: Passes over the training rows.
-            batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs
-                x accumulation_steps; the last partial batch of an epoch is left out.
-            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the
-                other, to use less memory.
+            batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
+                accumulation_steps; the last partial batch of an epoch is left out.
+            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the other, to use less
+                memory.
             optimizer: Optimization method.
             learning_rate: Highest learning rate, reached after the warm-up.
             momentum: Momentum of sgd, and the first beta of adam and adamw.
-            weight_decay: Weight decay of matrices and convolutions; biases and normalisation weights
-                are left out. Leave it empty for a value that suits the optimizer: 0.3 for adamw,
-                0.0005 for sgd, 0 for adam.
-            label_smoothing: Share of each label that is spread over all classes while training; keeps
-                the model from being too sure, and usually better on new data. 0 turns it off;
-                regression has no use for it.
+            weight_decay: Weight decay of matrices and convolutions; biases and normalisation weights are left out.
+                Leave it empty for a value that suits the optimizer: 0.3 for adamw, 0.0005 for sgd, 0 for adam.
+            label_smoothing: Share of each label that is spread over all classes while training; keeps the model from
+                being too sure, and usually better on new data. 0 turns it off; regression has no use for it.
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
-            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a
-                fraction.
-            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the
-                end.
-            precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent
-                GPUs; fp16 scales the loss and needs a GPU; fp64 is for exact comparisons.
-            gradient_checkpointing: Compute activations again in the backward pass instead of keeping
-                them; less memory, about a third more time.
-            compile: Compile the model with torch.compile; a minute at the start, faster steps
-                afterwards.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the
-                rows of all GPUs, so that the result does not depend on how many there are; each such
-                layer then waits for all GPUs. Without it, each GPU takes those of its own rows
-                (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other
-                weights, and the statistics of rank 0 are validated and saved. The models of this
+            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
+            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
+                the loss and needs a GPU; fp64 is for exact comparisons.
+            gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
+                about a third more time.
+            compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
+            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
+                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
+                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
+                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
                 library have no batch normalization.
             seed: Seed of the initial weights and of the order of the rows.
-            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes:
-                a loss that is not finite or a request to stop is acted upon here.
+            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
+                not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
-            resume_from: Folder of checkpoints of another run to continue from. A run that was
-                interrupted continues from its own output "checkpoints" without this. With more epochs
-                than that run had, the further ones are trained, at the learning rates of all of them
-                together; where these do not depend on the epochs (schedule constant, warmup_fraction
-                0), the result is that of a run that had so many from the start.
-            loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps.
-                Datasets below 256 MB are held in memory and read by none.
-            pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a
-                GPU this has no effect.
+            resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
+                from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
+                trained, at the learning rates of all of them together; where these do not depend on the epochs
+                (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
+            loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
+                MB are held in memory and read by none.
+            pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
+                effect.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung
-                rank ends the run.
+            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
+                run.
         """
 
 class TrainTorchrunOutputs:
     model: NodeOutput
     checkpoints: NodeOutput
     metrics: NodeOutput
-
-class TrainTorchrunStep(Command):
-    @property
-    def outputs(self) -> TrainTorchrunOutputs: ...
 
 class TrainTorchrun(CommandComponent):
     def __call__(
@@ -305,79 +277,67 @@ class TrainTorchrun(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-    ) -> TrainTorchrunStep:
-        """The same training as "Train (PyTorch DDP)", started differently: Azure ML starts one process on
-        each node, and torchrun starts the ranks there, as many as the input "processes_per_node" says.
-        Choose this one where the number of ranks of a node has to be an input, or where your cluster's
-        tools expect torchrun.
+    ) -> Step[TrainTorchrunOutputs]:
+        """The same training as "Train (PyTorch DDP)", started differently: Azure ML starts one process on each node,
+        and torchrun starts the ranks there, as many as the input "processes_per_node" says. Choose this one where the
+        number of ranks of a node has to be an input, or where your cluster's tools expect torchrun.
 
         Args:
-            data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or
-                with a number to predict.
+            data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
+                predict.
             processes_per_node: Ranks that torchrun starts on each node; the number of its GPUs.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take
-                mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs)
-                and returns a torch.nn.Module for channels-first batches.
-            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION;
-                otherwise it has no effect.
+            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
+                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
+                torch.nn.Module for channels-first batches.
+            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
+                effect.
             epochs: Passes over the training rows.
-            batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs
-                x accumulation_steps; the last partial batch of an epoch is left out.
-            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the
-                other, to use less memory.
+            batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
+                accumulation_steps; the last partial batch of an epoch is left out.
+            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the other, to use less
+                memory.
             optimizer: Optimization method.
             learning_rate: Highest learning rate, reached after the warm-up.
             momentum: Momentum of sgd, and the first beta of adam and adamw.
-            weight_decay: Weight decay of matrices and convolutions; biases and normalisation weights
-                are left out. Leave it empty for a value that suits the optimizer: 0.3 for adamw,
-                0.0005 for sgd, 0 for adam.
-            label_smoothing: Share of each label that is spread over all classes while training; keeps
-                the model from being too sure, and usually better on new data. 0 turns it off;
-                regression has no use for it.
+            weight_decay: Weight decay of matrices and convolutions; biases and normalisation weights are left out.
+                Leave it empty for a value that suits the optimizer: 0.3 for adamw, 0.0005 for sgd, 0 for adam.
+            label_smoothing: Share of each label that is spread over all classes while training; keeps the model from
+                being too sure, and usually better on new data. 0 turns it off; regression has no use for it.
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
-            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a
-                fraction.
-            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the
-                end.
-            precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent
-                GPUs; fp16 scales the loss and needs a GPU; fp64 is for exact comparisons.
-            gradient_checkpointing: Compute activations again in the backward pass instead of keeping
-                them; less memory, about a third more time.
-            compile: Compile the model with torch.compile; a minute at the start, faster steps
-                afterwards.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the
-                rows of all GPUs, so that the result does not depend on how many there are; each such
-                layer then waits for all GPUs. Without it, each GPU takes those of its own rows
-                (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other
-                weights, and the statistics of rank 0 are validated and saved. The models of this
+            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
+            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
+                the loss and needs a GPU; fp64 is for exact comparisons.
+            gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
+                about a third more time.
+            compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
+            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
+                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
+                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
+                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
                 library have no batch normalization.
             seed: Seed of the initial weights and of the order of the rows.
-            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes:
-                a loss that is not finite or a request to stop is acted upon here.
+            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
+                not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
-            resume_from: Folder of checkpoints of another run to continue from. A run that was
-                interrupted continues from its own output "checkpoints" without this. With more epochs
-                than that run had, the further ones are trained, at the learning rates of all of them
-                together; where these do not depend on the epochs (schedule constant, warmup_fraction
-                0), the result is that of a run that had so many from the start.
-            loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps.
-                Datasets below 256 MB are held in memory and read by none.
-            pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a
-                GPU this has no effect.
+            resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
+                from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
+                trained, at the learning rates of all of them together; where these do not depend on the epochs
+                (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
+            loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
+                MB are held in memory and read by none.
+            pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
+                effect.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung
-                rank ends the run.
+            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
+                run.
         """
 
 class TrainFsdpOutputs:
     model: NodeOutput
     checkpoints: NodeOutput
     metrics: NodeOutput
-
-class TrainFsdpStep(Command):
-    @property
-    def outputs(self) -> TrainFsdpOutputs: ...
 
 class TrainFsdp(CommandComponent):
     def __call__(
@@ -421,103 +381,88 @@ class TrainFsdp(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-    ) -> TrainFsdpStep:
-        """Trains a language model from scratch that no single GPU could hold: parameters, gradients and
-        optimizer state lie in parts on all GPUs (PyTorch's FullyShardedDataParallel, FSDP2). Layers can be
-        divided over the GPUs of a node too (tensor_parallel), and the layers over nodes
-        (pipeline_parallel). The batch size is that of all GPUs together, so the losses do not depend on
-        how many there are or how they divide the model. A run that was interrupted goes on from its last
-        checkpoint, also on another number of GPUs. The model is saved whole in MLflow's format.
+    ) -> Step[TrainFsdpOutputs]:
+        """Trains a language model from scratch that no single GPU could hold: parameters, gradients and optimizer state
+        lie in parts on all GPUs (PyTorch's FullyShardedDataParallel, FSDP2). Layers can be divided over the GPUs of a
+        node too (tensor_parallel), and the layers over nodes (pipeline_parallel). The batch size is that of all GPUs
+        together, so the losses do not depend on how many there are or how they divide the model. A run that was
+        interrupted goes on from its last checkpoint, also on another number of GPUs. The model is saved whole in
+        MLflow's format.
 
         Args:
-            data: A prepared text for language modeling, as "Prepare text" writes it. Its sequence
-                length and its tokenizer are the model's.
-            layers: Blocks of the model, each attention and a perceptron. A multiple of
-                pipeline_parallel.
-            width: Size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8
-                million parameters, 12 of 768 have 85 million, 32 of 4096 have 6.5 billion; the tokens'
-                own come on top.
+            data: A prepared text for language modeling, as "Prepare text" writes it. Its sequence length and its
+                tokenizer are the model's.
+            layers: Blocks of the model, each attention and a perceptron. A multiple of pipeline_parallel.
+            width: Size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8 million parameters,
+                12 of 768 have 85 million, 32 of 4096 have 6.5 billion; the tokens' own come on top.
             heads: Heads of the attention. A multiple of tensor_parallel.
-            key_value_heads: Heads of keys and values, where several heads of queries are to share one
-                (grouped-query attention). Must divide the heads and be a multiple of tensor_parallel.
-                Leave it empty for as many as heads.
-            feed_forward_width: Hidden size of a block's perceptron. Leave it empty for 8/3 of the
-                width.
-            context_length: Longest sequence of tokens that the model takes, as long as those of the
-                data at least. Leave it empty for the same.
-            tie_embeddings: Use one matrix for the tokens that come in and those that go out: fewer
-                parameters, better in small models. Not with tensor_parallel or pipeline_parallel.
+            key_value_heads: Heads of keys and values, where several heads of queries are to share one (grouped-query
+                attention). Must divide the heads and be a multiple of tensor_parallel. Leave it empty for as many as
+                heads.
+            feed_forward_width: Hidden size of a block's perceptron. Leave it empty for 8/3 of the width.
+            context_length: Longest sequence of tokens that the model takes, as long as those of the data at least.
+                Leave it empty for the same.
+            tie_embeddings: Use one matrix for the tokens that come in and those that go out: fewer parameters, better
+                in small models. Not with tensor_parallel or pipeline_parallel.
             epochs: Passes over the training text.
-            max_steps: End after so many steps, though the epochs are not over; the learning rate falls
-                over these. 0 does not. A run that goes on from its checkpoints with more steps makes
-                the rest of the epoch that was cut short, in the same order.
-            batch_size: Sequences in one optimizer step, over all GPUs together. Must be a multiple of
-                the data-parallel degree (GPUs / tensor_parallel / pipeline_parallel) x
-                accumulation_steps; the last partial batch of an epoch is left out.
-            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the
-                other, to use less memory. With pipeline_parallel these are the microbatches: several
-                times as many as stages keep all stages busy.
+            max_steps: End after so many steps, though the epochs are not over; the learning rate falls over these. 0
+                does not. A run that goes on from its checkpoints with more steps makes the rest of the epoch that was
+                cut short, in the same order.
+            batch_size: Sequences in one optimizer step, over all GPUs together. Must be a multiple of the data-parallel
+                degree (GPUs / tensor_parallel / pipeline_parallel) x accumulation_steps; the last partial batch of an
+                epoch is left out.
+            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the other, to use less
+                memory. With pipeline_parallel these are the microbatches: several times as many as stages keep all
+                stages busy.
             optimizer: Optimization method.
             learning_rate: Highest learning rate, reached after the warm-up.
             momentum: Momentum of sgd, and the first beta of adam and adamw.
             beta2: Second beta of adam and adamw.
             weight_decay: Weight decay of matrices; norms and embeddings are left out.
-            label_smoothing: Share of each token that is spread over the whole vocabulary while
-                training. 0 turns it off, and is right where perplexity or bits per byte count.
+            label_smoothing: Share of each token that is spread over the whole vocabulary while training. 0 turns it
+                off, and is right where perplexity or bits per byte count.
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
-            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a
-                fraction.
-            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the
-                end.
-            precision: Arithmetic of the forward and backward pass. With bf16, the best choice on
-                recent GPUs, each rank computes in bf16 and keeps its parts of parameters, gradients
-                and optimizer state in fp32. fp64 is for exact comparisons. fp16 is not offered: it
-                would need its loss scaled, and bf16 does not.
-            gradient_checkpointing: Compute activations again in the backward pass instead of keeping
-                them; less memory, about a third more time.
-            compile: Compile each block with torch.compile; a minute at the start, faster steps
-                afterwards.
-            tensor_parallel: GPUs that share each layer; at most those of a node, since they exchange
-                activations in every layer. The sequence is divided over them too. GPUs = data-parallel
-                degree x tensor_parallel x pipeline_parallel.
-            pipeline_parallel: GPUs that have the layers one after the other; the link between them may
-                be slow.
-            pipeline_schedule: Order of the microbatches in a pipeline. gpipe runs all forward passes
-                first; 1f1b alternates, so that fewer activations are kept, and needs as many
-                accumulation_steps as stages at least.
-            reshard_after_forward: Give a block's parameters up after its forward pass and gather them
-                again for the backward pass: least memory (ZeRO 3). false keeps them in between:
-                faster, and more memory (ZeRO 2).
-            cpu_offload: Keep parameters, gradients and optimizer state in the host's memory and step
-                there. Much slower; for models that fit nowhere else. Without a GPU this has no effect.
+            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
+            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            precision: Arithmetic of the forward and backward pass. With bf16, the best choice on recent GPUs, each rank
+                computes in bf16 and keeps its parts of parameters, gradients and optimizer state in fp32. fp64 is for
+                exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
+            gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
+                about a third more time.
+            compile: Compile each block with torch.compile; a minute at the start, faster steps afterwards.
+            tensor_parallel: GPUs that share each layer; at most those of a node, since they exchange activations in
+                every layer. The sequence is divided over them too. GPUs = data-parallel degree x tensor_parallel x
+                pipeline_parallel.
+            pipeline_parallel: GPUs that have the layers one after the other; the link between them may be slow.
+            pipeline_schedule: Order of the microbatches in a pipeline. gpipe runs all forward passes first; 1f1b
+                alternates, so that fewer activations are kept, and needs as many accumulation_steps as stages at least.
+            reshard_after_forward: Give a block's parameters up after its forward pass and gather them again for the
+                backward pass: least memory (ZeRO 3). false keeps them in between: faster, and more memory (ZeRO 2).
+            cpu_offload: Keep parameters, gradients and optimizer state in the host's memory and step there. Much
+                slower; for models that fit nowhere else. Without a GPU this has no effect.
             seed: Seed of the initial weights and of the order of the rows.
-            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes:
-                a loss that is not finite or a request to stop is acted upon here.
+            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
+                not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
-            resume_from: Folder of checkpoints of another run of this component to continue from. A run
-                that was interrupted continues from its own output "checkpoints" without this. With
-                more epochs or max_steps than that run had, the further steps are trained, at the
-                learning rates of all of them together; where these do not depend on the number of
-                steps (schedule constant, warmup_fraction 0), the result is that of a run that had so
-                many from the start.
-            loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps.
-                Datasets below 256 MB are held in memory and read by none.
-            pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a
-                GPU this has no effect.
+            resume_from: Folder of checkpoints of another run of this component to continue from. A run that was
+                interrupted continues from its own output "checkpoints" without this. With more epochs or max_steps than
+                that run had, the further steps are trained, at the learning rates of all of them together; where these
+                do not depend on the number of steps (schedule constant, warmup_fraction 0), the result is that of a run
+                that had so many from the start.
+            loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
+                MB are held in memory and read by none.
+            pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
+                effect.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung
-                rank ends the run.
+            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
+                run.
         """
 
 class TrainDeepspeedOutputs:
     model: NodeOutput
     checkpoints: NodeOutput
     metrics: NodeOutput
-
-class TrainDeepspeedStep(Command):
-    @property
-    def outputs(self) -> TrainDeepspeedOutputs: ...
 
 class TrainDeepspeed(CommandComponent):
     def __call__(
@@ -565,117 +510,102 @@ class TrainDeepspeed(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-    ) -> TrainDeepspeedStep:
-        """Trains a model with DeepSpeed: ZeRO keeps the optimizer's states, the gradients and the parameters
-        in shards over all GPUs, or in the memory of their nodes, so that larger models fit. Takes images,
-        tables and texts, and DeepSpeed's own configuration as a file. Works under the PyTorch and the MPI
-        distribution. The batch size is that of all GPUs together, so the result depends neither on how
-        many there are nor on the stage. A run that was interrupted and is started again continues from its
-        last checkpoint, also on another number of GPUs. The model is saved whole in MLflow's format.
+    ) -> Step[TrainDeepspeedOutputs]:
+        """Trains a model with DeepSpeed: ZeRO keeps the optimizer's states, the gradients and the parameters in shards
+        over all GPUs, or in the memory of their nodes, so that larger models fit. Takes images, tables and texts, and
+        DeepSpeed's own configuration as a file. Works under the PyTorch and the MPI distribution. The batch size is
+        that of all GPUs together, so the result depends neither on how many there are nor on the stage. A run that was
+        interrupted and is started again continues from its last checkpoint, also on another number of GPUs. The model
+        is saved whole in MLflow's format.
 
         Args:
-            data: A prepared dataset: images or a table with classes or with a number to predict, as
-                "Prepare data" writes it, or a text for language modeling, as "Prepare text" writes it.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take
-                mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs)
-                and returns a torch.nn.Module for channels-first batches. For a text leave it as it is:
-                it has a language model of the sizes below.
-            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION;
-                otherwise it has no effect.
-            layers: For a text, blocks of the model, each attention and a perceptron. Images and tables
-                have no use for it.
-            width: For a text, size of a token's vector, a multiple of twice the heads. 4 layers of 128
-                have 0.8 million parameters, 12 of 768 have 85 million, 32 of 4096 have 6.5 billion;
-                the tokens' own come on top.
+            data: A prepared dataset: images or a table with classes or with a number to predict, as "Prepare data"
+                writes it, or a text for language modeling, as "Prepare text" writes it.
+            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
+                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
+                torch.nn.Module for channels-first batches. For a text leave it as it is: it has a language model of the
+                sizes below.
+            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
+                effect.
+            layers: For a text, blocks of the model, each attention and a perceptron. Images and tables have no use for
+                it.
+            width: For a text, size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8 million
+                parameters, 12 of 768 have 85 million, 32 of 4096 have 6.5 billion; the tokens' own come on top.
             heads: For a text, heads of the attention.
-            key_value_heads: For a text, heads of keys and values, where several heads of queries are
-                to share one (grouped-query attention). Must divide the heads. Leave it empty for as
-                many as heads.
-            feed_forward_width: For a text, hidden size of a block's perceptron. Leave it empty for 8/3
-                of the width.
-            context_length: For a text, longest sequence of tokens that the model takes, as long as
-                those of the data at least. Leave it empty for the same.
-            tie_embeddings: For a text, use one matrix for the tokens that come in and those that go
-                out: fewer parameters, better in small models.
+            key_value_heads: For a text, heads of keys and values, where several heads of queries are to share one
+                (grouped-query attention). Must divide the heads. Leave it empty for as many as heads.
+            feed_forward_width: For a text, hidden size of a block's perceptron. Leave it empty for 8/3 of the width.
+            context_length: For a text, longest sequence of tokens that the model takes, as long as those of the data at
+                least. Leave it empty for the same.
+            tie_embeddings: For a text, use one matrix for the tokens that come in and those that go out: fewer
+                parameters, better in small models.
             epochs: Passes over the training rows.
-            max_steps: End after so many steps, though the epochs are not over; the learning rate falls
-                over these. 0 does not. A run that goes on from its checkpoints with more steps makes
-                the rest of the epoch that was cut short, in the same order.
-            batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs
-                x accumulation_steps; the last partial batch of an epoch is left out.
-            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the
-                other, to use less memory.
+            max_steps: End after so many steps, though the epochs are not over; the learning rate falls over these. 0
+                does not. A run that goes on from its checkpoints with more steps makes the rest of the epoch that was
+                cut short, in the same order.
+            batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
+                accumulation_steps; the last partial batch of an epoch is left out.
+            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the other, to use less
+                memory.
             optimizer: Optimization method.
             learning_rate: Highest learning rate, reached after the warm-up.
             momentum: Momentum of sgd, and the first beta of adam and adamw.
             beta2: Second beta of adam and adamw.
-            weight_decay: Weight decay of matrices and convolutions; biases and normalisation weights
-                are left out. Leave it empty for a value that suits the optimizer: 0.3 for adamw,
-                0.0005 for sgd, 0 for adam.
-            label_smoothing: Share of each label that is spread over all classes while training; keeps
-                the model from being too sure, and usually better on new data. 0 turns it off;
-                regression has no use for it.
+            weight_decay: Weight decay of matrices and convolutions; biases and normalisation weights are left out.
+                Leave it empty for a value that suits the optimizer: 0.3 for adamw, 0.0005 for sgd, 0 for adam.
+            label_smoothing: Share of each label that is spread over all classes while training; keeps the model from
+                being too sure, and usually better on new data. 0 turns it off; regression has no use for it.
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
-            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a
-                fraction.
-            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the
-                end.
-            precision: Arithmetic of the forward and backward pass. In bf16 and fp16 the parameters
-                have 16 bits too, and the optimizer keeps a copy of them in fp32. bf16 is the best
-                choice on recent GPUs; fp16 scales the loss and needs a GPU.
-            gradient_checkpointing: Compute activations again in the backward pass instead of keeping
-                them; less memory, about a third more time.
-            compile: Compile the model with torch.compile; a minute at the start, faster steps
-                afterwards.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the
-                rows of all GPUs, so that the result does not depend on how many there are; each such
-                layer then waits for all GPUs. Without it, each GPU takes those of its own rows
-                (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other
-                weights, and the statistics of rank 0 are validated and saved. The models of this
+            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
+            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            precision: Arithmetic of the forward and backward pass. In bf16 and fp16 the parameters have 16 bits too,
+                and the optimizer keeps a copy of them in fp32. bf16 is the best choice on recent GPUs; fp16 scales the
+                loss and needs a GPU.
+            gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
+                about a third more time.
+            compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
+            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
+                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
+                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
+                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
                 library have no batch normalization.
-            zero_stage: What lies in shards over the GPUs: 1 the optimizer's states, 2 also the
-                gradients, 3 also the parameters, 0 nothing. Each needs less memory than the one
-                before; 3 also more communication. The model does not depend on it.
-            offload: What moves from the GPU to the memory of its node: the optimizer's states with
-                their computation (stage 1, 2 and 3), or all, the parameters too (stage 3).
-            config: DeepSpeed's own configuration, a JSON file. What it says wins over the inputs here;
-                what it leaves out or sets to "auto" comes from them. Batch sizes have to agree. A key
-                that DeepSpeed does not know is an error.
-            on_unsupported: What to do about settings that this machine cannot follow, such as fp16
-                without a GPU or an optimizer that cannot be compiled. Fail names them; replace takes
-                what comes nearest, with a warning in the log.
-            autotune: Find the ZeRO stage and the rows of a pass that train fastest by short trials,
-                then train with them. The batch size stays as it is. The trials are reported as a table
-                and a page among the metrics.
+            zero_stage: What lies in shards over the GPUs: 1 the optimizer's states, 2 also the gradients, 3 also the
+                parameters, 0 nothing. Each needs less memory than the one before; 3 also more communication. The model
+                does not depend on it.
+            offload: What moves from the GPU to the memory of its node: the optimizer's states with their computation
+                (stage 1, 2 and 3), or all, the parameters too (stage 3).
+            config: DeepSpeed's own configuration, a JSON file. What it says wins over the inputs here; what it leaves
+                out or sets to "auto" comes from them. Batch sizes have to agree. A key that DeepSpeed does not know is
+                an error.
+            on_unsupported: What to do about settings that this machine cannot follow, such as fp16 without a GPU or an
+                optimizer that cannot be compiled. Fail names them; replace takes what comes nearest, with a warning in
+                the log.
+            autotune: Find the ZeRO stage and the rows of a pass that train fastest by short trials, then train with
+                them. The batch size stays as it is. The trials are reported as a table and a page among the metrics.
             model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
             seed: Seed of the initial weights and of the order of the rows.
-            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes:
-                a loss that is not finite or a request to stop is acted upon here.
+            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
+                not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
-            resume_from: Folder of checkpoints of another run to continue from. A run that was
-                interrupted continues from its own output "checkpoints" without this. With more epochs
-                or max_steps than that run had, the further steps are trained, at the learning rates of
-                all of them together; where these do not depend on the number of steps (schedule
-                constant, warmup_fraction 0), the result is that of a run that had so many from the
-                start.
-            loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps.
-                Datasets below 256 MB are held in memory and read by none.
-            pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a
-                GPU this has no effect.
+            resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
+                from its own output "checkpoints" without this. With more epochs or max_steps than that run had, the
+                further steps are trained, at the learning rates of all of them together; where these do not depend on
+                the number of steps (schedule constant, warmup_fraction 0), the result is that of a run that had so many
+                from the start.
+            loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
+                MB are held in memory and read by none.
+            pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
+                effect.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung
-                rank ends the run.
+            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
+                run.
         """
 
 class TrainLightningOutputs:
     model: NodeOutput
     checkpoints: NodeOutput
     metrics: NodeOutput
-
-class TrainLightningStep(Command):
-    @property
-    def outputs(self) -> TrainLightningOutputs: ...
 
 class TrainLightning(CommandComponent):
     def __call__(
@@ -710,89 +640,76 @@ class TrainLightning(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-    ) -> TrainLightningStep:
-        """Trains with Lightning's Trainer on every GPU of every node: a model of this library, or any
-        LightningModule of yours from a file. Nodes and devices are those that were started; nothing has to
-        be set by hand, under MPI either. With a model of this library the result is that of "Train
-        (PyTorch DDP)". A run that was interrupted and is started again continues from its last checkpoint
-        and ends with the same weights. The model is saved in MLflow's format.
+    ) -> Step[TrainLightningOutputs]:
+        """Trains with Lightning's Trainer on every GPU of every node: a model of this library, or any LightningModule
+        of yours from a file. Nodes and devices are those that were started; nothing has to be set by hand, under MPI
+        either. With a model of this library the result is that of "Train (PyTorch DDP)". A run that was interrupted and
+        is started again continues from its last checkpoint and ends with the same weights. The model is saved in
+        MLflow's format.
 
         Args:
-            data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or
-                with a number to predict.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take
-                mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs)
-                and returns a torch.nn.Module for channels-first batches.
-            module: FILE.py:CLASS in the folder "model_code": a LightningModule of yours, trained in
-                place of "architecture". It defines training_step and configure_optimizers, so that
-                optimizer, learning_rate, momentum, weight_decay, label_smoothing, warmup_fraction and
-                schedule have no effect on it; nor has clip_norm if it makes its optimizer steps
-                itself. And it defines forward, which is what the saved model does. Batches are (rows,
-                y): standardised rows, images channels-first, and classes as whole numbers or the
-                targets. What it logs as val_NAME is reported as validation_NAME.
-            module_arguments: JSON object with the arguments of the class, such as {"hidden": 64}.
-                Parameters called input_shape and num_outputs get the shape of a row and the number of
-                classes, if they are not in it.
-            model_code: Folder with your code, when "architecture" is FILE.py:FUNCTION, or for
-                "module"; otherwise it has no effect.
+            data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
+                predict.
+            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
+                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
+                torch.nn.Module for channels-first batches.
+            module: FILE.py:CLASS in the folder "model_code": a LightningModule of yours, trained in place of
+                "architecture". It defines training_step and configure_optimizers, so that optimizer, learning_rate,
+                momentum, weight_decay, label_smoothing, warmup_fraction and schedule have no effect on it; nor has
+                clip_norm if it makes its optimizer steps itself. And it defines forward, which is what the saved model
+                does. Batches are (rows, y): standardised rows, images channels-first, and classes as whole numbers or
+                the targets. What it logs as val_NAME is reported as validation_NAME.
+            module_arguments: JSON object with the arguments of the class, such as {"hidden": 64}. Parameters called
+                input_shape and num_outputs get the shape of a row and the number of classes, if they are not in it.
+            model_code: Folder with your code, when "architecture" is FILE.py:FUNCTION, or for "module"; otherwise it
+                has no effect.
             epochs: Passes over the training rows.
-            batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs
-                x accumulation_steps; the last partial batch of an epoch is left out.
-            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the
-                other, to use less memory.
+            batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
+                accumulation_steps; the last partial batch of an epoch is left out.
+            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the other, to use less
+                memory.
             optimizer: Optimization method.
             learning_rate: Highest learning rate, reached after the warm-up.
             momentum: Momentum of sgd, and the first beta of adam and adamw.
-            weight_decay: Weight decay of matrices and convolutions; biases and normalisation weights
-                are left out. Leave it empty for a value that suits the optimizer: 0.3 for adamw,
-                0.0005 for sgd, 0 for adam.
-            label_smoothing: Share of each label that is spread over all classes while training; keeps
-                the model from being too sure, and usually better on new data. 0 turns it off;
-                regression has no use for it.
+            weight_decay: Weight decay of matrices and convolutions; biases and normalisation weights are left out.
+                Leave it empty for a value that suits the optimizer: 0.3 for adamw, 0.0005 for sgd, 0 for adam.
+            label_smoothing: Share of each label that is spread over all classes while training; keeps the model from
+                being too sure, and usually better on new data. 0 turns it off; regression has no use for it.
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
-            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a
-                fraction.
-            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the
-                end.
-            precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent
-                GPUs; fp16 scales the loss and needs a GPU; fp64 is for exact comparisons.
-            gradient_checkpointing: Compute activations again in the backward pass instead of keeping
-                them; less memory, about a third more time.
-            compile: Compile the model with torch.compile; a minute at the start, faster steps
-                afterwards.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the
-                rows of all GPUs, so that the result does not depend on how many there are; each such
-                layer then waits for all GPUs. Without it, each GPU takes those of its own rows
-                (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other
-                weights, and the statistics of rank 0 are validated and saved. The models of this
+            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
+            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
+                the loss and needs a GPU; fp64 is for exact comparisons.
+            gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
+                about a third more time.
+            compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
+            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
+                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
+                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
+                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
                 library have no batch normalization.
             seed: Seed of the initial weights and of the order of the rows.
-            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes:
-                a loss that is not finite or a request to stop is acted upon here.
+            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
+                not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
-            resume_from: Folder of checkpoints of another run to continue from. A run that was
-                interrupted continues from its own output "checkpoints" without this. With more epochs
-                than that run had, the further ones are trained, at the learning rates of all of them
-                together; where these do not depend on the epochs (schedule constant, warmup_fraction
-                0), the result is that of a run that had so many from the start.
-            loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps.
-                Datasets below 256 MB are held in memory and read by none.
-            pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a
-                GPU this has no effect.
+            resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
+                from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
+                trained, at the learning rates of all of them together; where these do not depend on the epochs
+                (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
+            loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
+                MB are held in memory and read by none.
+            pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
+                effect.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung
-                rank ends the run.
+            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
+                run.
         """
 
 class TrainTransformersOutputs:
     model: NodeOutput
     checkpoints: NodeOutput
     metrics: NodeOutput
-
-class TrainTransformersStep(Command):
-    @property
-    def outputs(self) -> TrainTransformersOutputs: ...
 
 class TrainTransformers(CommandComponent):
     def __call__(
@@ -824,76 +741,65 @@ class TrainTransformers(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-    ) -> TrainTransformersStep:
-        """Fine-tunes a model of Hugging Face's transformers with its Trainer on every GPU of every node: to
-        classify texts, or to go on writing them. The model comes from a folder, or begins with random
-        weights from a configuration. Nothing in a folder is run and no pickle is read. The batch size is
-        that of all GPUs together. A run that was interrupted and is started again continues from its last
-        checkpoint and ends with the same weights. The model is saved in MLflow's format, with its
-        tokenizer, and takes texts.
+    ) -> Step[TrainTransformersOutputs]:
+        """Fine-tunes a model of Hugging Face's transformers with its Trainer on every GPU of every node: to classify
+        texts, or to go on writing them. The model comes from a folder, or begins with random weights from a
+        configuration. Nothing in a folder is run and no pickle is read. The batch size is that of all GPUs together. A
+        run that was interrupted and is started again continues from its last checkpoint and ends with the same weights.
+        The model is saved in MLflow's format, with its tokenizer, and takes texts.
 
         Args:
-            data: A prepared text, as "Prepare text" writes it, for text_classification or for
-                language_modeling. Prepare it with the base model's folder as tokenizer.
-            base_model: Folder with the model to go on from: config.json, model.safetensors and
-                tokenizer.json, as save_pretrained writes them. A head for the data's classes is new if
-                the model has none. Leave it empty to begin with random weights.
-            base_config: Folder with the config.json of a model that begins with random weights. Leave
-                it empty as well for a small model: 2 layers of ModernBERT to classify, 4 of Llama to
-                write, with vectors of 128.
+            data: A prepared text, as "Prepare text" writes it, for text_classification or for language_modeling.
+                Prepare it with the base model's folder as tokenizer.
+            base_model: Folder with the model to go on from: config.json, model.safetensors and tokenizer.json, as
+                save_pretrained writes them. A head for the data's classes is new if the model has none. Leave it empty
+                to begin with random weights.
+            base_config: Folder with the config.json of a model that begins with random weights. Leave it empty as well
+                for a small model: 2 layers of ModernBERT to classify, 4 of Llama to write, with vectors of 128.
             epochs: Passes over the training rows.
-            batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs
-                x accumulation_steps; the last partial batch of an epoch is left out.
-            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the
-                other, to use less memory.
+            batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
+                accumulation_steps; the last partial batch of an epoch is left out.
+            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the other, to use less
+                memory.
             optimizer: Optimization method.
-            learning_rate: Highest learning rate, reached after the warm-up. The default suits a
-                trained model; one that begins with random weights wants ten times as much or more.
+            learning_rate: Highest learning rate, reached after the warm-up. The default suits a trained model; one that
+                begins with random weights wants ten times as much or more.
             momentum: Momentum of sgd, and the first beta of adam and adamw.
-            weight_decay: Weight decay of matrices; biases, normalisation weights and embeddings are
-                left out.
-            label_smoothing: Share of each label that is spread over all classes while training; keeps
-                the model from being too sure, and usually better on new data. 0 turns it off;
-                regression has no use for it.
+            weight_decay: Weight decay of matrices; biases, normalisation weights and embeddings are left out.
+            label_smoothing: Share of each label that is spread over all classes while training; keeps the model from
+                being too sure, and usually better on new data. 0 turns it off; regression has no use for it.
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
-            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a
-                fraction.
-            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the
-                end.
-            precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent
-                GPUs; fp16 scales the loss and needs a GPU.
-            gradient_checkpointing: Compute activations again in the backward pass instead of keeping
-                them; less memory, about a third more time.
-            sharding: How a model that is too large for one GPU is divided among all. fsdp: weights,
-                gradients and the optimizer's states, by PyTorch. deepspeed: gradients and states, by
-                ZeRO stage 2. The result does not change.
+            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
+            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
+                the loss and needs a GPU.
+            gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
+                about a third more time.
+            sharding: How a model that is too large for one GPU is divided among all. fsdp: weights, gradients and the
+                optimizer's states, by PyTorch. deepspeed: gradients and states, by ZeRO stage 2. The result does not
+                change.
             seed: Seed of the initial weights and of the order of the rows.
-            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes:
-                a loss that is not finite or a request to stop is acted upon here.
+            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
+                not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
-            resume_from: Folder of checkpoints of another run to continue from. A run that was
-                interrupted continues from its own output "checkpoints" without this. With more epochs
-                than that run had, the further ones are trained, at the learning rates of all of them
-                together; where these do not depend on the epochs (schedule constant, warmup_fraction
-                0), the result is that of a run that had so many from the start.
-            loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps.
-                Datasets of language modeling below 256 MB are held in memory and read by none.
-            pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a
-                GPU this has no effect.
+            resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
+                from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
+                trained, at the learning rates of all of them together; where these do not depend on the epochs
+                (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
+            loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets of
+                language modeling below 256 MB are held in memory and read by none.
+            pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
+                effect.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung
-                rank ends the run.
+            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
+                run.
         """
 
 class TrainHorovodOutputs:
     model: NodeOutput
     checkpoints: NodeOutput
     metrics: NodeOutput
-
-class TrainHorovodStep(Command):
-    @property
-    def outputs(self) -> TrainHorovodOutputs: ...
 
 class TrainHorovod(CommandComponent):
     def __call__(
@@ -926,79 +832,68 @@ class TrainHorovod(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-    ) -> TrainHorovodStep:
-        """Trains a model on every GPU of every node with Horovod and PyTorch, started by MPI. Choose this one
-        where Horovod is your team's way to train, or to compare it with DistributedDataParallel: the
-        inputs are those of "Train (PyTorch DDP)", and so are the weights at the end. The batch size is
-        that of all GPUs together. A run that was interrupted and is started again continues from its last
-        checkpoint. The model is saved in MLflow's format and needs no code of yours to be deployed.
+    ) -> Step[TrainHorovodOutputs]:
+        """Trains a model on every GPU of every node with Horovod and PyTorch, started by MPI. Choose this one where
+        Horovod is your team's way to train, or to compare it with DistributedDataParallel: the inputs are those of
+        "Train (PyTorch DDP)", and so are the weights at the end. The batch size is that of all GPUs together. A run
+        that was interrupted and is started again continues from its last checkpoint. The model is saved in MLflow's
+        format and needs no code of yours to be deployed.
 
         Args:
-            data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or
-                with a number to predict.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take
-                mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs)
-                and returns a torch.nn.Module for channels-first batches.
-            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION;
-                otherwise it has no effect.
+            data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
+                predict.
+            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
+                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
+                torch.nn.Module for channels-first batches.
+            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
+                effect.
             epochs: Passes over the training rows.
-            batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs
-                x accumulation_steps; the last partial batch of an epoch is left out.
-            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the
-                other, to use less memory.
+            batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
+                accumulation_steps; the last partial batch of an epoch is left out.
+            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the other, to use less
+                memory.
             optimizer: Optimization method.
             learning_rate: Highest learning rate, reached after the warm-up.
             momentum: Momentum of sgd, and the first beta of adam and adamw.
-            weight_decay: Weight decay of matrices and convolutions; biases and normalisation weights
-                are left out. Leave it empty for a value that suits the optimizer: 0.3 for adamw,
-                0.0005 for sgd, 0 for adam.
-            label_smoothing: Share of each label that is spread over all classes while training; keeps
-                the model from being too sure, and usually better on new data. 0 turns it off;
-                regression has no use for it.
+            weight_decay: Weight decay of matrices and convolutions; biases and normalisation weights are left out.
+                Leave it empty for a value that suits the optimizer: 0.3 for adamw, 0.0005 for sgd, 0 for adam.
+            label_smoothing: Share of each label that is spread over all classes while training; keeps the model from
+                being too sure, and usually better on new data. 0 turns it off; regression has no use for it.
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
-            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a
-                fraction.
-            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the
-                end.
-            precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent
-                GPUs; fp16 scales the loss and needs a GPU; fp64 is for exact comparisons.
-            gradient_checkpointing: Compute activations again in the backward pass instead of keeping
-                them; less memory, about a third more time.
-            compile: Compile the model with torch.compile; a minute at the start, faster steps
-                afterwards.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the
-                rows of all GPUs, so that the result does not depend on how many there are; each such
-                layer then waits for all GPUs. Without it, each GPU takes those of its own rows
-                (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other
-                weights, and the statistics of rank 0 are validated and saved. The models of this
+            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
+            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
+                the loss and needs a GPU; fp64 is for exact comparisons.
+            gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
+                about a third more time.
+            compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
+            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
+                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
+                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
+                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
                 library have no batch normalization.
             seed: Seed of the initial weights and of the order of the rows.
-            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes:
-                a loss that is not finite or a request to stop is acted upon here.
+            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
+                not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
-            resume_from: Folder of checkpoints of another run to continue from. A run that was
-                interrupted continues from its own output "checkpoints" without this. With more epochs
-                than that run had, the further ones are trained, at the learning rates of all of them
-                together; where these do not depend on the epochs (schedule constant, warmup_fraction
-                0), the result is that of a run that had so many from the start.
-            loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps.
-                Datasets below 256 MB are held in memory and read by none.
-            pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a
-                GPU this has no effect.
+            resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
+                from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
+                trained, at the learning rates of all of them together; where these do not depend on the epochs
+                (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
+            loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
+                MB are held in memory and read by none.
+            pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
+                effect.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung
-                rank ends the run.
+            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
+                run.
         """
 
 class TrainHorovodKerasOutputs:
     model: NodeOutput
     checkpoints: NodeOutput
     metrics: NodeOutput
-
-class TrainHorovodKerasStep(Command):
-    @property
-    def outputs(self) -> TrainHorovodKerasOutputs: ...
 
 class TrainHorovodKeras(CommandComponent):
     def __call__(
@@ -1028,72 +923,59 @@ class TrainHorovodKeras(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-    ) -> TrainHorovodKerasStep:
-        """Trains a Keras model on every GPU of every node with Horovod and TensorFlow, started by MPI. Choose
-        this one for Keras models on nodes with several GPUs. The batch size is that of all GPUs together,
-        so the result does not depend on how many there are. A run that was interrupted and is started
-        again continues from its last checkpoint. The model is saved in MLflow's format and needs no code
-        of yours to be deployed.
+    ) -> Step[TrainHorovodKerasOutputs]:
+        """Trains a Keras model on every GPU of every node with Horovod and TensorFlow, started by MPI. Choose this one
+        for Keras models on nodes with several GPUs. The batch size is that of all GPUs together, so the result does not
+        depend on how many there are. A run that was interrupted and is started again continues from its last
+        checkpoint. The model is saved in MLflow's format and needs no code of yours to be deployed.
 
         Args:
-            data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or
-                with a number to predict.
-            architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder
-                "model_code". Tables take mlp, since resnet and vit are for images. The function takes
-                (input_shape, num_outputs), channels last, and returns a keras.Model. A
-                BatchNormalization in it takes the statistics of its GPU's own rows (batch_size / GPUs
-                / accumulation_steps), so that other numbers of GPUs end with other weights; those of
-                rank 0 are validated and saved.
-            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION;
-                otherwise it has no effect.
+            data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
+                predict.
+            architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code".
+                Tables take mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs),
+                channels last, and returns a keras.Model. A BatchNormalization in it takes the statistics of its GPU's
+                own rows (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other weights;
+                those of rank 0 are validated and saved.
+            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
+                effect.
             epochs: Passes over the training rows.
-            batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs
-                x accumulation_steps; the last partial batch of an epoch is left out.
-            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the
-                other, to use less memory.
+            batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
+                accumulation_steps; the last partial batch of an epoch is left out.
+            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the other, to use less
+                memory.
             optimizer: Optimization method.
             learning_rate: Highest learning rate, reached after the warm-up.
             momentum: Momentum of sgd, and the first beta of adam and adamw.
-            weight_decay: Weight decay of matrices and convolutions; biases and normalisation weights
-                are left out. Leave it empty for a value that suits the optimizer: 0.3 for adamw,
-                0.0005 for sgd, 0 for adam.
-            label_smoothing: Share of each label that is spread over all classes while training; keeps
-                the model from being too sure, and usually better on new data. 0 turns it off;
-                regression has no use for it.
+            weight_decay: Weight decay of matrices and convolutions; biases and normalisation weights are left out.
+                Leave it empty for a value that suits the optimizer: 0.3 for adamw, 0.0005 for sgd, 0 for adam.
+            label_smoothing: Share of each label that is spread over all classes while training; keeps the model from
+                being too sure, and usually better on new data. 0 turns it off; regression has no use for it.
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
-            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a
-                fraction.
-            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the
-                end.
-            precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent
-                GPUs; fp64 is for exact comparisons. fp16 is not offered: it would need its loss
-                scaled, and bf16 does not.
-            compile: Compile the forward and backward pass with XLA; some time at the start, faster
-                steps afterwards.
+            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
+            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
+                exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
+            compile: Compile the forward and backward pass with XLA; some time at the start, faster steps afterwards.
             seed: Seed of the initial weights and of the order of the rows.
-            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes:
-                a loss that is not finite or a request to stop is acted upon here.
+            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
+                not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
-            resume_from: Folder of checkpoints of another run to continue from. A run that was
-                interrupted continues from its own output "checkpoints" without this. With more epochs
-                than that run had, the further ones are trained, at the learning rates of all of them
-                together; where these do not depend on the epochs (schedule constant, warmup_fraction
-                0), the result is that of a run that had so many from the start.
+            resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
+                from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
+                trained, at the learning rates of all of them together; where these do not depend on the epochs
+                (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung
-                rank ends the run.
+            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
+                run.
         """
 
 class TrainTfMultiworkerOutputs:
     model: NodeOutput
     checkpoints: NodeOutput
     metrics: NodeOutput
-
-class TrainTfMultiworkerStep(Command):
-    @property
-    def outputs(self) -> TrainTfMultiworkerOutputs: ...
 
 class TrainTfMultiworker(CommandComponent):
     def __call__(
@@ -1123,72 +1005,60 @@ class TrainTfMultiworker(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-    ) -> TrainTfMultiworkerStep:
-        """Trains a Keras model on every GPU of every node with TensorFlow's MultiWorkerMirroredStrategy, one
-        process for each node. Choose this one for Keras models where TensorFlow should need nothing beside
-        itself. The batch size is that of all GPUs together, so the result does not depend on how many
-        there are. A run that was interrupted and is started again continues from its last checkpoint. The
-        model is saved in MLflow's format and needs no code of yours to be deployed.
+    ) -> Step[TrainTfMultiworkerOutputs]:
+        """Trains a Keras model on every GPU of every node with TensorFlow's MultiWorkerMirroredStrategy, one process
+        for each node. Choose this one for Keras models where TensorFlow should need nothing beside itself. The batch
+        size is that of all GPUs together, so the result does not depend on how many there are. A run that was
+        interrupted and is started again continues from its last checkpoint. The model is saved in MLflow's format and
+        needs no code of yours to be deployed.
 
         Args:
-            data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or
-                with a number to predict.
-            architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder
-                "model_code". Tables take mlp, since resnet and vit are for images. The function takes
-                (input_shape, num_outputs), channels last, and returns a keras.Model. A
-                BatchNormalization in it takes the statistics of its GPU's own rows (batch_size / GPUs
-                / accumulation_steps), so that other numbers of GPUs end with other weights; those of
-                rank 0 are validated and saved.
-            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION;
-                otherwise it has no effect.
+            data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
+                predict.
+            architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code".
+                Tables take mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs),
+                channels last, and returns a keras.Model. A BatchNormalization in it takes the statistics of its GPU's
+                own rows (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other weights;
+                those of rank 0 are validated and saved.
+            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
+                effect.
             epochs: Passes over the training rows.
-            batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs
-                x accumulation_steps; the last partial batch of an epoch is left out.
-            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the
-                other, to use less memory.
+            batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
+                accumulation_steps; the last partial batch of an epoch is left out.
+            accumulation_steps: Parts in which each GPU computes its share of a batch, one after the other, to use less
+                memory.
             optimizer: Optimization method.
             learning_rate: Highest learning rate, reached after the warm-up.
             momentum: Momentum of sgd, and the first beta of adam and adamw.
-            weight_decay: Weight decay of matrices and convolutions; biases and normalisation weights
-                are left out. Leave it empty for a value that suits the optimizer: 0.3 for adamw,
-                0.0005 for sgd, 0 for adam.
-            label_smoothing: Share of each label that is spread over all classes while training; keeps
-                the model from being too sure, and usually better on new data. 0 turns it off;
-                regression has no use for it.
+            weight_decay: Weight decay of matrices and convolutions; biases and normalisation weights are left out.
+                Leave it empty for a value that suits the optimizer: 0.3 for adamw, 0.0005 for sgd, 0 for adam.
+            label_smoothing: Share of each label that is spread over all classes while training; keeps the model from
+                being too sure, and usually better on new data. 0 turns it off; regression has no use for it.
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
-            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a
-                fraction.
-            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the
-                end.
-            precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent
-                GPUs; fp64 is for exact comparisons. fp16 is not offered: it would need its loss
-                scaled, and bf16 does not.
-            compile: Compile the forward and backward pass with XLA; some time at the start, faster
-                steps afterwards.
+            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
+            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
+                exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
+            compile: Compile the forward and backward pass with XLA; some time at the start, faster steps afterwards.
             seed: Seed of the initial weights and of the order of the rows.
-            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes:
-                a loss that is not finite or a request to stop is acted upon here.
+            log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
+                not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
-            resume_from: Folder of checkpoints of another run to continue from. A run that was
-                interrupted continues from its own output "checkpoints" without this. With more epochs
-                than that run had, the further ones are trained, at the learning rates of all of them
-                together; where these do not depend on the epochs (schedule constant, warmup_fraction
-                0), the result is that of a run that had so many from the start.
+            resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
+                from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
+                trained, at the learning rates of all of them together; where these do not depend on the epochs
+                (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung
-                rank ends the run.
+            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
+                run.
         """
 
 class TrainTfParameterServerOutputs:
     model: NodeOutput
     checkpoints: NodeOutput
     metrics: NodeOutput
-
-class TrainTfParameterServerStep(Command):
-    @property
-    def outputs(self) -> TrainTfParameterServerOutputs: ...
 
 class TrainTfParameterServer(CommandComponent):
     def __call__(
@@ -1216,54 +1086,46 @@ class TrainTfParameterServer(CommandComponent):
         loader_workers: Whole = 1,
         prefetch: Whole = 4,
         init_timeout: Number = 10,
-    ) -> TrainTfParameterServerStep:
-        """Trains a Keras model with TensorFlow's ParameterServerStrategy: the weights lie on servers, and the
-        workers compute one batch each without waiting for one another. Choose this one where nodes differ
-        in speed, or where the weights are too many for one node. Steps overlap, so two runs do not end
-        with exactly the same weights. Worker 0 reads the rows and hands them out. There is no input
-        "compile": XLA reads no weights that lie on servers. Nor is there a "step_timeout": a worker that
-        hangs is waited for until the job is cancelled. The model is saved in MLflow's format and needs no
-        code of yours to be deployed.
+    ) -> Step[TrainTfParameterServerOutputs]:
+        """Trains a Keras model with TensorFlow's ParameterServerStrategy: the weights lie on servers, and the workers
+        compute one batch each without waiting for one another. Choose this one where nodes differ in speed, or where
+        the weights are too many for one node. Steps overlap, so two runs do not end with exactly the same weights.
+        Worker 0 reads the rows and hands them out. There is no input "compile": XLA reads no weights that lie on
+        servers. Nor is there a "step_timeout": a worker that hangs is waited for until the job is cancelled. The model
+        is saved in MLflow's format and needs no code of yours to be deployed.
 
         Args:
-            data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or
-                with a number to predict.
-            architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder
-                "model_code". Tables take mlp, since resnet and vit are for images. The function takes
-                (input_shape, num_outputs), channels last, and returns a keras.Model.
-            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION;
-                otherwise it has no effect.
+            data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
+                predict.
+            architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code".
+                Tables take mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs),
+                channels last, and returns a keras.Model.
+            model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
+                effect.
             epochs: Passes over the training rows.
-            batch_size: Rows in one optimizer step, which one worker makes by itself; the last partial
-                batch of an epoch is left out.
-            accumulation_steps: Parts in which a worker computes a batch, one after the other, to use
-                less memory.
+            batch_size: Rows in one optimizer step, which one worker makes by itself; the last partial batch of an epoch
+                is left out.
+            accumulation_steps: Parts in which a worker computes a batch, one after the other, to use less memory.
             optimizer: Optimization method.
             learning_rate: Highest learning rate, reached after the warm-up.
             momentum: Momentum of sgd, and the first beta of adam and adamw.
-            weight_decay: Weight decay of matrices and convolutions; biases and normalisation weights
-                are left out. Leave it empty for a value that suits the optimizer: 0.3 for adamw,
-                0.0005 for sgd, 0 for adam.
-            label_smoothing: Share of each label that is spread over all classes while training; keeps
-                the model from being too sure, and usually better on new data. 0 turns it off;
-                regression has no use for it.
+            weight_decay: Weight decay of matrices and convolutions; biases and normalisation weights are left out.
+                Leave it empty for a value that suits the optimizer: 0.3 for adamw, 0.0005 for sgd, 0 for adam.
+            label_smoothing: Share of each label that is spread over all classes while training; keeps the model from
+                being too sure, and usually better on new data. 0 turns it off; regression has no use for it.
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
-            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a
-                fraction.
-            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the
-                end.
-            precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent
-                GPUs; fp64 is for exact comparisons. fp16 is not offered: it would need its loss
-                scaled, and bf16 does not.
+            warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
+            schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
+                exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
             seed: Seed of the initial weights and of the order of the rows.
-            log_every: Steps between two lines of metrics. At these steps worker 0 waits for all
-                others: a loss that is not finite or a request to stop is acted upon here.
+            log_every: Steps between two lines of metrics. At these steps worker 0 waits for all others: a loss that is
+                not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
-            resume_from: Folder of checkpoints of another run to continue from. A run that was
-                interrupted continues from its own output "checkpoints" without this. With more epochs
-                than that run had, the further ones are trained, at the learning rates of all of them
-                together; where these do not depend on the epochs (schedule constant, warmup_fraction
-                0), the result is that of a run that had so many from the start.
+            resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
+                from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
+                trained, at the learning rates of all of them together; where these do not depend on the epochs
+                (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
@@ -1271,10 +1133,6 @@ class TrainTfParameterServer(CommandComponent):
 
 class EvaluateOutputs:
     report: NodeOutput
-
-class EvaluateStep(Command):
-    @property
-    def outputs(self) -> EvaluateOutputs: ...
 
 class Evaluate(CommandComponent):
     def __call__(
@@ -1286,31 +1144,26 @@ class Evaluate(CommandComponent):
         batch_size: Whole = 256,
         init_timeout: Number = 10,
         step_timeout: Number = 60,
-    ) -> EvaluateStep:
-        """Measures a trained model on one split of a prepared dataset. Of a classifier: accuracy, precision,
-        recall and F1 of each class, the confusion matrix, ROC curves, calibration. Of a regression: RMSE,
-        mean absolute error and R2 in the target's own units, and pictures of predictions and residuals. Of
-        a language model: bits per byte beside those of gzip, perplexity, token accuracy, and the loss by
-        position. All ranks predict; no row is counted twice, and the result is that of a single process
-        whatever the number of ranks. Gives a page to read, pictures, and the numbers as files and in
-        MLflow.
+    ) -> Step[EvaluateOutputs]:
+        """Measures a trained model on one split of a prepared dataset. Of a classifier: accuracy, precision, recall and
+        F1 of each class, the confusion matrix, ROC curves, calibration. Of a regression: RMSE, mean absolute error and
+        R2 in the target's own units, and pictures of predictions and residuals. Of a language model: bits per byte
+        beside those of gzip, perplexity, token accuracy, and the loss by position. All ranks predict; no row is counted
+        twice, and the result is that of a single process whatever the number of ranks. Gives a page to read, pictures,
+        and the numbers as files and in MLflow.
 
         Args:
             data: A prepared dataset, from Prepare data or Prepare text.
             model: The model of a trainer of this library, trained on the same kind of data.
             split: The part of the data that is measured.
-            batch_size: Rows that a rank predicts at a time; fewer where the logits of a language model
-                would fill the memory. Changes speed and memory, not the metrics.
+            batch_size: Rows that a rank predicts at a time; fewer where the logits of a language model would fill the
+                memory. Changes speed and memory, not the metrics.
             init_timeout: Minutes to wait until all ranks have started.
             step_timeout: Minutes that the ranks give each other to finish their part.
         """
 
 class CompareModelsOutputs:
     report: NodeOutput
-
-class CompareModelsStep(Command):
-    @property
-    def outputs(self) -> CompareModelsOutputs: ...
 
 class CompareModels(CommandComponent):
     def __call__(
@@ -1327,9 +1180,9 @@ class CompareModels(CommandComponent):
         names: Text = "-",
         metric: Text = "accuracy",
         goal: Literal["maximize", "minimize"] | Text = "maximize",
-    ) -> CompareModelsStep:
-        """Compares up to eight evaluations and names the best model by one metric. The page shows every model
-        in a table and a picture. All evaluations should be of the same data.
+    ) -> Step[CompareModelsOutputs]:
+        """Compares up to eight evaluations and names the best model by one metric. The page shows every model in a
+        table and a picture. All evaluations should be of the same data.
 
         Args:
             evaluation_1: Report of "Evaluate" for model 1 of the comparison.
@@ -1340,18 +1193,13 @@ class CompareModels(CommandComponent):
             evaluation_6: Report of "Evaluate" for model 6 of the comparison.
             evaluation_7: Report of "Evaluate" for model 7 of the comparison.
             evaluation_8: Report of "Evaluate" for model 8 of the comparison.
-            names: Names of the models in the order of their ports, with commas between them; "-"
-                numbers them.
+            names: Names of the models in the order of their ports, with commas between them; "-" numbers them.
             metric: The number in metrics.json that decides.
             goal: Whether more or less of it is better.
         """
 
 class CheckClusterOutputs:
     report: NodeOutput
-
-class CheckClusterStep(Command):
-    @property
-    def outputs(self) -> CheckClusterOutputs: ...
 
 class CheckCluster(CommandComponent):
     def __call__(
@@ -1363,22 +1211,19 @@ class CheckCluster(CommandComponent):
         fail_on_problem: Flag = "true",
         init_timeout: Number = 5,
         step_timeout: Number = 2,
-    ) -> CheckClusterStep:
-        """Run this before a long training: every rank reaches every other, how fast all-reduce is from 4
-        bytes to 256 MB, whether InfiniBand is there and in use, whether all machines have the same GPUs,
-        drivers and versions, and can use them. Gives a table, a picture and a verdict, and names the rank
-        that does not answer. Takes a minute.
+    ) -> Step[CheckClusterOutputs]:
+        """Run this before a long training: every rank reaches every other, how fast all-reduce is from 4 bytes to 256
+        MB, whether InfiniBand is there and in use, whether all machines have the same GPUs, drivers and versions, and
+        can use them. Gives a table, a picture and a verdict, and names the rank that does not answer. Takes a minute.
 
         Args:
-            transport: What carries the data. auto is NCCL on GPUs and gloo without; mpi measures MPI
-                itself, in a step with the mpi distribution.
-            max_megabytes: The largest message, in megabytes; messages grow from 4 bytes up to it by a
-                factor of four.
+            transport: What carries the data. auto is NCCL on GPUs and gloo without; mpi measures MPI itself, in a step
+                with the mpi distribution.
+            max_megabytes: The largest message, in megabytes; messages grow from 4 bytes up to it by a factor of four.
             repeats: How often each size is measured; the median counts.
-            fail_on_problem: Whether the step fails when something is wrong, so that the training
-                behind it does not start.
-            init_timeout: Minutes in which all ranks have to have started; after that those that have
-                not are named.
+            fail_on_problem: Whether the step fails when something is wrong, so that the training behind it does not
+                start.
+            init_timeout: Minutes in which all ranks have to have started; after that those that have not are named.
             step_timeout: Minutes after which a rank that does not answer is given up.
         """
 

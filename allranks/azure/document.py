@@ -15,29 +15,27 @@ from azure.ai.ml import Input, Output
 from azure.ai.ml.entities import PipelineComponent, PipelineJob
 
 from allranks.azure import sdk
-from allranks.azure.document_command import (
+from allranks.azure.document_parts import (
     QUEUE_FIELDS,
-    command_document,
-    distribution_document,
-    pristine_component,
-    resources_document,
-    yaml_file,
-)
-from allranks.azure.document_values import (
+    RESOURCE_FIELDS,
     absolute_path,
+    command_document,
     declaration_document,
+    distribution_document,
     flat_ports,
     picked_fields,
     plain_value,
+    pristine_component,
     value_text,
     without_empty,
+    yaml_file,
 )
 from allranks.spec.model import LITERAL_TYPES
 
 _TEXTS = ("name", "version", "display_name", "description", "experiment_name", "tags")
 _OF_JOB = ("properties", "services", "identity")
 _OF_STEP = ("comment", "properties", "services", "identity")
-_SWEEP = ("sampling_algorithm", "search_space", "objective", "early_termination", "limits", "queue_settings")
+SWEEP_FIELDS = ("sampling_algorithm", "search_space", "objective", "early_termination", "limits", "queue_settings")
 
 
 def job_document(job: PipelineJob) -> dict[str, Any]:
@@ -75,13 +73,11 @@ def _settings(job: PipelineJob) -> dict[str, Any]:
 def _declarations(component: PipelineComponent) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every input of a pipeline, groups flattened; one without a type takes that of the port which it feeds."""
     for name, declared in flat_ports(component.inputs):
-        document = declaration_document(declared)
+        document, ports = declaration_document(declared), list(_ports_fed_by(component, name))
         if "type" not in document:
-            port = next(_ports_fed_by(component, name), None)
-            document |= {"type": "string"} if port is None else {"type": port.type}
-        ports = list(_ports_fed_by(component, name))
-        if "optional" not in document and "default" not in document and ports:
-            document |= {"optional": True} if all(port.optional for port in ports) else {}
+            document["type"] = ports[0].type if ports else "string"
+        if ports and not document.keys() & {"optional", "default"} and all(port.optional for port in ports):
+            document["optional"] = True
         yield name, document
 
 
@@ -119,8 +115,9 @@ def _step(node: Any) -> dict[str, Any]:
     }
     if node.type == "sweep":
         written = plain_value(sdk.entity_document(node))
-        search = {key: _type_first(written.get(key)) for key in _SWEEP}
-        return common | {"trial": _trial(node.trial)} | search | {"resources": resources_document(node.resources)}
+        search = {key: _type_first(written.get(key)) for key in SWEEP_FIELDS}
+        search["resources"] = picked_fields(node.resources, RESOURCE_FIELDS)
+        return common | {"trial": _trial(node.trial)} | search
     if node.type not in ("command", "pipeline"):
         return common
     return common | {"component": _component(node.component)} | (_launch(node) if node.type == "command" else {})
@@ -137,25 +134,23 @@ def _type_first(setting: Any) -> Any:
 def _trial(component: Any) -> Any:
     """A sweep's trial; inline also if only where it runs was changed, for a sweep has no place to say that."""
     fresh = pristine_component(component)
-    if fresh is None:
-        return _component(component)
-    ours, theirs = (
-        (resources_document(one.resources), distribution_document(one.distribution)) for one in (component, fresh)
-    )
-    return _component(component) if ours == theirs else command_document(component)
+    changed = fresh is not None and _machines(component) != _machines(fresh)
+    return command_document(component) if changed else _component(component)
+
+
+def _machines(carrier: Any) -> dict[str, Any]:
+    """What a step, a trial or a component says of where it runs."""
+    return {
+        "resources": picked_fields(getattr(carrier, "resources", None), RESOURCE_FIELDS),
+        "distribution": distribution_document(getattr(carrier, "distribution", None)),
+    }
 
 
 def _launch(node: Any) -> dict[str, Any]:
     """What a command step sets differently from its component, each block whole: the SDK merges none of them."""
-    component = pristine_component(node.component) or node.component
-    resources = resources_document(node.resources)
-    distribution = distribution_document(node.distribution)
+    own = _machines(pristine_component(node.component) or node.component)
     limits = node.limits
-    return {
-        "resources": None if resources == resources_document(getattr(component, "resources", None)) else resources,
-        "distribution": None
-        if distribution == distribution_document(getattr(component, "distribution", None))
-        else distribution,
+    return {key: said for key, said in _machines(node).items() if said != own[key]} | {
         "limits": {"timeout": plain_value(limits.timeout)} if getattr(limits, "timeout", None) else None,
         "environment_variables": plain_value(node.environment_variables),
         "queue_settings": picked_fields(node.queue_settings, QUEUE_FIELDS),
@@ -170,11 +165,8 @@ def _step_input(value: Any) -> Any:
 
 
 def _step_outputs(node: Any) -> dict[str, Any]:
-    return {
-        name: setting
-        for name, port in node.outputs.items()
-        if (setting := _step_output(sdk.port_setting(port))) is not None
-    }
+    settings = {name: _step_output(sdk.port_setting(port)) for name, port in node.outputs.items()}
+    return {name: setting for name, setting in settings.items() if setting is not None}
 
 
 def _step_output(data: Any) -> Any:
@@ -219,10 +211,7 @@ def _component(component: Any) -> Any:
         return without_empty(
             {"type": "pipeline"}
             | {key: plain_value(getattr(component, key, None)) for key in _TEXTS}
-            | {
-                "inputs": dict(_declarations(component)),
-                "outputs": _outputs(component.outputs),
-                "jobs": _steps(component),
-            }
+            | {"inputs": dict(_declarations(component)), "outputs": _outputs(component.outputs)}
+            | {"jobs": _steps(component)}
         )
     return command_document(component)

@@ -64,7 +64,9 @@ def explain_error(error: BaseException, doing: str, place: object) -> AllranksEr
     for cause in error_chain(error):
         status = getattr(cause, "status_code", None)
         if isinstance(cause, ClientAuthenticationError) and status is None:
-            return AzureError(f"{doing}: {_why_no_token(str(cause))}", _SIGN_IN)
+            refused = [redact(line) for line in refused_credentials(str(cause))]
+            why = f"Azure gave no token: {'; '.join(refused)}" if refused else "no credentials for Azure were found."
+            return AzureError(f"{doing}: {why}", _SIGN_IN)
         if isinstance(cause, HttpResponseError) and status is not None:
             return _refusal(status, _message_of(cause), doing, place)
         if isinstance(cause, ServiceRequestError | ServiceResponseError):
@@ -72,12 +74,6 @@ def explain_error(error: BaseException, doing: str, place: object) -> AllranksEr
     if isinstance(error, MlException) or type(error).__module__.startswith(("azure.", "marshmallow.")):
         return AzureError(f"{doing}: {_message_of(error)}")
     return None
-
-
-def _why_no_token(message: str) -> str:
-    """What those credentials say that are there and were refused; the others say only that they are not there."""
-    refused = [redact(line) for line in refused_credentials(message)]
-    return f"Azure gave no token: {'; '.join(refused)}" if refused else "no credentials for Azure were found."
 
 
 def _refusal(status: int, message: str, doing: str, place: object) -> AllranksError:

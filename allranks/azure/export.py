@@ -63,27 +63,27 @@ def _head(job: Mapping[str, Any]) -> dict[str, Any]:
 
 def _inputs(inputs: Mapping[str, Any], folder: Path) -> str:
     """The inputs with their values, each below a comment that says what it takes."""
-    lines = ["inputs:"] if inputs else []
+    text = "inputs:\n" if inputs else ""
     for name, declared in inputs.items():
-        if not isinstance(declared, dict):  # a bare value, of a job that was itself loaded from YAML
-            lines.append(textwrap.indent(_dump({name: declared}), "  ").rstrip())
-            continue
-        lines += _comment(" ".join(filter(None, (declared.get("description", ""), _rule(declared)))))
-        lines.append(textwrap.indent(_dump({name: _value(declared, folder)}), "  ").rstrip())
-    return "\n".join(lines) + "\n" if lines else ""
+        if isinstance(declared, dict):
+            comment = " ".join(filter(None, (declared.get("description", ""), _rule(declared))))
+            text += _port(name, _value(declared, folder), comment)
+        else:  # a bare value, of a job that was itself loaded from YAML
+            text += _port(name, declared)
+    return text
 
 
 def _outputs(outputs: Mapping[str, Mapping[str, Any]]) -> str:
-    lines = ["outputs:"] if outputs else []
+    text = "outputs:\n" if outputs else ""
     for name, declared in outputs.items():
-        lines += _comment(declared.get("description", ""))
         settings = {key: value for key, value in declared.items() if key != "description"}
-        lines.append(textwrap.indent(_dump({name: settings}), "  ").rstrip())
-    return "\n".join(lines) + "\n" if lines else ""
+        text += _port(name, settings, declared.get("description", ""))
+    return text
 
 
-def _comment(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent="  # ", subsequent_indent="  # ")
+def _port(name: str, value: Any, comment: str = "") -> str:
+    above = textwrap.wrap(comment, _WIDTH, initial_indent="  # ", subsequent_indent="  # ")
+    return "\n".join([*above, textwrap.indent(_dump({name: value}), "  ")])
 
 
 def _rule(declared: Mapping[str, Any]) -> str:

@@ -15,13 +15,9 @@ from allranks.spec.model import Literal
 
 
 def set_input(job: Any, pipeline: Pipeline, name: str, *, only_step: str = "") -> None:
-    """Set in the job what ``apply_values`` has set in the pipeline.
+    """Set in the job what ``apply_values`` has set in the pipeline: one of its inputs, or ``step.input``.
 
-    Args:
-        job: the SDK's.
-        pipeline: the same, with its values.
-        name: of a pipeline's input, or ``step.input``.
-        only_step: the one step, whose inputs are the pipeline's, if the job is that of a component.
+    The job of a component has ``only_step``, whose inputs are the pipeline's.
 
     Raises:
         UsageError: the SDK can set it no more.

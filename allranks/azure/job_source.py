@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from allranks.azure.client import quiet_sdk, require_sdk
 from allranks.azure.job_changes import sdk_value
@@ -19,8 +19,6 @@ from allranks.spec.document import read_yaml
 from allranks.spec.model import LITERAL_TYPES, Source
 from allranks.spec.reader import FileResolver
 from allranks.spec.step_sizes import SERVERLESS
-
-_Build: TypeAlias = Callable[[Mapping[str, Any]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class JobSource:
     """
 
     pipeline: Pipeline
-    build: _Build
+    build: Callable[[Mapping[str, Any]], Any]
     compute: str | None = None
     step: str = ""
 
@@ -60,14 +58,18 @@ def read_source(target: Any, resolve: FileResolver) -> JobSource:
     from allranks.cli.target import find_yaml, one_step_pipeline
 
     file = find_yaml(target)
-    document = read_spec(file, resolve=resolve)
-    _require_pipeline_or_component(file)
-    if isinstance(document, Component):
-        name = document.name
-        return JobSource(one_step_pipeline(document), lambda _values: _job_of_component(file, name), SERVERLESS, name)
-    if _is_component(file):
-        return JobSource(document, lambda values: _job_of_pipeline(file, document, values), SERVERLESS)
-    return JobSource(document, lambda _values: load_job(file))
+    found = read_spec(file, resolve=resolve)
+    written, _ = read_yaml(file)
+    # The SDK makes no pipeline of a command job or a sweep job by itself.
+    if written.get("type") == "sweep" or "commandjob" in str(written.get("$schema")).lower():
+        message = f"{file} is a job by itself, and `allranks submit` sends pipelines and components."
+        raise UsageError(message, f"Send it with: az ml job create --file {file}.")
+    if isinstance(found, Component):
+        name = found.name
+        return JobSource(one_step_pipeline(found), lambda _values: _job_of_component(file, name), SERVERLESS, name)
+    if _is_component(written):
+        return JobSource(found, lambda values: _job_of_pipeline(file, found, values), SERVERLESS)
+    return JobSource(found, lambda _values: load_job(file))
 
 
 def pipeline_of_job(job: Any, resolve: FileResolver) -> Pipeline:
@@ -98,17 +100,8 @@ def sdk_imported() -> Iterator[None]:
         yield
 
 
-def _require_pipeline_or_component(file: Path) -> None:
-    """Refuse a command job or a sweep job by itself: the SDK makes no pipeline of it."""
-    document, _ = read_yaml(file)
-    if document.get("type") == "sweep" or "commandjob" in str(document.get("$schema")).lower():
-        message = f"{file} is a job by itself, and `allranks submit` sends pipelines and components."
-        raise UsageError(message, f"Send it with: az ml job create --file {file}.")
-
-
-def _is_component(file: Path) -> bool:
+def _is_component(document: Mapping[str, Any]) -> bool:
     """Whether a pipeline's YAML is that of a component: the SDK wants to be told."""
-    document, _ = read_yaml(file)
     declares = any(
         isinstance(one, dict) and (one.get("type") in LITERAL_TYPES or one.keys() & {"default", "optional"})
         for one in (document.get("inputs") or {}).values()

@@ -132,7 +132,7 @@ def job_status(client: Any, name: str) -> tuple[str, str]:
     """State and error of a job, as its run tells them."""
     details = run_details(client, name)
     inner = getattr(details.error, "error", None)
-    return status_word(details.status), _message({"message": getattr(inner, "message", None)})
+    return status_word(details.status), _message(getattr(inner, "message", None))
 
 
 def list_steps(client: Any, name: str) -> list[StepState]:
@@ -148,7 +148,7 @@ def _steps(client: Any, run: str, prefix: str) -> Iterator[StepState]:
             status=status_word(child.get("status")),
             started=_time(child.get("startTimeUtc")),
             ended=_time(child.get("endTimeUtc")),
-            error=_message((child.get("error") or {}).get("error") or {}),
+            error=_message(((child.get("error") or {}).get("error") or {}).get("message")),
             is_pipeline="PipelineRun" in str(child.get("runType")),
         )
         yield step
@@ -160,8 +160,8 @@ def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-def _message(error: Mapping[str, Any]) -> str:
-    return redact(" ".join(str(error.get("message") or "").split()))
+def _message(text: object) -> str:
+    return redact(" ".join(str(text or "").split()))
 
 
 def list_logs(client: Any, run: str) -> Mapping[str, str]:

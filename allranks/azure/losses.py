@@ -10,7 +10,8 @@ from typing import Any
 
 from azure.ai.ml.entities import Environment, PipelineComponent
 
-from allranks.azure.document_command import pristine_component
+from allranks.azure.document import SWEEP_FIELDS
+from allranks.azure.document_parts import ENVIRONMENT_FIELDS, RESOURCE_FIELDS, pristine_component
 from allranks.azure.sdk import added_attributes, yaml_schemas
 
 _TEXTS = {"name", "display_name", "description", "tags", "version"}
@@ -31,11 +32,7 @@ WRITTEN_FIELDS: Mapping[type, frozenset[str]] = {
         | {"services", "identity"}
         | {"command", "code", "environment"}  # the component's own
     ),
-    _SCHEMAS.sweep: frozenset(
-        _NODE
-        | {"sampling_algorithm", "search_space", "objective", "early_termination", "limits", "queue_settings"}
-        | {"resources", "trial"}
-    ),
+    _SCHEMAS.sweep: frozenset(_NODE | {*SWEEP_FIELDS, "resources", "trial"}),
     _SCHEMAS.nested_pipeline: frozenset(_NODE - {"compute"} | {"component"}),
     _SCHEMAS.command_component: frozenset(
         _TEXTS
@@ -43,12 +40,8 @@ WRITTEN_FIELDS: Mapping[type, frozenset[str]] = {
         | {"inputs", "outputs", "type", "additional_includes", "properties"}
     ),
     _SCHEMAS.pipeline_component: frozenset(_TEXTS | {"inputs", "outputs", "type", "jobs"}),
-    _SCHEMAS.environment: frozenset(
-        _TEXTS - {"display_name"} | {"build", "image", "conda_file", "inference_config", "os_type", "datastore"}
-    ),
-    _SCHEMAS.resources: frozenset(
-        {"instance_count", "instance_type", "properties", "locations", "shm_size", "max_instance_count", "docker_args"}
-    ),
+    _SCHEMAS.environment: frozenset(ENVIRONMENT_FIELDS),
+    _SCHEMAS.resources: frozenset(RESOURCE_FIELDS),
 }
 """The fields of each schema that ``document`` writes; a name and a version inline mean nothing to Azure ML."""
 

@@ -14,11 +14,7 @@ _Known = Mapping[str, Any]
 
 
 def submission_outline(pipeline: Pipeline, ids: Mapping[str, str]) -> dict[str, Any]:
-    """The job as a document.
-
-    Args:
-        pipeline: checked, with its values and scale.
-        ids: step to the id of its component, for those that are not sent along.
+    """The job of a checked pipeline as a document; ``ids`` are those of components that are not sent along, by step.
 
     Raises:
         StorageError: a snapshot cannot be read.

@@ -46,31 +46,27 @@ def read_python_pipeline(target: str, values: Mapping[str, Literal] | None = Non
 def read_python_document(
     target: str, values: Mapping[str, Literal] | None = None, *, whole: bool = False
 ) -> dict[str, Any]:
-    """The document that the child prints, in the form of a pipeline YAML; raises as ``read_python_pipeline``.
+    """The document that the child prints, in the form of a pipeline YAML; takes and raises as ``read_python_pipeline``.
 
-    Args:
-        target: as there.
-        values: as there.
-        whole: refuse a job of which YAML cannot say everything.
+    With ``whole`` a job of which YAML cannot say everything is refused.
     """
     file, function = split_target(target)
     if not file.is_file():
-        raise UnknownNameError(
-            f"there is no file {str(file)!r}.", "Give FILE.py:FUNCTION, from the folder where you are."
-        )
+        hint = "Give FILE.py:FUNCTION, from the folder where you are."
+        raise UnknownNameError(f"there is no file {str(file)!r}.", hint)
     command = [sys.executable, "-P", "-c", _CHILD, str(_ROOT), str(file.resolve()), function]
     command += ["--whole"] if whole else []
     done = subprocess.run(command, input=json.dumps(dict(values or {})), capture_output=True, text=True, check=False)
     try:
-        document = json.loads(done.stdout)
+        document: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
         last = " ".join(done.stderr.split()[-40:])
         raise UsageError(f"{target} could not be read: its process ended with {done.returncode}. {last}") from None
     sys.stderr.write(done.stderr)
     if "error" in document:
-        raise _error(**document["error"])
-    found: dict[str, Any] = document
-    return found
+        kind, message, hint = (document["error"][key] for key in ("kind", "message", "hint"))
+        raise _KINDS.get(kind, AllranksError)(message, hint)
+    return document
 
 
 def split_target(target: str) -> tuple[Path, str]:
@@ -85,7 +81,3 @@ def split_target(target: str) -> tuple[Path, str]:
     if not colon or not file.endswith(".py") or not function.isidentifier():
         raise UsageError(f"{target!r} does not name a Python pipeline.", "Write FILE.py:FUNCTION.")
     return Path(file), function
-
-
-def _error(kind: str, message: str, hint: str) -> AllranksError:
-    return _KINDS.get(kind, AllranksError)(message, hint)

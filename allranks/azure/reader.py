@@ -35,8 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     os.dup2(2, 1)  # the user's module may print, also from what it starts
     try:
         values = json.loads(sys.stdin.read() or "{}")
-        whole = more == [_WHOLE]
-        document = _read_whole(Path(file), function) if whole else read_function(Path(file), function, values)
+        document = read_function(Path(file), function, values, whole=more == [_WHOLE])
     except AllranksError as error:
         document = {"error": {"kind": error.kind, "message": error.message, "hint": error.hint}}
     except Exception as error:  # noqa: BLE001 - of the SDK, on a job that it built itself
@@ -47,37 +46,30 @@ def main(argv: list[str] | None = None) -> int:
     return 2 if "error" in document else 0
 
 
-def read_function(file: Path, function: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def read_function(file: Path, function: str, values: Mapping[str, Any], *, whole: bool = False) -> dict[str, Any]:
     """The pipeline that ``function`` of ``file`` builds, as a document in the form of a pipeline YAML.
 
     Args:
         file: a Python file; its folder is on the path while it is read, as it is for ``python FILE``.
         function: the name of a function with the SDK's ``@pipeline``, or of a pipeline job that was built with one.
         values: parameters by name; names that the function does not have are left to the caller.
+        whole: for ``export``: refuse a job of which YAML cannot say everything; ``job_name`` if it has a name.
 
     Raises:
-        AllranksError: the file or function does not exist, is no pipeline, or fails.
+        AllranksError: the file or function does not exist, is no pipeline, or fails; a UsageError names each field
+            that would be lost.
     """
-    _quiet_sdk()
+    warnings.simplefilter("ignore")  # notes about experimental classes
+    logging.getLogger("azure").setLevel(logging.ERROR)
+    require_sdk("A Python pipeline")
     job = job_builder(file, function)(values)
     from allranks.azure.document import job_document
 
-    return job_document(job)
-
-
-def _read_whole(file: Path, function: str) -> dict[str, Any]:
-    """As ``read_function``, for ``export``: refused unless YAML can say all of the job; ``job_name`` if it has a name.
-
-    Raises:
-        AllranksError: as there; UsageError names each field that would be lost.
-    """
-    _quiet_sdk()
-    job = job_builder(file, function)({})
-    from allranks.azure.document import job_document
+    if not whole:
+        return job_document(job)
     from allranks.azure.losses import unwritten_fields
 
-    lost = unwritten_fields(job)
-    if lost:
+    if lost := unwritten_fields(job):
         hint = "Leave them out of the function, or send the job as it is: allranks submit."
         raise UsageError(f"the YAML of {function} would lose what is set: {'; '.join(lost)}.", hint)
     return job_document(job) | ({"job_name": job.name} if job.name else {})
@@ -92,7 +84,9 @@ def job_builder(file: Path, function: str) -> Callable[[Mapping[str, Any]], Any]
     module = _load(file)
     found = getattr(module, function, None)
     if found is None:
-        raise _no_such(function, file, module)
+        near = get_close_matches(function, _pipelines(module), n=3, cutoff=0.5)
+        guess = f"Did you mean {' or '.join(near)}?" if near else _offer(module) or "It defines no pipeline."
+        raise UnknownNameError(f"{file} has no function {function!r}.", guess)
     from azure.ai.ml.entities import PipelineJob
 
     if is_pipeline_function(found):
@@ -101,13 +95,6 @@ def job_builder(file: Path, function: str) -> Callable[[Mapping[str, Any]], Any]
         return lambda _values: found
     message = f"{function!r} in {file} is no pipeline: it is a {type(found).__name__}."
     raise UsageError(message, _offer(module) or "Decorate it with @pipeline from azure.ai.ml.dsl.")
-
-
-def _quiet_sdk() -> None:
-    """Import the SDK without its notes about experimental classes."""
-    warnings.simplefilter("ignore")
-    logging.getLogger("azure").setLevel(logging.ERROR)
-    require_sdk("A Python pipeline")
 
 
 def _load(file: Path) -> Any:
@@ -165,12 +152,6 @@ def _cast(value: Any, parameter: inspect.Parameter) -> Any:
         return kind(value)
     except ValueError:
         raise UsageError(f"{parameter.name}={value!r} is not of type {kind.__name__}.") from None
-
-
-def _no_such(function: str, file: Path, module: Any) -> UnknownNameError:
-    near = get_close_matches(function, _pipelines(module), n=3, cutoff=0.5)
-    guess = f"Did you mean {' or '.join(near)}?" if near else _offer(module) or "It defines no pipeline."
-    return UnknownNameError(f"{file} has no function {function!r}.", guess)
 
 
 def _offer(module: Any) -> str:

@@ -20,8 +20,7 @@ from allranks.azure.register_assets import LibraryAsset
 from allranks.azure.register_compare import asset_difference, published_body
 from allranks.azure.register_copies import asset_copy
 from allranks.azure.retry import call_with_retry
-from allranks.azure.sdk import REGISTRY_LOGGER
-from allranks.azure.uploads import runs_left_out
+from allranks.azure.sdk import REGISTRY_LOGGER, runs_left_out
 from allranks.errors import UsageError
 
 _READERS = 8
@@ -56,13 +55,7 @@ class RegistrationPlan:
 
 
 def plan_registration(client: Any, place: AssetPlace, assets: Sequence[LibraryAsset], tell: _Tell) -> RegistrationPlan:
-    """Ask the service what is there, and send nothing.
-
-    Args:
-        client: an MLClient of the place.
-        place: the workspace or registry.
-        assets: in the order in which they are to be published.
-        tell: hears when the service is busy.
+    """Ask the service what is there of the assets, which come in the order of publication, and send nothing.
 
     Raises:
         Exception: of the Azure SDK.
@@ -92,13 +85,7 @@ def require_unchanged(plan: RegistrationPlan) -> None:
 
 
 def publish_assets(client: Any, plan: RegistrationPlan, done: Callable[[PlannedAsset], None], tell: _Tell) -> None:
-    """Publish what the plan says, one after the other.
-
-    Args:
-        client: an MLClient of the plan's place.
-        plan: without refused rows.
-        done: hears of each asset that has been published.
-        tell: hears when the service is busy.
+    """Publish what a plan without refused rows says, one after the other; ``done`` hears of each that is published.
 
     Raises:
         UsageError: somebody published another content in the meantime.
@@ -130,11 +117,7 @@ def _send(client: Any, place: AssetPlace, asset: LibraryAsset) -> None:
 
 
 def _is_there(client: Any, place: AssetPlace, asset: LibraryAsset) -> bool:
-    """Whether a conflict is none: somebody else has published the same since the plan was made.
-
-    Raises:
-        UsageError: somebody has published something else.
-    """
+    """Whether a conflict is none: somebody has published the same since the plan was made; raises if it is not."""
     row = _row(client, place, asset)
     require_unchanged(RegistrationPlan(place, (row,)))
     return row.action == "unchanged"

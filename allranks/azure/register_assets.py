@@ -94,11 +94,6 @@ def find_assets(names: Sequence[str] = ()) -> tuple[LibraryAsset, ...]:
     return tuple(found[key] for key in _everything() if key in found)
 
 
-def _known_names() -> tuple[str, ...]:
-    """Every name that can be given."""
-    return (*catalogue.COMPONENTS, *catalogue.PIPELINES, *(_PREFIX + name for name in catalogue.ENVIRONMENTS))
-
-
 def _everything() -> Iterator[tuple[_Kind, str]]:
     yield from (("environment", _PREFIX + name) for name in catalogue.ENVIRONMENTS)
     yield from (("component", name) for name in catalogue.COMPONENTS)
@@ -106,13 +101,11 @@ def _everything() -> Iterator[tuple[_Kind, str]]:
 
 
 def _named(name: str) -> tuple[_Kind, str]:
-    if name in catalogue.COMPONENTS:
-        return "component", name
-    if name in catalogue.PIPELINES:
-        return "pipeline", name
-    if name.removeprefix(_PREFIX) in catalogue.ENVIRONMENTS:
-        return "environment", _PREFIX + name.removeprefix(_PREFIX)
-    close = nearest_name(name, _known_names())
+    kinds = {known: kind for kind, known in _everything()}
+    for known in (name, _PREFIX + name):
+        if known in kinds:
+            return kinds[known], known
+    close = nearest_name(name, kinds)
     guess = f" Did you mean {close!r}?" if close else ""
     raise UnknownNameError(f"the library has nothing called {name!r}.{guess}", "`allranks list` names all of it.")
 
@@ -125,13 +118,11 @@ def _environment(name: str, problems: list[Problem]) -> LibraryAsset:
     document = _document(path)
     problems += _version_problems(document, path)
     definition = {key: value for key, value in document.items() if key not in (*_NOT_COMPARED, *_WORDS)}
-    marks = {"files": snapshot.content_hash(_build_context(path, document)), "definition": _mark(definition)}
-    return LibraryAsset("environment", name, path, (), _frozen(marks | {"words": _words(document)}), document)
-
-
-def _build_context(path: Path, document: Mapping[str, Any]) -> list[snapshot.SnapshotFile]:
     folder = path.parent / document.get("build", {}).get("path", ".")
-    return snapshot.snapshot_files(Component(name=path.parent.name, source=Source(path, path.parent), code=folder))
+    context = Component(name=path.parent.name, source=Source(path, path.parent), code=folder)
+    files = snapshot.content_hash(snapshot.snapshot_files(context))
+    marks = {"files": files, "definition": _mark(definition), "words": _mark_of(document, _WORDS)}
+    return LibraryAsset("environment", name, path, (), MappingProxyType(marks), document)
 
 
 def _component(name: str, problems: list[Problem]) -> LibraryAsset:
@@ -144,16 +135,15 @@ def _component(name: str, problems: list[Problem]) -> LibraryAsset:
     if environment is None:
         message = f"{reference!r} is no environment of this library and version: it could not be registered along."
         problems.append(Problem(message, "environment", path, hint="`allranks env list` names those that are."))
-    code = snapshot.content_hash(snapshot.snapshot_files(component))
     kept = {key: value for key, value in document.items() if key not in (*_NOT_COMPARED, *_WORDS, *_INTERFACE)}
     marks = {
-        "code": code,
-        "interface": _mark({key: document.get(key) for key in _INTERFACE}),
+        "code": snapshot.content_hash(snapshot.snapshot_files(component)),
+        "interface": _mark_of(document, _INTERFACE),
         "command": _mark(kept | {"environment": environment}),
-        "words": _words(document),
+        "words": _mark_of(document, _WORDS),
     }
     needs: tuple[tuple[_Kind, str], ...] = (("environment", f"{_PREFIX}{environment}"),) if environment else ()
-    return LibraryAsset("component", name, path, needs, _frozen(marks), document)
+    return LibraryAsset("component", name, path, needs, MappingProxyType(marks), document)
 
 
 def _pipeline(name: str, problems: list[Problem]) -> LibraryAsset:
@@ -169,16 +159,12 @@ def _pipeline(name: str, problems: list[Problem]) -> LibraryAsset:
         problems += _errors(check_document(read_spec(path, resolve=catalogue.resolve)))
     except SpecError as error:
         problems += error.problems
-    marks = {
-        "interface": _mark({key: kept.get(key) for key in _INTERFACE}),
-        "steps": _mark(steps),
-        "words": _words(kept),
-    }
+    marks = {"interface": _mark_of(kept, _INTERFACE), "steps": _mark(steps), "words": _mark_of(kept, _WORDS)}
     children = dict.fromkeys(filter(None, (step[component_key(step)] for step in steps.values())))
     needs: tuple[tuple[_Kind, str], ...] = tuple(("component", child) for child in children)
     component = kept | {"name": name, "version": library.VERSION, "jobs": steps}
     dropped = tuple(document.get("settings", {}))
-    return LibraryAsset("pipeline", name, path, needs, _frozen(marks), component, dropped)
+    return LibraryAsset("pipeline", name, path, needs, MappingProxyType(marks), component, dropped)
 
 
 def _declared(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,11 +205,9 @@ def _step(step: Mapping[str, Any], where: str, path: Path, problems: list[Proble
 
 
 def _document(path: Path) -> dict[str, Any]:
-    document: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - both are safe
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    document: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), loader)  # noqa: S506 - both are safe
     return document
-
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _version_problems(document: Mapping[str, Any], path: Path) -> Iterator[Problem]:
@@ -237,16 +221,12 @@ def _errors(problems: Iterable[Problem]) -> list[Problem]:
     return [problem for problem in problems if problem.severity == "error"]
 
 
-def _words(document: Mapping[str, Any]) -> str:
-    return _mark({key: document.get(key) for key in _WORDS})
+def _mark_of(document: Mapping[str, Any], keys: Iterable[str]) -> str:
+    return _mark({key: document.get(key) for key in keys})
 
 
 def _mark(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
-
-
-def _frozen(marks: dict[str, str]) -> Mapping[str, str]:
-    return MappingProxyType(marks)
 
 
 _READERS = {"environment": _environment, "component": _component, "pipeline": _pipeline}

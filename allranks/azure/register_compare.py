@@ -71,8 +71,11 @@ def _same_files(client: Any, asset: LibraryAsset, body: Mapping[str, Any]) -> bo
     """Whether the uploaded files are ours; None where that cannot be known."""
     if asset.kind == "pipeline" or (asset.kind == "environment" and "build" not in asset.document):
         return True
-    there = _code_hash(client, body) if asset.kind == "component" else _context_hash(body)
-    ours = asset.marks["code"] if asset.kind == "component" else _upload_hash(asset)
+    if asset.kind == "component":
+        there, ours = _code_hash(client, body), asset.marks["code"]
+    else:
+        folder = asset.path.parent / asset.document["build"]["path"]
+        there, ours = _context_hash(body), upload_hash(folder.resolve())
     return None if there is None else there == ours
 
 
@@ -86,12 +89,6 @@ def _code_hash(client: Any, body: Mapping[str, Any]) -> str | None:
 def _context_hash(body: Mapping[str, Any]) -> str | None:
     match = _UPLOADED.search(str((body["properties"].get("build") or {}).get("contextUri")))
     return None if match is None else match["hash"]
-
-
-def _upload_hash(asset: LibraryAsset) -> str:
-    """What the SDK calls the folder in the workspace's storage to which it uploads a build context."""
-    folder = asset.path.parent / asset.document["build"]["path"]
-    return upload_hash(folder.resolve())
 
 
 def _parts(asset: LibraryAsset, body: Mapping[str, Any]) -> dict[str, Any]:

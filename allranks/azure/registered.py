@@ -24,8 +24,7 @@ _KEPT = ("type", "name", "version", "display_name", "description", "inputs", "ou
 class ComponentFinder:
     """Finds components by name or id: the library's own here, all others in Azure, each asked for once.
 
-    Args:
-        workspace: says which workspace is meant, when it has to be asked.
+    Which workspace is meant is found out when it has to be asked.
     """
 
     def __init__(self, workspace: Callable[[], Workspace]) -> None:
@@ -44,14 +43,11 @@ class ComponentFinder:
         if own is not None or match is None:
             return own
         if reference not in self._files:
-            self._files[reference] = self._write(match)
+            self._folder = self._folder or tempfile.TemporaryDirectory(prefix="allranks-")
+            file = Path(self._folder.name) / f"{len(self._files)}.yaml"
+            file.write_text(json.dumps(self._document(match)), encoding="utf-8")  # JSON is YAML
+            self._files[reference] = file
         return self._files[reference]
-
-    def _write(self, reference: re.Match[str]) -> Path:
-        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="allranks-")
-        file = Path(self._folder.name) / f"{len(self._files)}.yaml"
-        file.write_text(json.dumps(self._document(reference)), encoding="utf-8")  # JSON is YAML
-        return file
 
     def _document(self, match: re.Match[str]) -> dict[str, Any]:
         place = AssetPlace("registry", match["registry"]) if match["registry"] else self._workspace()

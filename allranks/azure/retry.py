@@ -29,24 +29,22 @@ _T = TypeVar("_T")
 def call_with_retry(attempt: Callable[[], _T], tell: Callable[[str], None]) -> _T:
     """Call ``attempt`` until it succeeds, fails for good, or ``RETRY_SECONDS`` are over.
 
-    Args:
-        attempt: sends something that can be sent again.
-        tell: hears in one line why it will be tried again, and when.
+    It sends what can be sent again; ``tell`` hears in one line why that will be done, and when.
 
     Raises:
         Exception: whatever the last attempt raised.
     """
     end = time.monotonic() + RETRY_SECONDS
-    for number in count():
+    numbers = count()
+    while True:
         try:
             return attempt()
         except Exception as error:
-            pause = backoff_seconds(error, number)
+            pause = backoff_seconds(error, next(numbers))
             if pause is None or time.monotonic() + pause > end:
                 raise
             tell(f"{_reason(error)}; trying again in {pause:.0f} s")
             time.sleep(pause)
-    raise AssertionError("count() has no end")
 
 
 def backoff_seconds(error: BaseException, number: int) -> float | None:

@@ -11,12 +11,13 @@ imports the SDK before it is called.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+from allranks.local.folders import is_runs_folder
 
 if TYPE_CHECKING:  # for annotations, ours and those of components.pyi: the SDK exports none of the three
     import os
@@ -112,7 +113,6 @@ def rest_body(entity: Any) -> dict[str, Any]:
     return dict(entity._to_rest_object().as_dict())
 
 
-@cache
 def yaml_schemas() -> SimpleNamespace:
     """The classes that say which fields the YAML of a job and its parts may have; nothing public lists them."""
     from azure.ai.ml._schema.assets.environment import EnvironmentSchema
@@ -195,24 +195,31 @@ def upload_hash(folder: Path) -> str:
 
 
 @contextmanager
-def files_left_out(is_left_out: Callable[[Path, Path], bool]) -> Iterator[None]:
-    """Within the block the SDK leaves files out of the code that it lists, hashes and uploads; a patch.
+def runs_left_out() -> Iterator[None]:
+    """Within the block the SDK leaves runs folders out of the code that it lists, hashes and uploads; a patch.
 
-    Args:
-        is_left_out: of a path and the folder of the code.
+    The SDK honours the one ignore file at the root of the code, which is the user's own: ``code: .`` beside
+    ``.allranks/`` would send every model and log of every run.
     """
     from azure.ai.ml.entities._component.code import ComponentIgnoreFile
 
     original = ComponentIgnoreFile.is_file_excluded
 
     def is_file_excluded(self: Any, file_path: str | os.PathLike[str]) -> bool:
-        return is_left_out(Path(file_path), Path(self.base_path)) or original(self, file_path)
+        return _in_runs_folder(Path(file_path), Path(self.base_path)) or original(self, file_path)
 
     ComponentIgnoreFile.is_file_excluded = is_file_excluded
     try:
         yield
     finally:
         ComponentIgnoreFile.is_file_excluded = original
+
+
+def _in_runs_folder(path: Path, base: Path) -> bool:
+    """Whether a path below the base is a runs folder or lies in one; whatever is above the base does not matter."""
+    path, base = path.absolute(), base.absolute()
+    above = [folder for folder in path.parents if folder != base and folder.is_relative_to(base)]
+    return any(is_runs_folder(folder) for folder in (path, *above))
 
 
 def is_missing_name(error: BaseException) -> bool:

@@ -17,8 +17,7 @@ from allranks.azure.client import AssetPlace, Workspace, connect_registry, found
 from allranks.azure.explain import service_errors
 from allranks.azure.jobs import JobState, job_state_from
 from allranks.azure.retry import call_with_retry
-from allranks.azure.sdk import name_component
-from allranks.azure.uploads import runs_left_out
+from allranks.azure.sdk import name_component, runs_left_out
 from allranks.errors import AzureError, AzureUnavailableError, Problem, SpecError
 from allranks.local.settings import all_steps
 from allranks.spec import Component, Compute, Pipeline, check_machines
@@ -29,11 +28,7 @@ _ENVIRONMENT = re.compile(r"azureml:(?P<name>[^:@/]+):(?P<version>[^:@/]+)")
 
 @dataclass(frozen=True, slots=True)
 class RegisteredComponents:
-    """The library's components are referred to by their ids rather than sent along.
-
-    Attributes:
-        registry: where they are registered; None for the workspace itself.
-    """
+    """The library's components are referred to by their ids, in a registry or in the workspace, not sent along."""
 
     registry: str | None = None
 
@@ -65,9 +60,8 @@ def _nodes(nodes: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _is_ours(component: Component) -> bool:
-    return component.source.file is not None and component.source.file == catalogue.component_files().get(
-        component.name
-    )
+    file = component.source.file
+    return file is not None and file == catalogue.component_files().get(component.name)
 
 
 def submit_job(
@@ -179,36 +173,31 @@ def _require_assets(
     """Refuse, once and together, what of the library is not registered where the job needs it."""
     sent = [step.component for path, step in all_steps(pipeline) if path not in ids]
     references = {one.environment.reference or "" for one in sent if isinstance(one, Component)}
-    environments = [
-        match.groups()
-        for reference in sorted(references)
-        if catalogue.environment_of(reference) is not None and (match := _ENVIRONMENT.fullmatch(reference))
-    ]
-    missing = [
-        f"environment {name}:{version}"
-        for name, version in environments
-        if not _there(client.environments, name, version, tell)
-    ]
-    _refuse(missing, workspace, "allranks register --workspace")
+    ours = [_ENVIRONMENT.fullmatch(one) for one in sorted(references) if catalogue.environment_of(one) is not None]
+    environments = [(match["name"], match["version"]) for match in ours if match]
+    _require("environment", client.environments, environments, tell, workspace, "--workspace")
     if registered is not None and ids:
-        place = workspace if registered.registry is None else f"registry {registered.registry}"
-        source = client if registered.registry is None else connect_registry(registered.registry)
         names = sorted({dict(all_steps(pipeline))[path].component.name for path in ids})
-        missing = [
-            f"component {name}:{library.VERSION}"
-            for name in names
-            if not _there(source.components, name, library.VERSION, tell)
-        ]
-        option = "--workspace" if registered.registry is None else f"--registry {registered.registry}"
-        _refuse(missing, place, f"allranks register {option}")
+        components = [(name, library.VERSION) for name in names]
+        if registered.registry is None:
+            _require("component", client.components, components, tell, workspace, "--workspace")
+        else:
+            place, option = f"registry {registered.registry}", f"--registry {registered.registry}"
+            _require("component", connect_registry(registered.registry).components, components, tell, place, option)
 
 
-def _there(operations: Any, name: str, version: str, tell: Callable[[str], None]) -> bool:
-    return call_with_retry(lambda: found_or_none(lambda: operations.get(name, version)), tell) is not None
+def _require(
+    kind: str,
+    operations: Any,
+    versions: Sequence[tuple[str, str]],
+    tell: Callable[[str], None],
+    place: object,
+    option: str,
+) -> None:
+    def is_there(name: str, version: str) -> bool:
+        return call_with_retry(lambda: found_or_none(lambda: operations.get(name, version)), tell) is not None
 
-
-def _refuse(missing: Sequence[str], place: object, command: str) -> None:
+    missing = [f"{kind} {name}:{version}" for name, version in versions if not is_there(name, version)]
     if missing:
-        raise AzureError(
-            f"the {place} lacks what the pipeline needs: {', '.join(missing)}.", f"Register the library: {command}"
-        )
+        message = f"the {place} lacks what the pipeline needs: {', '.join(missing)}."
+        raise AzureError(message, f"Register the library: allranks register {option}")

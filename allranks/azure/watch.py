@@ -39,13 +39,7 @@ class Watcher:
 
 @dataclass(frozen=True, slots=True)
 class FailureLog:
-    """The end of the log that tells most about a failure.
-
-    Attributes:
-        name: ``user_logs/std_log_process_1.txt``.
-        lines: its last lines.
-        others: the step's other logs.
-    """
+    """The last lines of the log that tells most about a failure, and the names of the step's other logs."""
 
     name: str
     lines: tuple[str, ...]
@@ -68,20 +62,15 @@ class JobOutcome:
 
 
 def watch_job(client: Any, name: str, watcher: Watcher, pause: Callable[[float], None] = time.sleep) -> JobOutcome:
-    """Follow a job to its end.
-
-    Args:
-        client: an MLClient of the workspace.
-        name: the job.
-        watcher: is told of every change.
-        pause: waits between two looks.
+    """Follow a job to its end; the watcher is told of every change, and ``pause`` waits between two looks.
 
     Raises:
         Exception: of the Azure SDK, when the service stays away for minutes.
     """
     known: dict[str, str] = {}
     logs: dict[str, FailureLog] = {}
-    for looks in itertools.count():
+    looks = itertools.count()
+    while True:
         status, error = call_with_retry(lambda: job_status(client, name), watcher.tell)
         steps = call_with_retry(lambda: list_steps(client, name), watcher.tell)
         for step in steps:
@@ -95,15 +84,13 @@ def watch_job(client: Any, name: str, watcher: Watcher, pause: Callable[[float],
         watcher.looked(steps)
         if status in FINAL_STATUSES:
             return JobOutcome(status, error, tuple(steps), logs)
-        pause(poll_pause(looks))
-    raise AssertionError  # the loop above only returns
+        pause(poll_pause(next(looks)))
 
 
 def poll_pause(looks: int) -> float:
-    """Seconds until the next look at a job: one at first, since what is refused is refused early, then twice as long.
+    """Seconds until the next look at a job that was looked at ``looks`` times before the last one.
 
-    Args:
-        looks: how often it was looked at before the last time.
+    One at first, since what is refused is refused early, then twice as long.
     """
     return min(LONGEST_POLL, 2.0 ** min(looks, 8))
 

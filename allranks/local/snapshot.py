@@ -4,7 +4,7 @@ Source of the rules: azure-ai-ml 1.35 (``_utils/_asset_utils.py``, ``entities/_c
 ``code.py``); tests/azure/test_snapshot_equality.py holds this module against it. With ``additional_includes`` the SDK
 copies the code and then each include into one folder, where the ignore files of every subfolder count, and then walks
 the result with the ignore file at its root alone. Without includes only the one at the root of the code counts.
-A runs folder is never taken; ``azure/uploads.py`` teaches the SDK the same.
+A runs folder is never taken; ``azure/sdk.py`` teaches the SDK the same.
 """
 
 from __future__ import annotations

@@ -50,7 +50,11 @@ def renew_tree(root: Path, *, only_check: bool = False, pipelines: bool = False)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_text(path, files[path])
         stale += found
-    return stale + (_remove_left_over(only_check=only_check) if whole else [])
+    gone = left_over(made_files()) if whole else []
+    if not only_check:
+        for path in gone:
+            path.unlink()
+    return stale + gone
 
 
 def _component_yamls(root: Path, folders: list[Path]) -> Iterator[tuple[Path, str]]:
@@ -59,9 +63,8 @@ def _component_yamls(root: Path, folders: list[Path]) -> Iterator[tuple[Path, st
         try:
             yield file, with_interface(file.read_text("utf-8"), interfaces[file.parent.name])
         except ValueError as error:
-            raise UsageError(
-                f"{file} cannot be written from its settings: {error}.", "The other components show how."
-            ) from None
+            message = f"{file} cannot be written from its settings: {error}."
+            raise UsageError(message, "The other components show how.") from None
 
 
 def _ignore_files(folders: list[Path]) -> Iterator[tuple[Path, str]]:
@@ -69,11 +72,3 @@ def _ignore_files(folders: list[Path]) -> Iterator[tuple[Path, str]]:
         file = folder / ".amlignore"
         if file.is_file():
             yield file, with_unreached(file.read_text("utf-8"), read_component(folder / "component.yaml"))
-
-
-def _remove_left_over(*, only_check: bool) -> list[Path]:
-    paths = left_over(made_files())
-    if not only_check:
-        for path in paths:
-            path.unlink()
-    return paths

@@ -63,8 +63,7 @@ class SourceTree:
 
     def place_of(self, name: str) -> str | None:
         """The file of the tree that defines a dotted name; None for what other packages define."""
-        module = self.modules.get(name)
-        return self.modules.get(name.rpartition(".")[0]) if module is None else module
+        return self.modules.get(name) or self.modules.get(name.rpartition(".")[0])
 
 
 @lru_cache(maxsize=1024)

@@ -30,11 +30,9 @@ _ARGUMENT = re.compile(r"(\$\[\[)?--[\w-]+ '\$\{\{(inputs|outputs)\.\w+\}\}'(\]\
 
 
 def read_interfaces(root: Path, folders: Sequence[Path]) -> Mapping[str, ComponentInterface]:
-    """What the settings of components say, by component; a component without settings is not among them.
+    """What the settings in ``root/shared`` say, by component; a component without settings is not among them.
 
-    Args:
-        root: the folder that holds ``shared/``; a tree without ``shared/settings`` has no settings.
-        folders: those of the components.
+    A tree without ``shared/settings`` has no settings.
 
     Raises:
         UsageError: the settings cannot be read; the message has what Python said.
@@ -90,21 +88,19 @@ def _argument(flag: str, kind: str, name: str, *, optional: bool) -> str:
 
 def _port_lines(port: Mapping[str, Any]) -> list[str]:
     """One input or output; what is empty is left out."""
-    said = {key: port[key] for key in _KEYS if port.get(key) not in (None, False, "", [])}
-    said |= {"default": port["default"]} if port.get("default") is not None else {}
-    said |= {key: port[key] for key in ("min", "max") if port.get(key) is not None}
     lines = [f"  {port['name']}:"]
-    for key in sorted(said, key=_KEYS.index):
-        value = said[key]
-        lines += _text_lines(key, value) if key == "description" else [f"    {key}: {_scalar(value)}"]
+    for key in _KEYS:
+        value = port.get(key)
+        if value or (value is not None and key in ("default", "min", "max")):
+            lines += _key_lines(key, value)
     return lines
 
 
-def _text_lines(key: str, value: str) -> list[str]:
+def _key_lines(key: str, value: object) -> list[str]:
     line = f"    {key}: {_scalar(value)}"
-    if len(line) <= _WIDTH:
+    if key != "description" or len(line) <= _WIDTH:
         return [line]
-    folded = textwrap.wrap(value, _WIDTH - 6, break_long_words=False, break_on_hyphens=False)
+    folded = textwrap.wrap(str(value), _WIDTH - 6, break_long_words=False, break_on_hyphens=False)
     return [f"    {key}: >-", *(f"      {part}" for part in folded)]
 
 

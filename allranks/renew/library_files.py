@@ -10,11 +10,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from allranks import catalogue, extras, library, pages, sizes, stubs
+from allranks import catalogue, library, pages, sizes, stubs
 from allranks.errors import StorageError
 from allranks.spec import read_component
 
-_BEGIN, _END = "<!-- {}: made by `python -m allranks.renew` -->", "<!-- end of {} -->"
+_EXTRAS = {
+    "torch": "pytorch",
+    "evaluate": "evaluate",
+    "tensorflow": "tensorflow",
+    "text": "transformers",
+    "deepspeed": "deepspeed",
+    "lightning": "lightning",
+}
+"""Extra to environment: whoever installs the extra can run the steps of the environment."""
+
+_TABLE_MARKS = "<!-- {}: made by `python -m allranks.renew` -->", "<!-- end of {} -->"
+_EXTRAS_MARKS = (
+    "# Made by `python -m allranks.renew` from environments/*/requirements.txt, so that neither drifts.\n",
+    "# End of what is made.\n",
+)
 
 
 def made_files() -> Mapping[Path, str]:
@@ -32,7 +46,7 @@ def made_files() -> Mapping[Path, str]:
     text = with_table(page.read_text(encoding="utf-8"), "sizes", pages.sizes_table(sizes.all_sizes().values()))
     project = root / "pyproject.toml"
     return {
-        project: extras.with_extras(project.read_text(encoding="utf-8")),
+        project: _with_extras(project.read_text(encoding="utf-8")),
         root / "allranks" / "azure" / "components.pyi": stubs.components_stub(components),
         folder / "README.md": pages.index_page(components),
         **{folder / f"{one.name}.md": pages.component_page(one) for one in components},
@@ -56,10 +70,27 @@ def exported_pipelines() -> Mapping[Path, str]:
 
 def with_table(text: str, name: str, table: str) -> str:
     """The page with another table between the two marks of this name."""
-    begin, end = _BEGIN.format(name), _END.format(name)
+    begin, end = (mark.format(name) for mark in _TABLE_MARKS)
+    return _with_block(text, begin, f"\n\n{table}\n\n", end)
+
+
+def _with_extras(project: str) -> str:
+    """The text of pyproject.toml with these extras as the environments have them."""
+    begin, end = _EXTRAS_MARKS
+    return _with_block(project, begin, "".join(_extra(extra, name) for extra, name in _EXTRAS.items()), end)
+
+
+def _extra(extra: str, environment: str) -> str:
+    file = catalogue.environment_files()[environment].parent / "requirements.txt"
+    lines = file.read_text(encoding="utf-8").splitlines()
+    found = [line.partition("#") for line in lines if line and not line.startswith("#")]
+    body = "".join(f'    "{text.strip()}",{f" # {comment.strip()}" if comment else ""}\n' for text, _, comment in found)
+    return f"{extra} = [ # environments/{environment}\n{body}]\n"
+
+
+def _with_block(text: str, begin: str, inside: str, end: str) -> str:
     before, _, rest = text.partition(begin)
-    _, _, after = rest.partition(end)
-    return f"{before}{begin}\n\n{table}\n\n{end}{after}"
+    return before + begin + inside + end + rest.partition(end)[2]
 
 
 def left_over(files: Mapping[Path, str]) -> list[Path]:

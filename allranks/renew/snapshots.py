@@ -32,21 +32,18 @@ def with_unreached(ignore: str, component: Component) -> str:
     try:
         lines = "".join(f"/{line}\n" for line in unreached(component))
     except SyntaxError as error:
-        raise UsageError(
-            f"{error.filename}, line {error.lineno}: {error.msg}.", "Nothing can be read from it."
-        ) from None
+        message = f"{error.filename}, line {error.lineno}: {error.msg}."
+        raise UsageError(message, "Nothing can be read from it.") from None
     return before + begin + lines + _END + rest.partition(_END)[2]
 
 
 def unreached(component: Component) -> list[str]:
     """Folders (with a slash at the end) and files of ``shared/`` that no import of the component's scripts reaches."""
-    tree = source_tree(component)
-    folder = next((include for include in component.includes if include.name == _SHARED), None)
-    if folder is None:
+    if not any(include.name == _SHARED for include in component.includes):
         return []
-    scripts = {place for place in tree.files if not place.startswith(f"{_SHARED}/")}
-    reached = {place for place in reached_files(tree, scripts) if place in tree.modules.values()}
-    return sorted(_left_out(_SHARED, {place for place in tree.files if place.startswith(f"{_SHARED}/")}, reached))
+    tree = source_tree(component)
+    shared = {place for place in tree.files if place.startswith(f"{_SHARED}/")}
+    return sorted(_left_out(_SHARED, shared, reached_files(tree, tree.files.keys() - shared)))
 
 
 def source_tree(component: Component) -> SourceTree:
@@ -82,9 +79,8 @@ def _frameworks(script: ast.Module) -> set[str]:
     calls = [call for call in calls if ast.unparse(call.func).rpartition(".")[2] == "init"]
     given = [call.args[0] for call in calls if call.args]
     given += [word.value for call in calls for word in call.keywords if word.arg == "framework"]
-    if all(isinstance(argument, ast.Constant) for argument in given):
-        return {str(argument.value) for argument in given if isinstance(argument, ast.Constant)}
-    return set(_texts(script))
+    known = {str(argument.value) for argument in given if isinstance(argument, ast.Constant)}
+    return known if all(isinstance(argument, ast.Constant) for argument in given) else set(_texts(script))
 
 
 def _named(tree: SourceTree, place: str, frameworks: set[str]) -> set[str]:

@@ -16,7 +16,7 @@ from azure.ai.ml._utils._pathspec import GitWildMatchPattern
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from allranks.azure.uploads import runs_left_out
+from allranks.azure.sdk import runs_left_out
 from allranks.errors import StorageError, UsageError
 from allranks.local import ignore, snapshot
 from allranks.local.folders import RUNS_MARK_TEXT
