@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from allranks.spec.check import check_command_values, check_document, check_value
+from allranks.spec.check import check_document
 from allranks.spec.check_designer import check_designer
 from allranks.spec.check_machines import Compute, check_machines
 from allranks.spec.check_quotes import check_quotes
@@ -25,12 +25,12 @@ from allranks.spec.model import (
     Output,
     Pipeline,
     Resources,
-    Settings,
     Source,
     Step,
     Sweep,
 )
 from allranks.spec.read import component_from, pipeline_from, read_component, read_pipeline, read_spec
+from allranks.spec.values import check_command_values, check_value
 
 __all__ = [
     "Component",
@@ -43,7 +43,6 @@ __all__ = [
     "Pipeline",
     "Reference",
     "Resources",
-    "Settings",
     "Source",
     "Step",
     "Sweep",

@@ -6,20 +6,18 @@ for the wiring of a pipeline in ``check_pipeline.py``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 
 from allranks.errors import Problem
 from allranks.spec.check_command import check_command, check_component_name
-from allranks.spec.check_pipeline import PipelineCheck
+from allranks.spec.check_pipeline import check_pipeline
 from allranks.spec.model import Component, Data, Literal, Pipeline
 from allranks.spec.section import a_or_an
 from allranks.spec.suggest import did_you_mean
-from allranks.spec.values import check_command_values, check_value
-
-__all__ = ["check_command_values", "check_document", "check_value"]
+from allranks.spec.values import Values, check_command_values, check_value
 
 
-def check_document(document: Component | Pipeline, values: Mapping[str, Literal | Data] | None = None) -> list[Problem]:
+def check_document(document: Component | Pipeline, values: Values | None = None) -> list[Problem]:
     """Find everything that is wrong with a document that has been read.
 
     Args:
@@ -34,19 +32,15 @@ def check_document(document: Component | Pipeline, values: Mapping[str, Literal 
     given, wrong = _given(document, values or {})
     problems += wrong
     if isinstance(document, Pipeline):
-        problems += PipelineCheck(document, given).problems()
+        problems += check_pipeline(document, given)
     else:
-        problems += check_component_name(document)
-        problems += check_command(document)
-        problems += check_command_values(document, given)
+        problems += [*check_component_name(document), *check_command(document), *check_command_values(document, given)]
     if values is not None:
         problems += _missing(document, given)
     return list(dict.fromkeys(problems))
 
 
-def _given(
-    document: Component | Pipeline, values: Mapping[str, Literal | Data]
-) -> tuple[dict[str, Literal | Data], list[Problem]]:
+def _given(document: Component | Pipeline, values: Values) -> tuple[dict[str, Literal | Data], list[Problem]]:
     """Type the values; return the good ones and the problems of the others."""
     given: dict[str, Literal | Data] = {}
     wrong = []
@@ -64,11 +58,8 @@ def _given(
     return given, wrong
 
 
-def _missing(document: Component | Pipeline, given: Mapping[str, Literal | Data]) -> list[Problem]:
-    return [
-        document.source.problem(
-            f"inputs.{name}", f"needs {a_or_an(declared.type)}, and has none.", f"Add {name}=VALUE."
-        )
-        for name, declared in document.inputs.items()
-        if declared.required and name not in given
-    ]
+def _missing(document: Component | Pipeline, given: Values) -> Iterator[Problem]:
+    for name, declared in document.inputs.items():
+        if declared.required and name not in given:
+            message = f"needs {a_or_an(declared.type)}, and has none."
+            yield document.source.problem(f"inputs.{name}", message, f"Add {name}=VALUE.")
