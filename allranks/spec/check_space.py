@@ -36,7 +36,8 @@ def check_space(step: Step, sweep: Sweep) -> Iterator[SpaceFinding]:
             values = search.get("values")
             checked = _choices(declared, values) if isinstance(values, list) else _range(declared, search, sweep)
             yield from checked
-            yield from _quotes(step, name, values)
+            if isinstance(values, list) and isinstance(step.component, Component):
+                yield from _quotes(step.component, name, values)
         elif name not in used:
             hint = did_you_mean(name, step.component.inputs, "inputs")
             yield SpaceFinding(name, f"the trial has no input '{name}'.", hint)
@@ -49,20 +50,17 @@ def _choices(declared: Input, values: list[Any]) -> Iterator[SpaceFinding]:
         if value is None or isinstance(value, list):
             message = f"{shown_value(value)} cannot be chosen; write texts, numbers or booleans."
             yield SpaceFinding(declared.name, message)
-            continue
-        if isinstance(value, str) and find_references(value):
+        elif isinstance(value, str) and find_references(value):
             message = f"{shown_value(value)} is a binding; Azure ML takes none here."
             yield SpaceFinding(declared.name, message, "Write the value.")
-            continue
-        typed = check_value(declared, value)
-        if isinstance(typed, Problem):
+        elif isinstance(typed := check_value(declared, value), Problem):
             yield SpaceFinding(declared.name, typed.message, typed.hint)
 
 
-def _quotes(step: Step, name: str, values: object) -> Iterator[SpaceFinding]:
-    for value in values if isinstance(values, list) and isinstance(step.component, Component) else ():
-        if isinstance(value, str) and isinstance(step.component, Component):
-            for problem in check_command_values(step.component, {name: value}):
+def _quotes(component: Component, name: str, values: list[Any]) -> Iterator[SpaceFinding]:
+    for value in values:
+        if isinstance(value, str):
+            for problem in check_command_values(component, {name: value}):
                 yield SpaceFinding(name, problem.message, problem.hint)
 
 

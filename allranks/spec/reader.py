@@ -71,8 +71,8 @@ class DocumentReader:
             message = f"cannot run here: a component of type '{type_}'; commands and pipelines can."
             top.wrong("type", message, severity="elsewhere")
         else:
-            message = f"'{type_}' is the type of no component or pipeline."
-            top.wrong("type", message, type_hint(type_, ("command", "pipeline"), "types that run here"))
+            hint = type_hint(type_, ("command", "pipeline"), "types that run here")
+            top.wrong("type", f"'{type_}' is the type of no component or pipeline.", hint)
         return None
 
     def _pipeline(self, top: Section, name: str) -> Pipeline | None:
@@ -81,8 +81,9 @@ class DocumentReader:
         if "component" in top and "jobs" not in top:
             return self._job_of_component(top, inputs)
         if "component" in top:
-            message = "stands beside 'jobs', and Azure ML refuses a job with both."
-            top.wrong("component", message, "Take one of them out.")
+            top.wrong(
+                "component", "stands beside 'jobs', and Azure ML refuses a job with both.", "Take one of them out."
+            )
         jobs = top.mapping("jobs")
         if not jobs.data:
             top.wrong("jobs" if "jobs" in top else "", "has no steps.", "A pipeline lists its steps below 'jobs'.")
@@ -173,8 +174,9 @@ class DocumentReader:
             message = f"cannot run here: '{reference}' is registered in Azure, and not known here."
             section.wrong(key, message, hint, "elsewhere")
         elif found is None:
-            message = f"'{reference}' is neither a file nor a component of the library."
-            section.wrong(key, message, "See: allranks list.")
+            section.wrong(
+                key, f"'{reference}' is neither a file nor a component of the library.", "See: allranks list."
+            )
         return found
 
     def _file(self, section: Section, key: str, path: Path) -> Component | Pipeline | None:
