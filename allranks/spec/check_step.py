@@ -71,8 +71,7 @@ class StepCheck(StepBindings):
                 yield from self._check_bindings(value, f"inputs.{name}")
         yield from self._check_missing()
         if step.sweep is not None:
-            for name, message, hint in check_space(step, step.sweep):
-                yield self.wrong(f"search_space.{name}", message, hint)
+            yield from check_space(self, step.sweep)
 
     def _check_input(self, declared: Input, value: Literal | Data) -> Iterator[Problem]:
         where = f"inputs.{declared.name}"

@@ -170,9 +170,7 @@ def read_outputs(section: Section, *, typed: bool) -> dict[str, Output]:
     found = {}
     for name in section:
         value = section.data[name]
-        if value is None and not typed:
-            found[name] = Output(name)
-        elif isinstance(value, (dict, type(None))):
+        if value is None or isinstance(value, dict):
             found[name] = _output(section.mapping(name), name, typed=typed)
         else:
             section.wrong(name, f"is a {yaml_kind(value)}.", f"Write {name}: {{type: uri_folder}}.")
@@ -185,13 +183,11 @@ def read_step_outputs(section: Section) -> dict[str, Output | str]:
     found: dict[str, Output | str] = {}
     for name in section:
         value = section.data[name]
-        if value is None:
-            found[name] = Output(name)
-        elif isinstance(value, str):
+        if isinstance(value, str):
             found[name] = value
         elif isinstance(value, dict) and value.keys() == {"path"} and "${{" in str(value["path"]):
             found[name] = str(value["path"])
-        elif isinstance(value, dict):
+        elif value is None or isinstance(value, dict):
             found[name] = _output(section.mapping(name), name, typed=False)
         else:
             section.wrong(
