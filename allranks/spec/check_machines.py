@@ -99,10 +99,9 @@ class StepMachines:
     def problems(self) -> Iterator[Problem]:
         """Yield what does not fit: ranks and GPUs, nodes and network, nodes and cluster, eviction."""
         use = self.use()
-        if use is not None:
-            for where, message, hint, severity in find_misfits(use):
-                place = f"inputs.{_PROCESSES_INPUT}" if where == PROCESSES_KEY and self._starts_its_own else where
-                yield self.source.problem(self.prefix + place, message, hint, severity)
+        for where, message, hint, severity in () if use is None else find_misfits(use):
+            place = f"inputs.{_PROCESSES_INPUT}" if where == PROCESSES_KEY and self._starts_its_own else where
+            yield self.source.problem(self.prefix + place, message, hint, severity)
         yield from self._too_many_nodes()
         yield from self._spot()
 

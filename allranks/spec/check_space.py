@@ -20,7 +20,7 @@ from allranks.spec.values import check_command_values, check_value
 def check_space(bindings: StepBindings, sweep: Sweep) -> Iterator[Problem]:
     """Check that the trial has what is searched, and that its inputs take the values."""
     step, component = bindings.step, bindings.step.component
-    used = {reference.name for _, reference in input_references(step) if reference.scope == "search_space"}
+    used = {reference.name for reference in input_references(step) if reference.scope == "search_space"}
     if isinstance(component, Component):
         used |= {r.name for r in find_references(component.command) if r.scope == "search_space"}
     for name, search in sweep.space.items():

@@ -13,6 +13,7 @@ from allranks.spec.check_command import check_spelling
 from allranks.spec.check_settings import check_settings
 from allranks.spec.check_space import check_space
 from allranks.spec.expressions import Reference, bracket_faults, find_references, single_reference
+from allranks.spec.graph import input_text
 from allranks.spec.inline import output_type
 from allranks.spec.model import Component, Data, Input, Literal, Output, Source
 from allranks.spec.section import a_or_an, is_address, shown_value
@@ -75,7 +76,7 @@ class StepCheck(StepBindings):
 
     def _check_input(self, declared: Input, value: Literal | Data) -> Iterator[Problem]:
         where = f"inputs.{declared.name}"
-        text = _text(value)
+        text = input_text(value)
         problems = list(self._check_bindings(value, where))
         yield from problems
         if not find_references(text):
@@ -84,9 +85,10 @@ class StepCheck(StepBindings):
             yield from self._check_bound(declared, reference, where)
 
     def _check_bindings(self, value: Literal | Data, where: str) -> Iterator[Problem]:
-        for fault in bracket_faults(_text(value)):
+        text = input_text(value)
+        for fault in bracket_faults(text):
             yield self.wrong(where, fault)
-        for reference in find_references(_text(value)):
+        for reference in find_references(text):
             yield from self.check(reference, where, in_inputs=True)
 
     def _check_given(self, declared: Input, value: Literal | Data, where: str, origin: str = "") -> Iterator[Problem]:
@@ -186,12 +188,6 @@ class StepCheck(StepBindings):
             if port and wanted and not _fits(port, wanted):
                 message = f"is {a_or_an(port)}, and the pipeline's output '{reference.name}' is {a_or_an(wanted)}."
                 yield self.wrong(where, message)
-
-
-def _text(value: Literal | Data) -> str:
-    """Return the text of a value that may hold bindings; numbers and booleans have none."""
-    text = value.path if isinstance(value, Data) else value
-    return text if isinstance(text, str) else ""
 
 
 def _literal_fits(given: str, wanted: str) -> bool:

@@ -160,11 +160,8 @@ def declared_name(name: str, declared: Mapping[str, object]) -> str:
 
 def single_quoted_inputs(command: str) -> frozenset[str]:
     """Return the inputs that stand inside single quotes of the shell command; a quote in a value would end them."""
-    return frozenset(
-        reference.name
-        for reference, quote in _quoting(command)
-        if quote == "'" and reference.scope in ("inputs", "search_space")
-    )
+    scopes = ("inputs", "search_space")
+    return frozenset(one.name for one, quote in _quoting(command) if quote == "'" and one.scope in scopes)
 
 
 def bare_inputs(command: str) -> tuple[str, ...]:

@@ -72,12 +72,8 @@ def sent_default(type_: str, value: Literal) -> Literal:
     The SDK reads every default through a float: a number's 10 becomes 10.0, its 1e-3 0.001, a string's 1 becomes 1.0,
     and an integer keeps 53 bits. A value that somebody gives, on a step or to a job, is sent as it is written.
 
-    Args:
-        type_: type of the input, a literal's.
-        value: as YAML gives it.
-
     Returns:
-        ``value`` itself where its text stays the same, or where the input cannot take it.
+        ``value`` itself where its text stays the same, or where an input of ``type_`` cannot take it.
     """
     typed = _typed(type_, value)
     if typed is None:
@@ -178,15 +174,7 @@ def _no_choice(declared: Input, value: Literal, where: str) -> Problem:
 
 
 def check_command_values(component: Component, values: Mapping[str, Literal | Data | None]) -> list[Problem]:
-    """Find values that would end the single quotes in which the component's command puts them.
-
-    Args:
-        component: its command is what counts.
-        values: input name to value; inputs that are absent or None are passed over.
-
-    Returns:
-        A problem at ``inputs.NAME`` for each value with a single quote in it.
-    """
+    """Find values that would end the single quotes in which the command puts them: a problem at ``inputs.NAME``."""
     texts = {name: text for name, value in values.items() if "'" in (text := _text(value))}
     quoted = single_quoted_inputs(component.command) if texts else frozenset()
     rule = "has a single quote in it, which would end the quoting in the command."
