@@ -6,21 +6,17 @@ from allranks.spec.check import check_document
 from allranks.spec.check_designer import check_designer
 from allranks.spec.check_machines import Compute, check_machines
 from allranks.spec.check_quotes import check_quotes
-from allranks.spec.document import read_yaml
 from allranks.spec.expressions import (
     Reference,
     find_references,
     literal_text,
-    render_command,
     replace_references,
     single_reference,
 )
-from allranks.spec.graph import step_dependencies
 from allranks.spec.model import (
     Component,
     Data,
     Distribution,
-    Environment,
     Input,
     Output,
     Pipeline,
@@ -30,14 +26,13 @@ from allranks.spec.model import (
     Sweep,
 )
 from allranks.spec.read import component_from, pipeline_from, read_component, read_pipeline, read_spec
-from allranks.spec.values import check_command_values, check_value
+from allranks.spec.values import check_value
 
 __all__ = [
     "Component",
     "Compute",
     "Data",
     "Distribution",
-    "Environment",
     "Input",
     "Output",
     "Pipeline",
@@ -46,7 +41,6 @@ __all__ = [
     "Source",
     "Step",
     "Sweep",
-    "check_command_values",
     "check_designer",
     "check_document",
     "check_machines",
@@ -59,9 +53,6 @@ __all__ = [
     "read_component",
     "read_pipeline",
     "read_spec",
-    "read_yaml",
-    "render_command",
     "replace_references",
     "single_reference",
-    "step_dependencies",
 ]
