@@ -22,18 +22,17 @@ from allranks.spec.expressions import (
 from allranks.spec.model import Component, Distribution, Input, Output, Resources, Source
 from allranks.spec.section import a_or_an, shown_value
 from allranks.spec.suggest import did_you_mean
-from allranks.spec.values import check_command_values, check_value
+from allranks.spec.values import check_command_values, check_value, default_values
 
 
-def check_component_name(component: Component) -> list[Problem]:
+def check_component_name(component: Component) -> Iterator[Problem]:
     """Check the name under which a component is registered; inside a pipeline Azure ML does not look at it."""
     name = component.name
     if not name:
-        return [component.source.problem("name", "has no name.", "Write name: my_component.")]
-    if schema.COMPONENT_NAME.fullmatch(name) and len(name) <= 255:
-        return []
-    rule = "lower-case letters, digits and underscores, a letter first, at most 255"
-    return [component.source.problem("name", f"'{name}' is no component's name: {rule}.")]
+        yield component.source.problem("name", "has no name.", "Write name: my_component.")
+    elif not schema.COMPONENT_NAME.fullmatch(name) or len(name) > 255:
+        rule = "lower-case letters, digits and underscores, a letter first, at most 255"
+        yield component.source.problem("name", f"'{name}' is no component's name: {rule}.")
 
 
 def check_command(component: Component) -> list[Problem]:
@@ -99,8 +98,9 @@ def check_inputs(source: Source, inputs: Mapping[str, Input]) -> Iterator[Proble
 def _check_enum(source: Source, declared: Input) -> Iterator[Problem]:
     where = f"inputs.{declared.name}.enum"
     if declared.enum and declared.type == "boolean":
-        hint = "Make it a string with the choices in quotes."
-        yield source.problem(where, "'enum' does not apply to a boolean.", hint)
+        yield source.problem(
+            where, "'enum' does not apply to a boolean.", "Make it a string with the choices in quotes."
+        )
         return
     for index, choice in enumerate(declared.enum):
         if not isinstance(choice, str):
@@ -270,6 +270,5 @@ def _check_bindings(component: Component) -> Iterator[Problem]:
 
 
 def _check_default_quotes(component: Component) -> Iterator[Problem]:
-    defaults = {name: one.default for name, one in component.inputs.items()}
-    for problem in check_command_values(component, defaults):
+    for problem in check_command_values(component, default_values(component)):
         yield component.source.problem(f"{problem.where}.default", f"the default {problem.message}", problem.hint)

@@ -13,7 +13,7 @@ from allranks.spec.expressions import find_references
 from allranks.spec.graph import input_references
 from allranks.spec.model import Component, Input, Step, Sweep
 from allranks.spec.search_space import has_fractions, value_at
-from allranks.spec.section import a_or_an, shown_value
+from allranks.spec.section import shown_value
 from allranks.spec.values import check_command_values, check_value
 
 
@@ -59,7 +59,7 @@ def _range(declared: Input, search: Mapping[str, object], sweep: Sweep) -> Itera
     if search.get("q") == 0 or not isinstance(search.get("upper", 1), (int, float)):
         return
     if declared.type == "integer" and has_fractions(search):
-        message = f"a search of type {search['type']} gives fractions, and the input takes {a_or_an('integer')}."
+        message = f"a search of type {search['type']} gives fractions, and the input takes an integer."
         yield Problem(message, hint="Use randint, or quniform with q: 1.")
         return
     bounded = "sigma" not in search

@@ -69,7 +69,7 @@ class StepCheck(StepBindings):
                 message = f"there is no input '{name}' in '{step.component.name}'."
                 yield self.unknown(f"inputs.{name}", message, name, declared, "inputs")
             else:
-                yield from self._check_bindings(value, f"inputs.{name}")
+                yield from self._check_bindings(input_text(value), f"inputs.{name}")
         yield from self._check_missing()
         if step.sweep is not None:
             yield from check_space(self, step.sweep)
@@ -77,15 +77,14 @@ class StepCheck(StepBindings):
     def _check_input(self, declared: Input, value: Literal | Data) -> Iterator[Problem]:
         where = f"inputs.{declared.name}"
         text = input_text(value)
-        problems = list(self._check_bindings(value, where))
+        problems = list(self._check_bindings(text, where))
         yield from problems
         if not find_references(text):
             yield from self._check_given(declared, value, where)
         elif (reference := single_reference(text)) is not None and not problems:
             yield from self._check_bound(declared, reference, where)
 
-    def _check_bindings(self, value: Literal | Data, where: str) -> Iterator[Problem]:
-        text = input_text(value)
+    def _check_bindings(self, text: str, where: str) -> Iterator[Problem]:
         for fault in bracket_faults(text):
             yield self.wrong(where, fault)
         for reference in find_references(text):

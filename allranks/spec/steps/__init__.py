@@ -1,4 +1,4 @@
-"""The kinds of steps that run here, one line for each; those that do more have a file. And what is said of the others."""
+"""The kinds of steps that run here, one line for each; one that does more has a file. And what is said of others."""
 
 from __future__ import annotations
 
