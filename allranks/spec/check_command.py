@@ -98,9 +98,8 @@ def check_inputs(source: Source, inputs: Mapping[str, Input]) -> Iterator[Proble
 def _check_enum(source: Source, declared: Input) -> Iterator[Problem]:
     where = f"inputs.{declared.name}.enum"
     if declared.enum and declared.type == "boolean":
-        yield source.problem(
-            where, "'enum' does not apply to a boolean.", "Make it a string with the choices in quotes."
-        )
+        hint = "Make it a string with the choices in quotes."
+        yield source.problem(where, "'enum' does not apply to a boolean.", hint)
         return
     for index, choice in enumerate(declared.enum):
         if not isinstance(choice, str):
@@ -251,8 +250,8 @@ def check_workers(source: Source, distribution: Distribution | None, nodes: floa
     """Check that workers, where there are any, are as many as the nodes, which Azure ML demands and does not check."""
     workers, count = None if distribution is None else distribution.worker_count, 1 if nodes is None else nodes
     if isinstance(workers, int) and isinstance(count, int) and workers != count:
-        said = f"worker_count is {workers}, and resources.instance_count is {count}"
-        message = f"{said}; Azure ML starts one worker a node."
+        starts = "Azure ML starts one worker a node."
+        message = f"worker_count is {workers}, and resources.instance_count is {count}; {starts}"
         yield source.problem("distribution.worker_count", message, f"Set both to {max(workers, count)}.")
 
 

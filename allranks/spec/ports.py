@@ -190,9 +190,8 @@ def read_step_outputs(section: Section) -> dict[str, Output | str]:
         elif value is None or isinstance(value, dict):
             found[name] = _output(section.mapping(name), name, typed=False)
         else:
-            section.wrong(
-                name, f"is a {yaml_kind(value)}.", f"Write {name}: ${{{{parent.outputs.NAME}}}} or a mapping."
-            )
+            hint = f"Write {name}: ${{{{parent.outputs.NAME}}}} or a mapping."
+            section.wrong(name, f"is a {yaml_kind(value)}.", hint)
     return found
 
 

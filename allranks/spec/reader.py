@@ -81,9 +81,8 @@ class DocumentReader:
         if "component" in top and "jobs" not in top:
             return self._job_of_component(top, inputs)
         if "component" in top:
-            top.wrong(
-                "component", "stands beside 'jobs', and Azure ML refuses a job with both.", "Take one of them out."
-            )
+            message = "stands beside 'jobs', and Azure ML refuses a job with both."
+            top.wrong("component", message, "Take one of them out.")
         jobs = top.mapping("jobs")
         if not jobs.data:
             top.wrong("jobs" if "jobs" in top else "", "has no steps.", "A pipeline lists its steps below 'jobs'.")
@@ -170,9 +169,8 @@ class DocumentReader:
             message = f"cannot run here: '{reference}' is registered in Azure, and not known here."
             section.wrong(key, message, f"Give its YAML with --map {reference}=PATH.", "elsewhere")
         elif found is None:
-            section.wrong(
-                key, f"'{reference}' is neither a file nor a component of the library.", "See: allranks list."
-            )
+            message = f"'{reference}' is neither a file nor a component of the library."
+            section.wrong(key, message, "See: allranks list.")
         return found
 
     def _file(self, section: Section, key: str, path: Path) -> Component | Pipeline | None:

@@ -47,8 +47,8 @@ def sweep_job(top: Section) -> Section:
 
 def with_variables(pipeline: Pipeline, top: Section) -> Pipeline:
     """The pipeline of a sweep job, with the environment variables that the job's trial sets."""
-    is_inline = isinstance(top.data.get("trial"), dict)
-    variables = settings.read_variables(top.mapping("trial")) if is_inline else NO_TEXTS
+    trial = top.mapping("trial") if isinstance(top.data.get("trial"), dict) else None
+    variables = NO_TEXTS if trial is None else settings.read_variables(trial)
     steps = {name: replace(step, environment_variables=variables) for name, step in pipeline.steps.items()}
     return replace(pipeline, steps=MappingProxyType(steps))
 
