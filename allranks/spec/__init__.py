@@ -2,52 +2,28 @@
 
 from __future__ import annotations
 
-from allranks.spec.check import check_command_values, check_document, check_value
+from allranks.spec.check import check_document
 from allranks.spec.check_designer import check_designer
 from allranks.spec.check_machines import Compute, check_machines
 from allranks.spec.check_quotes import check_quotes
-from allranks.spec.document import read_yaml
-from allranks.spec.expressions import (
-    Reference,
-    find_references,
-    literal_text,
-    render_command,
-    replace_references,
-    single_reference,
-)
-from allranks.spec.graph import step_dependencies
-from allranks.spec.model import (
-    Component,
-    Data,
-    Distribution,
-    Environment,
-    Input,
-    Output,
-    Pipeline,
-    Resources,
-    Settings,
-    Source,
-    Step,
-    Sweep,
-)
+from allranks.spec.expressions import Reference, find_references, literal_text, replace_references, single_reference
+from allranks.spec.model import Component, Data, Distribution, Input, Output, Pipeline, Resources, Source, Step, Sweep
 from allranks.spec.read import component_from, pipeline_from, read_component, read_pipeline, read_spec
+from allranks.spec.values import check_value
 
 __all__ = [
     "Component",
     "Compute",
     "Data",
     "Distribution",
-    "Environment",
     "Input",
     "Output",
     "Pipeline",
     "Reference",
     "Resources",
-    "Settings",
     "Source",
     "Step",
     "Sweep",
-    "check_command_values",
     "check_designer",
     "check_document",
     "check_machines",
@@ -60,9 +36,6 @@ __all__ = [
     "read_component",
     "read_pipeline",
     "read_spec",
-    "read_yaml",
-    "render_command",
     "replace_references",
     "single_reference",
-    "step_dependencies",
 ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from keyword import iskeyword
 from pathlib import Path
 
@@ -21,20 +22,17 @@ from allranks.spec.expressions import (
 from allranks.spec.model import Component, Distribution, Input, Output, Resources, Source
 from allranks.spec.section import a_or_an, shown_value
 from allranks.spec.suggest import did_you_mean
-from allranks.spec.values import check_command_values, check_value
+from allranks.spec.values import check_command_values, check_value, default_values
 
 
-def check_component_name(component: Component) -> list[Problem]:
+def check_component_name(component: Component) -> Iterator[Problem]:
     """Check the name under which a component is registered; inside a pipeline Azure ML does not look at it."""
     name = component.name
     if not name:
-        return [component.source.problem("name", "has no name.", "Write name: my_component.")]
-    if schema.COMPONENT_NAME.fullmatch(name) and len(name) <= 255:
-        return []
-    message = (
-        f"'{name}' is no component's name: lower-case letters, digits and underscores, a letter first, at most 255."
-    )
-    return [component.source.problem("name", message)]
+        yield component.source.problem("name", "has no name.", "Write name: my_component.")
+    elif not schema.COMPONENT_NAME.fullmatch(name) or len(name) > 255:
+        rule = "lower-case letters, digits and underscores, a letter first, at most 255"
+        yield component.source.problem("name", f"'{name}' is no component's name: {rule}.")
 
 
 def check_command(component: Component) -> list[Problem]:
@@ -109,8 +107,7 @@ def _check_enum(source: Source, declared: Input) -> Iterator[Problem]:
             message = f"{shown_value(choice)} is not a text."
             yield source.problem(f"{where}.{index}", message, f"Write '{written}' in quotes.")
         elif declared.type != "string":
-            plain = Input(declared.name, declared.type, min=declared.min, max=declared.max)
-            typed = check_value(plain, choice)
+            typed = check_value(replace(declared, enum=()), choice)
             if isinstance(typed, Problem):
                 yield source.problem(f"{where}.{index}", f"the choice {typed.message}")
     if len(set(map(str, declared.enum))) < len(declared.enum):
@@ -169,8 +166,9 @@ def _check_reference(component: Component, reference: Reference) -> Iterator[Pro
         if name not in ports:
             message = f"{reference}: there is no {reference.scope[:-1]} '{reference.name}'."
             yield source.problem("command", message, did_you_mean(reference.name, ports, reference.scope))
-        elif reference.scope == "inputs" and not reference.optional:
-            yield from _check_required(component.inputs[name], reference, source)
+        elif reference.scope == "inputs" and not reference.optional and not _has_value(component.inputs[name]):
+            message = f"{reference} is optional, and stands outside $[[ ]]; Azure ML refuses this."
+            yield source.problem("command", message, f"Write $[[--{name} '{reference}']].")
     elif reference.scope != "search_space":
         hint = "A command knows ${{inputs.NAME}} and ${{outputs.NAME}}."
         first = reference.name.split(".")[0]
@@ -179,13 +177,9 @@ def _check_reference(component: Component, reference: Reference) -> Iterator[Pro
         yield source.problem("command", f"{reference} means nothing in a command.", hint)
 
 
-def _check_required(declared: Input, reference: Reference, source: Source) -> Iterator[Problem]:
-    if not declared.optional:
-        return
-    if declared.default is not None:
-        return  # the default always applies, so the command always has a value
-    message = f"{reference} is optional, and stands outside $[[ ]]; Azure ML refuses this."
-    yield source.problem("command", message, f"Write $[[--{declared.name} '{reference}']].")
+def _has_value(declared: Input) -> bool:
+    """Whether the command always has a value: a default applies to an optional input too."""
+    return not declared.optional or declared.default is not None
 
 
 def _check_environment(component: Component) -> Iterator[Problem]:
@@ -211,8 +205,7 @@ def _check_files(component: Component) -> Iterator[Problem]:
         if not name:
             yield source.problem(where, "the root of the file system cannot be included.")
         elif name in landed:
-            message = f"'{path}' and '{landed[name]}' would both become '{name}' in the snapshot."
-            yield source.problem(where, message)
+            yield source.problem(where, f"'{path}' and '{landed[name]}' would both become '{name}' in the snapshot.")
         elif code is not None and _taken(code, name, path):
             yield source.problem(where, f"'{name}' is already in the code folder '{code}'.", "Remove one of them.")
         landed.setdefault(name, path)
@@ -237,8 +230,7 @@ def check_counts(
         yield from _positive(source, "distribution.worker_count", distribution.worker_count, "workers")
         servers = distribution.parameter_server_count
         if isinstance(servers, int) and servers < 0:
-            message = f"{servers} is below the minimum of 0."
-            yield source.problem("distribution.parameter_server_count", message)
+            yield source.problem("distribution.parameter_server_count", f"{servers} is below the minimum of 0.")
     yield from check_shm_size(source, "resources.shm_size", resources.shm_size)
 
 
@@ -266,23 +258,16 @@ def check_workers(source: Source, distribution: Distribution | None, nodes: floa
 def _check_bindings(component: Component) -> Iterator[Problem]:
     """The SDK refuses bindings in a component's own numbers; on a pipeline's step it takes them."""
     distribution = component.distribution or Distribution("")
-    counts: Iterable[tuple[str, object]] = (
-        *((f"distribution.{key}", count) for key, count in distribution.counts.items()),
-        ("resources.instance_count", component.resources.nodes),
-        ("limits.timeout", component.timeout),
-    )
-    for where, value in counts:
-        if (
-            isinstance(value, str)
-            and (reference := single_reference(value)) is not None
-            and reference.scope != "parent.inputs"
-        ):
+    counts = {f"distribution.{key}": count for key, count in distribution.counts.items()}
+    counts |= {"resources.instance_count": component.resources.nodes, "limits.timeout": component.timeout}
+    for where, value in counts.items():
+        reference = single_reference(value)
+        if reference is not None and reference.scope != "parent.inputs":
             message = f"'{value}' is a binding, and Azure ML takes a number here."
             hint = "Bind it on the pipeline's step, with ${{parent.inputs.NAME}}."
             yield component.source.problem(where, message, hint)
 
 
 def _check_default_quotes(component: Component) -> Iterator[Problem]:
-    defaults = {name: one.default for name, one in component.inputs.items()}
-    for problem in check_command_values(component, defaults):
+    for problem in check_command_values(component, default_values(component)):
         yield component.source.problem(f"{problem.where}.default", f"the default {problem.message}", problem.hint)

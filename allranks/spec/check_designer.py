@@ -35,9 +35,8 @@ def _head(document: Component | Pipeline) -> Iterator[Problem]:
         yield source.problem("display_name", message, "Move the rest into the description.", "warning")
     if not document.description.strip():
         message = "has no description: in the list of components nothing says what it does."
-        yield source.problem(
-            "description", message, "Write what goes in, what comes out, and when to use it.", "warning"
-        )
+        hint = "Write what goes in, what comes out, and when to use it."
+        yield source.problem("description", message, hint, "warning")
     if not document.tags:
         message = "has no tags, by which the list of components is filtered."
         yield source.problem("tags", message, "Write tags: {category: training}, for example.", "warning")

@@ -99,10 +99,9 @@ class StepMachines:
     def problems(self) -> Iterator[Problem]:
         """Yield what does not fit: ranks and GPUs, nodes and network, nodes and cluster, eviction."""
         use = self.use()
-        if use is not None:
-            for where, message, hint, severity in find_misfits(use):
-                place = f"inputs.{_PROCESSES_INPUT}" if where == PROCESSES_KEY and self._starts_its_own else where
-                yield self.source.problem(self.prefix + place, message, hint, severity)
+        for where, message, hint, severity in () if use is None else find_misfits(use):
+            place = f"inputs.{_PROCESSES_INPUT}" if where == PROCESSES_KEY and self._starts_its_own else where
+            yield self.source.problem(self.prefix + place, message, hint, severity)
         yield from self._too_many_nodes()
         yield from self._spot()
 
@@ -131,7 +130,13 @@ class StepMachines:
     @property
     def processes(self) -> int | None:
         """Ranks on each node; None where that is not known."""
-        return _count(self._processes(self.distribution)) if self.component.name else None
+        if not self.component.name:
+            return None
+        if self._starts_its_own:
+            declared = self.component.inputs[_PROCESSES_INPUT]
+            return _count(resolved_value(self.step.inputs.get(_PROCESSES_INPUT, declared.default), self.known))
+        processes = self.distribution.processes_per_node
+        return _count(resolved_value(1 if processes is None else processes, self.known))
 
     def use(self) -> MachineUse | None:
         """What the step asks of its machines; None where their size is not known."""
@@ -142,13 +147,6 @@ class StepMachines:
         image = component.environment.reference or ""
         gpu_per_rank = kind.starts_processes
         return MachineUse(self.size, self.nodes, self.processes, gpu_per_rank, component.command, variables, image)
-
-    def _processes(self, distribution: Distribution) -> Literal | Data | None:
-        if self._starts_its_own:
-            declared = self.component.inputs[_PROCESSES_INPUT]
-            return resolved_value(self.step.inputs.get(_PROCESSES_INPUT, declared.default), self.known)
-        processes = distribution.processes_per_node
-        return resolved_value(1 if processes is None else processes, self.known)
 
     def _too_many_nodes(self) -> Iterator[Problem]:
         most = None if self.compute is None else self.compute.max_nodes

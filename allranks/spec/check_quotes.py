@@ -18,8 +18,9 @@ def check_quotes(document: Component | Pipeline) -> list[Problem]:
         return list(dict.fromkeys(inner))
     if document.is_generated:
         return []
-    names = [declared_name(name, document.inputs) for name in bare_inputs(document.command)]
-    texts = [name for name in names if _is_free_text(document, name)]
+    inputs = document.inputs
+    names = [declared_name(name, inputs) for name in bare_inputs(document.command)]
+    texts = [name for name in names if name in inputs and inputs[name].type == "string" and not inputs[name].enum]
     if not texts:
         return []
     message = (
@@ -28,8 +29,3 @@ def check_quotes(document: Component | Pipeline) -> list[Problem]:
     )
     hint = f"(Write '${{{{inputs.{texts[0]}}}}}', in single quotes: between double ones $(...) still runs.)"
     return [document.source.problem("command", message, hint, "warning")]
-
-
-def _is_free_text(component: Component, name: str) -> bool:
-    declared = component.inputs.get(name)
-    return declared is not None and declared.type == "string" and not declared.enum

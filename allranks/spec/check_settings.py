@@ -76,8 +76,8 @@ def _check_texts(bindings: StepBindings, source: Source) -> Iterator[Problem]:
         for reference in find_references(text or ""):
             if reference.scope == "parent.jobs":
                 yield bindings.wrong(where, f"{reference}: only the pipeline's inputs can stand here.")
-                continue
-            yield from bindings.check(reference, where)
+            else:
+                yield from bindings.check(reference, where)
     for reference in find_references(step.resources.shm_size or ""):
         known = bindings.known.get(reference.name) if reference.scope == "parent.inputs" else None
         if isinstance(known, str):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from allranks.errors import Problem
@@ -12,8 +13,9 @@ from allranks.spec.check_command import check_spelling
 from allranks.spec.check_settings import check_settings
 from allranks.spec.check_space import check_space
 from allranks.spec.expressions import Reference, bracket_faults, find_references, single_reference
+from allranks.spec.graph import input_text
 from allranks.spec.inline import output_type
-from allranks.spec.model import Component, Data, Input, Literal, Output, Pipeline, Source, Step
+from allranks.spec.model import Component, Data, Input, Literal, Output, Source
 from allranks.spec.section import a_or_an, is_address, shown_value
 from allranks.spec.suggest import nearest_hint
 from allranks.spec.values import check_command_values, check_value
@@ -43,86 +45,81 @@ def _fits(given: str, wanted: str) -> bool:
     return not ((given == "uri_file" and wanted in _FOLDERS) or (given in _FOLDERS and wanted == "uri_file"))
 
 
-class StepCheck:
+@dataclass(frozen=True, slots=True)
+class StepCheck(StepBindings):
     """The check of one step of ``pipeline``, with the values of the pipeline's inputs that are known."""
 
-    def __init__(self, pipeline: Pipeline, step: Step, known: Mapping[str, Literal | Data]) -> None:
-        self._pipeline = pipeline
-        self._step = step
-        self._bindings = StepBindings(pipeline, step, known)
-        self._wrong = self._bindings.wrong
-        self._values: dict[str, Literal | Data] = {}  # the inputs whose value is known before anything runs
+    values: dict[str, Literal | Data] = field(default_factory=dict)  # the inputs whose value is known before it runs
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong with the step's wiring and settings; of a component that is not known here, less."""
         yield from self._check_inputs()
         yield from self._check_outputs()
-        yield from check_settings(self._bindings)
-        if isinstance(self._step.component, Component):
-            for problem in check_command_values(self._step.component, self._values):
-                yield self._wrong(problem.where, problem.message, problem.hint)
+        yield from check_settings(self)
+        if isinstance(self.step.component, Component):
+            for problem in check_command_values(self.step.component, self.values):
+                yield self.wrong(problem.where, problem.message, problem.hint)
 
     def _check_inputs(self) -> Iterator[Problem]:
-        step, declared = self._step, self._step.component.inputs
+        step, declared = self.step, self.step.component.inputs
         for name, value in step.inputs.items():
             if name in declared:
                 yield from self._check_input(declared[name], value)
             elif step.has_component:
                 message = f"there is no input '{name}' in '{step.component.name}'."
-                yield self._bindings.unknown(f"inputs.{name}", message, name, declared, "inputs")
+                yield self.unknown(f"inputs.{name}", message, name, declared, "inputs")
             else:
-                yield from self._check_bindings(value, f"inputs.{name}")
+                yield from self._check_bindings(input_text(value), f"inputs.{name}")
         yield from self._check_missing()
         if step.sweep is not None:
-            for name, message, hint in check_space(step, step.sweep):
-                yield self._wrong(f"search_space.{name}", message, hint)
+            yield from check_space(self, step.sweep)
 
     def _check_input(self, declared: Input, value: Literal | Data) -> Iterator[Problem]:
         where = f"inputs.{declared.name}"
-        text = _text(value)
-        problems = list(self._check_bindings(value, where))
+        text = input_text(value)
+        problems = list(self._check_bindings(text, where))
         yield from problems
         if not find_references(text):
             yield from self._check_given(declared, value, where)
         elif (reference := single_reference(text)) is not None and not problems:
             yield from self._check_bound(declared, reference, where)
 
-    def _check_bindings(self, value: Literal | Data, where: str) -> Iterator[Problem]:
-        for fault in bracket_faults(_text(value)):
-            yield self._wrong(where, fault)
-        for reference in find_references(_text(value)):
-            yield from self._bindings.check(reference, where, in_inputs=True)
+    def _check_bindings(self, text: str, where: str) -> Iterator[Problem]:
+        for fault in bracket_faults(text):
+            yield self.wrong(where, fault)
+        for reference in find_references(text):
+            yield from self.check(reference, where, in_inputs=True)
 
     def _check_given(self, declared: Input, value: Literal | Data, where: str, origin: str = "") -> Iterator[Problem]:
         typed = check_value(declared, value)
         if isinstance(typed, Problem):
-            yield self._wrong(where, typed.message + origin, typed.hint)
+            yield self.wrong(where, typed.message + origin, typed.hint)
             return
-        self._values[declared.name] = typed
+        self.values[declared.name] = typed
         if origin:
             return
-        place = f"{self._bindings.place}.{where}"
-        yield from check_spelling(self._pipeline.source, place, declared)
+        place = f"{self.place}.{where}"
+        yield from check_spelling(self.pipeline.source, place, declared)
         if isinstance(typed, Data):
             given = typed.type or declared.type
             if not _fits(given, declared.type):
                 yield self._other_type(where, f"is {a_or_an(given)}, and the input takes {a_or_an(declared.type)}")
-            yield from check_local(self._pipeline.source, place, typed, given)
+            yield from check_local(self.pipeline.source, place, typed, given)
 
     def _other_type(self, where: str, message: str) -> Problem:
         """Warn of data of another type: Azure ML mounts what the job says, and its own examples make use of that."""
-        return self._wrong(where, f"{message}; the component is given what is there.", severity="warning")
+        return self.wrong(where, f"{message}; the component is given what is there.", severity="warning")
 
     def _check_bound(self, declared: Input, reference: Reference, where: str) -> Iterator[Problem]:
         if reference.scope == "parent.inputs":
-            yield from self._check_parent(declared, self._pipeline.inputs[reference.name], where)
+            yield from self._check_parent(declared, self.pipeline.inputs[reference.name], where)
             return
-        type_ = output_type(self._pipeline, reference)
+        type_ = output_type(self.pipeline, reference)
         if type_ is None:
             return
         message = f"takes {a_or_an(declared.type)}, and {reference} is {a_or_an(type_)}"
         if Input(reference.name, type_).is_data != declared.is_data:
-            yield self._wrong(where, f"{message}.")
+            yield self.wrong(where, f"{message}.")
         elif declared.is_data and not _fits(type_, declared.type):
             yield self._other_type(where, message)
 
@@ -130,73 +127,66 @@ class StepCheck:
         """Check a binding to one of the pipeline's inputs: its type, and its value if that is known."""
         origin = f" It is the pipeline's input '{given.name}'."
         message = f"takes {a_or_an(declared.type)}, and the pipeline's input '{given.name}' is {a_or_an(given.type)}"
-        known = self._bindings.known
         if given.is_data != declared.is_data:
-            yield self._wrong(where, f"{message}.")
+            yield self.wrong(where, f"{message}.")
         elif declared.is_data and not _fits(given.type, declared.type):
             yield self._other_type(where, message)
         elif given.optional and not declared.optional and declared.default is None:
             missing = f"must have a value, and the pipeline's input '{given.name}' is optional."
-            yield self._wrong(where, missing, _SAME)
-        elif given.name in known:
-            yield from self._check_given(declared, known[given.name], where, origin)
+            yield self.wrong(where, missing, _SAME)
+        elif given.name in self.known:
+            yield from self._check_given(declared, self.known[given.name], where, origin)
         elif not declared.is_data and not _literal_fits(given.type, declared.type):
-            yield self._wrong(where, f"{message}.")
+            yield self.wrong(where, f"{message}.")
         if given.optional and not declared.optional and declared.default is not None:
             refused = f"is not optional, and the pipeline's input '{given.name}' is; Azure ML refuses this."
-            yield self._wrong(where, refused, _SAME, "warning")
+            yield self.wrong(where, refused, _SAME, "warning")
 
     def _check_missing(self) -> Iterator[Problem]:
-        step = self._step
+        step = self.step
         searched = step.sweep.space if step.sweep else {}
         for name, declared in step.component.inputs.items():
             if name in step.inputs or name in searched:
                 continue
             if declared.enum and declared.default is not None:
                 if isinstance(typed := check_value(declared, declared.default), Problem):
-                    yield self._wrong(f"inputs.{name}", f"the default {typed.message}", "Give a value here.")
+                    yield self.wrong(f"inputs.{name}", f"the default {typed.message}", "Give a value here.")
             elif declared.required:
                 hint = nearest_hint(name, sorted(step.inputs.keys() - step.component.inputs.keys()))
                 message = f"the required input '{name}' ({declared.type}) is missing."
-                place = "inputs" if step.inputs else ""
-                yield self._wrong(place, message, hint or f"Write {name}: … below the step's inputs.")
+                hint = hint or f"Write {name}: … below the step's inputs."
+                yield self.wrong("inputs" if step.inputs else "", message, hint)
 
     def _check_outputs(self) -> Iterator[Problem]:
-        declared = self._step.component.outputs
-        for name, value in self._step.outputs.items():
-            if name in declared or not self._step.has_component:
+        declared = self.step.component.outputs
+        for name, value in self.step.outputs.items():
+            if name in declared or not self.step.has_component:
                 yield from self._check_output(name, value, declared[name].type if name in declared else None)
             else:
-                message = f"there is no output '{name}' in '{self._step.component.name}'."
-                yield self._bindings.unknown(f"outputs.{name}", message, name, declared, "outputs")
+                message = f"there is no output '{name}' in '{self.step.component.name}'."
+                yield self.unknown(f"outputs.{name}", message, name, declared, "outputs")
 
     def _check_output(self, name: str, value: Output | str, port: str | None) -> Iterator[Problem]:
         """Check where an output goes; ``port`` is its type in the component, None when that is not known."""
         where = f"outputs.{name}"
+        reference = single_reference(value.path if isinstance(value, Output) else value)
         if isinstance(value, Output):
             if value.type and port and not _fits(value.type, port):
                 message = f"is {a_or_an(port)} of the component, and cannot become {a_or_an(value.type)}."
-                yield self._wrong(where, message)
-            if value.path is None or single_reference(value.path) is None:
+                yield self.wrong(where, message)
+            if reference is None:
                 return
-        reference = single_reference(value.path if isinstance(value, Output) else value)
         if reference is None or reference.scope != "parent.outputs":
             message = f"{shown_value(value)} is no place for an output."
-            yield self._wrong(where, message, "Write ${{parent.outputs.NAME}} or a mapping with mode and path.")
-        elif reference.name not in self._pipeline.outputs:
+            yield self.wrong(where, message, "Write ${{parent.outputs.NAME}} or a mapping with mode and path.")
+        elif reference.name not in self.pipeline.outputs:
             message = f"{reference}: the pipeline has no output '{reference.name}'."
-            yield self._bindings.unknown(where, message, reference.name, self._pipeline.outputs, "outputs")
+            yield self.unknown(where, message, reference.name, self.pipeline.outputs, "outputs")
         else:
-            wanted = self._pipeline.outputs[reference.name].type
+            wanted = self.pipeline.outputs[reference.name].type
             if port and wanted and not _fits(port, wanted):
                 message = f"is {a_or_an(port)}, and the pipeline's output '{reference.name}' is {a_or_an(wanted)}."
-                yield self._wrong(where, message)
-
-
-def _text(value: Literal | Data) -> str:
-    """Return the text of a value that may hold bindings; numbers and booleans have none."""
-    text = value.path if isinstance(value, Data) else value
-    return text if isinstance(text, str) else ""
+                yield self.wrong(where, message)
 
 
 def _literal_fits(given: str, wanted: str) -> bool:

@@ -10,7 +10,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from allranks.errors import Problem, SpecError
-from allranks.spec.limits import MOST_DEPTH, MOST_DIGITS, MOST_FILE_BYTES, depth_message, is_too_deep
+from allranks.spec.limits import MOST_DEPTH, MOST_DIGITS, MOST_FILE_BYTES, TOO_DEEP, is_too_deep
 from allranks.spec.model import Source
 
 try:
@@ -51,7 +51,7 @@ def parse_yaml(text: str, path: Path) -> tuple[dict[str, Any], Source]:
     """Read YAML text that stands, or would stand, in the file ``path``; as ``read_yaml``."""
     try:
         if is_too_deep(text, _Loader):
-            raise SpecError([Problem(depth_message(), file=path)])
+            raise SpecError([Problem(TOO_DEEP, file=path)])
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
@@ -65,7 +65,7 @@ def parse_yaml(text: str, path: Path) -> tuple[dict[str, Any], Source]:
         reason = str(error).splitlines()[0]
         raise SpecError([Problem(f"is not YAML: {reason}.", file=path)]) from None
     except RecursionError:  # composed without libyaml
-        raise SpecError([Problem(depth_message(), file=path)]) from None
+        raise SpecError([Problem(TOO_DEEP, file=path)]) from None
     if node is None:
         raise SpecError([Problem("is empty.", file=path)])
     if not isinstance(data, dict):
@@ -110,7 +110,7 @@ class _Walk:
             self._wrong(node, where, "an anchor contains itself.")
             return None
         if len(self._open) == MOST_DEPTH:
-            self._wrong(node, where, depth_message())
+            self._wrong(node, where, TOO_DEEP)
             return None
         if id(node) not in self._done:
             self._open.add(id(node))

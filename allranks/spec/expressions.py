@@ -21,7 +21,6 @@ _WORD = re.compile(
 
 STEP_INPUT_SCOPE = "parent.jobs.inputs"
 """Scope of ``${{parent.jobs.STEP.inputs.NAME}}``: the value that another step is given, not one that it makes."""
-_SCOPES = ("inputs", "outputs", "search_space", "parent.inputs", "parent.outputs", "parent.jobs", STEP_INPUT_SCOPE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Reference:
     """One ``${{ }}``.
 
     Attributes:
-        scope: one of ``SCOPES``; empty when the expression is none that Azure ML knows.
+        scope: ``inputs``, ``parent.jobs`` and so on; empty when the expression is none that Azure ML knows.
         name: the input, output or search-space name (dotted for a group's member); the whole text when unknown.
         step: the step that ``parent.jobs`` names, else empty. ``parent.jobs`` is the scope of what it makes.
         optional: whether it stands inside ``$[[ ]]``.
@@ -161,11 +160,8 @@ def declared_name(name: str, declared: Mapping[str, object]) -> str:
 
 def single_quoted_inputs(command: str) -> frozenset[str]:
     """Return the inputs that stand inside single quotes of the shell command; a quote in a value would end them."""
-    return frozenset(
-        reference.name
-        for reference, quote in _quoting(command)
-        if quote == "'" and reference.scope in ("inputs", "search_space")
-    )
+    scopes = ("inputs", "search_space")
+    return frozenset(one.name for one, quote in _quoting(command) if quote == "'" and one.scope in scopes)
 
 
 def bare_inputs(command: str) -> tuple[str, ...]:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
 from allranks.spec.expressions import Reference, find_references
-from allranks.spec.model import Data, Pipeline, Step
+from allranks.spec.model import Data, Literal, Pipeline, Step
 
 
-def input_references(step: Step) -> Iterator[tuple[str, Reference]]:
-    """Yield (input name, reference) for each ``${{ }}`` in a step's inputs, in the order written."""
-    for name, value in step.inputs.items():
-        text = value.path if isinstance(value, Data) else value
-        if isinstance(text, str):
-            for reference in find_references(text):
-                yield name, reference
+def input_text(value: Literal | Data) -> str:
+    """Return the text of a step's input, which may hold bindings; numbers and booleans have none."""
+    text = value.path if isinstance(value, Data) else value
+    return text if isinstance(text, str) else ""
+
+
+def input_references(step: Step) -> tuple[Reference, ...]:
+    """Return every ``${{ }}`` in a step's inputs, in the order written."""
+    return tuple(reference for value in step.inputs.values() for reference in find_references(input_text(value)))
 
 
 def step_dependencies(step: Step) -> tuple[str, ...]:
     """Return the names of the steps whose outputs this step reads, each once, in the order written."""
-    found = (reference.step for _, reference in input_references(step) if reference.scope == "parent.jobs")
+    found = (reference.step for reference in input_references(step) if reference.scope == "parent.jobs")
     return tuple(dict.fromkeys(found))
 
 

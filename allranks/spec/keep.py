@@ -63,10 +63,4 @@ def _built(value: Any) -> Any:
     return _KINDS[kind](**{k: MappingProxyType(one) if isinstance(one, dict) else one for k, one in attributes.items()})
 
 
-_KINDS: dict[str, Any] = {
-    one.__name__: one
-    for one in (
-        *(model.Pipeline, model.Source, model.Input, model.Output, model.Data, model.Step, model.Component),
-        *(model.Distribution, model.Resources, model.Environment, model.Sweep, model.Settings),
-    )
-}
+_KINDS: dict[str, Any] = {name: one for name, one in vars(model).items() if is_dataclass(one)}

@@ -15,6 +15,8 @@ MOST_FILE_BYTES = 8 * 2**20
 MOST_DEPTH = 100
 """Mappings and lists inside each other. libyaml composes them by recursion, unchecked: 30,000 end the interpreter."""
 
+TOO_DEEP = f"is nested too deeply to be read: more than {MOST_DEPTH} mappings and lists inside each other."
+
 MOST_DIGITS = 300
 """Of an integer. Python refuses to write more than 4,300, and no double holds more than 309."""
 
@@ -50,8 +52,3 @@ def is_too_deep(text: str, loader: type) -> bool:
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
     return False
-
-
-def depth_message() -> str:
-    """What is said of a document that is nested too deeply to be read."""
-    return f"is nested too deeply to be read: more than {MOST_DEPTH} mappings and lists inside each other."

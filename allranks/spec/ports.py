@@ -12,6 +12,8 @@ from allranks.spec.suggest import did_you_mean, nearest_name
 from allranks.spec.values import sent_default
 
 _TYPES = (*LITERAL_TYPES, *DATA_TYPES)
+_OF_THE_PREVIEW = frozenset({"dataset", "data", "file", "folder", "local_path"})
+_WRITE_PATH = "Write {type: uri_folder, path: ./data}."
 
 
 def literal_type(value: Literal) -> str:
@@ -60,8 +62,8 @@ def read_valued_inputs(section: Section) -> dict[str, Input]:
 
 
 def _declared(section: Section, name: str, *, valued: bool = False) -> Input:
-    if valued and "type" not in section and {"dataset", "data", "file", "folder", "local_path"} & section.data.keys():
-        section.wrong("", "is written as in the preview of Azure ML v2.", "Write {type: uri_folder, path: ./data}.")
+    if valued and "type" not in section and _OF_THE_PREVIEW & section.data.keys():
+        section.wrong("", "is written as in the preview of Azure ML v2.", _WRITE_PATH)
         return Input(name, "uri_folder", optional=True)
     section.known(schema.INPUT_KEYS | schema.VALUE_KEYS if valued else schema.INPUT_KEYS, "an input")
     type_ = _type(section, _TYPES)
@@ -137,8 +139,7 @@ def read_step_inputs(section: Section) -> dict[str, Literal | Data]:
         if isinstance(value, list):
             section.wrong(name, "is a list; an input is a text, number, boolean or path.", "Write it as one text.")
         elif isinstance(value, dict):
-            data = _step_data(section.mapping(name), name)
-            if data is not None:
+            if (data := _step_data(section.mapping(name), name)) is not None:
                 inputs[name] = data
         elif value is not None:
             inputs[name] = value
@@ -149,17 +150,15 @@ def read_step_inputs(section: Section) -> dict[str, Literal | Data]:
 
 def _step_data(section: Section, name: str) -> Literal | Data | None:
     if section.data and not (section.data.keys() & schema.VALUE_KEYS):
-        if {"dataset", "data", "file", "folder", "local_path"} & section.data.keys():
-            hint = "Write {type: uri_folder, path: ./data}."
-        else:
-            hint = f"Write a member of an input group as {name}.{next(iter(section))}: VALUE."
+        as_group = f"Write a member of an input group as {name}.{next(iter(section))}: VALUE."
+        hint = _WRITE_PATH if _OF_THE_PREVIEW & section.data.keys() else as_group
         section.wrong("", "is a mapping without 'path'.", hint)
         return None
     section.known(schema.VALUE_KEYS, "an input's value")
     if "value" in section:
         return _literal(section, "value")
     if "path" not in section:
-        section.wrong("", "has no 'path'.", "Write {type: uri_folder, path: ./data}.")
+        section.wrong("", "has no 'path'.", _WRITE_PATH)
         return None
     if "type" in section and section.text("type") not in LITERAL_TYPES:
         _type(section, DATA_TYPES)
@@ -171,9 +170,7 @@ def read_outputs(section: Section, *, typed: bool) -> dict[str, Output]:
     found = {}
     for name in section:
         value = section.data[name]
-        if value is None and not typed:
-            found[name] = Output(name)
-        elif isinstance(value, (dict, type(None))):
+        if value is None or isinstance(value, dict):
             found[name] = _output(section.mapping(name), name, typed=typed)
         else:
             section.wrong(name, f"is a {yaml_kind(value)}.", f"Write {name}: {{type: uri_folder}}.")
@@ -186,13 +183,11 @@ def read_step_outputs(section: Section) -> dict[str, Output | str]:
     found: dict[str, Output | str] = {}
     for name in section:
         value = section.data[name]
-        if value is None:
-            found[name] = Output(name)
-        elif isinstance(value, str):
+        if isinstance(value, str):
             found[name] = value
         elif isinstance(value, dict) and value.keys() == {"path"} and "${{" in str(value["path"]):
             found[name] = str(value["path"])
-        elif isinstance(value, dict):
+        elif value is None or isinstance(value, dict):
             found[name] = _output(section.mapping(name), name, typed=False)
         else:
             hint = f"Write {name}: ${{{{parent.outputs.NAME}}}} or a mapping."

@@ -32,7 +32,7 @@ def read_spec(path: Path | str, resolve: FileResolver | None = None, *, to_run: 
     Raises:
         SpecError: with all the problems of the file and of the component files that it names.
     """
-    return _read(*read_yaml(path), resolve, None, to_run=to_run)
+    return _read(*read_yaml(path), resolve, to_run=to_run)
 
 
 def read_component(path: Path | str) -> Component:
@@ -55,7 +55,7 @@ def read_pipeline(path: Path | str, resolve: FileResolver | None = None) -> Pipe
 
 def component_from(data: Mapping[str, Any], source: Source) -> Component:
     """Make a component from a document in memory, in the form of its YAML; see ``read_component``."""
-    return cast("Component", _read(data, source, None, Component))
+    return cast("Component", _read(data, source, kind=Component))
 
 
 def pipeline_from(data: Mapping[str, Any], source: Source, resolve: FileResolver | None = None) -> Pipeline:
@@ -63,15 +63,15 @@ def pipeline_from(data: Mapping[str, Any], source: Source, resolve: FileResolver
 
     Components may stand inline, also those of nested pipelines; relative paths start at ``source.base``.
     """
-    return cast("Pipeline", _read(data, source, resolve, Pipeline))
+    return cast("Pipeline", _read(data, source, resolve, kind=Pipeline))
 
 
 def _read(
     data: Mapping[str, Any],
     source: Source,
-    resolve: FileResolver | None,
-    kind: type[Component | Pipeline] | None,
+    resolve: FileResolver | None = None,
     *,
+    kind: type[Component | Pipeline] | None = None,
     to_run: bool = True,
 ) -> Component | Pipeline:
     reader = DocumentReader(resolve)

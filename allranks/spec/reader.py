@@ -71,8 +71,8 @@ class DocumentReader:
             message = f"cannot run here: a component of type '{type_}'; commands and pipelines can."
             top.wrong("type", message, severity="elsewhere")
         else:
-            message = f"'{type_}' is the type of no component or pipeline."
-            top.wrong("type", message, type_hint(type_, ("command", "pipeline"), "types that run here"))
+            hint = type_hint(type_, ("command", "pipeline"), "types that run here")
+            top.wrong("type", f"'{type_}' is the type of no component or pipeline.", hint)
         return None
 
     def _pipeline(self, top: Section, name: str) -> Pipeline | None:
@@ -131,13 +131,11 @@ class DocumentReader:
             return None
         declared = dict(component.inputs)
         for name, value in values.items():
-            if name in declared and value.default == "" and declared[name].optional:
-                continue  # the SDK leaves an empty text out of what it sends
-            if name in declared:
-                declared[name] = replace(declared[name], default=value.default)
-            else:
+            if name not in declared:
                 hint = did_you_mean(name, declared, "inputs")
                 top.wrong(f"inputs.{name}", f"the pipeline component has no input '{name}'.", hint)
+            elif value.default != "" or not declared[name].optional:  # the SDK does not send an optional empty text
+                declared[name] = replace(declared[name], default=value.default)
         name = top.text("name") or component.name
         return replace(component, name=name, inputs=MappingProxyType(declared), settings=_settings(top))
 
@@ -159,19 +157,17 @@ class DocumentReader:
 
     def _find(self, section: Section, key: str, reference: str) -> Path | None:
         local = Path(section.local(reference))
-        is_path = reference.startswith("file:") or reference.endswith((".yml", ".yaml")) or "/" in reference
-        if is_address(reference):
-            is_path = False
-        elif local.is_file():
-            return local
-        found = None if is_path else self._resolve(reference)
-        if found is None and is_path:
-            hint = nearest_hint(local.name, (path.name for path in local.parent.glob("*.y*ml")))
-            section.wrong(key, f"there is no file '{reference}'.", hint)
-        elif found is None and is_address(reference):
-            hint = f"Give its YAML with --map {reference}=PATH."
+        if not is_address(reference):
+            if local.is_file():
+                return local
+            if reference.startswith("file:") or reference.endswith((".yml", ".yaml")) or "/" in reference:
+                hint = nearest_hint(local.name, (path.name for path in local.parent.glob("*.y*ml")))
+                section.wrong(key, f"there is no file '{reference}'.", hint)
+                return None
+        found = self._resolve(reference)
+        if found is None and is_address(reference):
             message = f"cannot run here: '{reference}' is registered in Azure, and not known here."
-            section.wrong(key, message, hint, "elsewhere")
+            section.wrong(key, message, f"Give its YAML with --map {reference}=PATH.", "elsewhere")
         elif found is None:
             message = f"'{reference}' is neither a file nor a component of the library."
             section.wrong(key, message, "See: allranks list.")

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import re
 
-_ANY = {"$schema", "name", "id", "type", "display_name", "description", "tags", "properties", "creation_context"}
-ASSET_KEYS = frozenset(
-    {"version", "latest_version", "auto_delete_setting", "is_deterministic", "inputs", "outputs"}
-    | {"intellectual_property"}
-    | _ANY
-)
+_ANY = frozenset({"$schema", "name", "id", "type", "display_name", "description", "tags", "properties"})
+_ANY |= {"creation_context"}
+ASSET_KEYS = _ANY | {"version", "latest_version", "auto_delete_setting", "is_deterministic", "inputs", "outputs"}
+ASSET_KEYS |= {"intellectual_property"}
 COMMAND_KEYS = frozenset({"command", "code", "environment", "resources", "distribution", "queue_settings"})
-JOB_KEYS = frozenset(
-    {"services", "status", "experiment_name", "log_files", "compute", "identity", "inputs", "outputs"} | _ANY
-)
+JOB_KEYS = _ANY | {"services", "status", "experiment_name", "log_files", "compute", "identity", "inputs", "outputs"}
 
 COMMAND_COMPONENT = ASSET_KEYS | COMMAND_KEYS | {"additional_includes"}
 COMMAND_JOB = JOB_KEYS | COMMAND_KEYS | {"environment_variables", "limits", "parameters", "parent_job_name"}

@@ -38,14 +38,14 @@ def read_includes(section: Section) -> tuple[Path, ...]:
     """Read ``additional_includes`` as absolute paths."""
     paths = []
     for index, item in enumerate(section.items("additional_includes")):
+        place = f"additional_includes.{index}"
         if isinstance(item, str):
             paths.append(Path(section.local(item)))
         elif isinstance(item, dict) and item.get("type") == "artifact":
-            name = f"additional_includes.{index}"
             message = "cannot run here: it is an Azure DevOps artifact."
-            section.wrong(name, message, "Download it and give its path.", "elsewhere")
+            section.wrong(place, message, "Download it and give its path.", "elsewhere")
         else:
-            section.wrong(f"additional_includes.{index}", f"is a {yaml_kind(item)}, and should be a path.")
+            section.wrong(place, f"is a {yaml_kind(item)}, and should be a path.")
     return tuple(paths)
 
 
@@ -60,9 +60,8 @@ def read_environment(section: Section) -> Environment:
         if not named and not isinstance(inner.data.get("conda_file"), dict):
             named = inner.text("conda_file")
         if not named:
-            inner.wrong(
-                "", "has neither 'image' nor 'build'.", "Write environment: azureml:NAME:VERSION or add an image."
-            )
+            hint = "Write environment: azureml:NAME:VERSION or add an image."
+            inner.wrong("", "has neither 'image' nor 'build'.", hint)
         return Environment(inline=named or inner.text("name") or "inline")
     text = section.text("environment")
     if not text:
@@ -101,12 +100,8 @@ def read_distribution(section: Section) -> Distribution | None:
     kind = DISTRIBUTION_KINDS[type_]
     others = {key for other in DISTRIBUTION_KINDS.values() for key in other.keys} - {*kind.keys}
     inner.known({"type", *kind.keys}, f"{a_or_an(type_)} distribution", dict.fromkeys(others, kind.other_keys))
-    return Distribution(
-        type_,
-        inner.whole("process_count_per_instance"),
-        inner.whole("worker_count"),
-        inner.whole("parameter_server_count"),
-    )
+    counts = ("process_count_per_instance", "worker_count", "parameter_server_count")
+    return Distribution(type_, *(inner.whole(key) for key in counts))
 
 
 def read_resources(section: Section, *, strict: bool = True) -> Resources:

@@ -30,7 +30,7 @@ def sweep_job(top: Section) -> Section:
     top.known(schema.SWEEP_JOB, "a sweep job")
     name, data = job_name(top), top.data
     trial = data.get("trial")
-    inputs, outputs = _ports(top, "inputs"), _ports(top, "outputs")
+    inputs, outputs = top.mapping("inputs").data, top.mapping("outputs").data
     step: dict[str, Any] = {key: data[key] for key in schema.SWEEP_STEP & data.keys() - _OF_THE_JOB}
     step |= {"type": "sweep", "inputs": _bound("inputs", inputs), "outputs": _bound("outputs", outputs)}
     if isinstance(trial, dict) and "component" not in trial:
@@ -54,10 +54,6 @@ def with_variables(pipeline: Pipeline, top: Section) -> Pipeline:
 
 
 _OF_THE_JOB = frozenset({"type", "name", "display_name", "description", "tags", "inputs", "outputs", "compute"})
-
-
-def _ports(top: Section, key: str) -> dict[str, Any]:
-    return dict(top.mapping(key).data)
 
 
 def _bound(kind: str, names: dict[str, Any]) -> dict[str, str]:

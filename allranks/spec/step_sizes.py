@@ -13,7 +13,6 @@ from allranks.spec.model import Pipeline
 from allranks.spec.values import default_values
 
 SERVERLESS = "serverless"
-_AZURES_CHOICE = "a size that Azure chooses"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +49,12 @@ class StepSize:
     def place(self) -> str:
         """The size, and whose it is, for people."""
         if self.is_serverless:
-            return self.size or _AZURES_CHOICE
+            return self.size or "a size that Azure chooses"
         return f"{self.size} (compute {self.compute})" if self.size else f"the size of compute {self.compute}"
 
 
 def step_sizes(pipeline: Pipeline, computes: Mapping[str, Compute] | None = None) -> list[StepSize]:
-    """Find where every command and sweep step runs.
-
-    Args:
-        pipeline: with its values and scale.
-        computes: the clusters of the workspace, by name; None where it has not been asked.
-    """
+    """Find where every command and sweep step runs; ``computes`` are the workspace's, None where it was not asked."""
     found = machines_of_steps(pipeline, default_values(pipeline), computes or {})
     return [_size_of(name, machines) for name, machines in found]
 
@@ -82,12 +76,7 @@ def described_sizes(found: Sequence[StepSize]) -> list[str]:
 
 
 def check_sizes(pipeline: Pipeline, found: Sequence[StepSize]) -> list[Problem]:
-    """Find ranks that no size can give, and warn of several ranks on a size that nobody names.
-
-    Args:
-        pipeline: whose steps they are.
-        found: what ``step_sizes`` has found.
-    """
+    """Find ranks that no size can give, and warn of several ranks on a size that nobody names."""
     problems = []
     most = max((size.gpus for size in all_sizes().values() if not size.retired), default=0)
     for one in found:
@@ -96,17 +85,11 @@ def check_sizes(pipeline: Pipeline, found: Sequence[StepSize]) -> list[Problem]:
             severity = "error" if one.is_serverless else "warning"  # a cluster of CPUs may have as many cores
             hint = f"Take more nodes: --scale {one.step}=Nx{most}."
             problems.append(pipeline.source.problem(f"jobs.{one.step}", message, hint, severity))
-    open_ = [one for one in found if one.is_serverless and one.size is None and not _is_single(one)]
+    open_ = [one for one in found if one.is_serverless and one.size is None and (one.nodes, one.processes) != (1, 1)]
     if open_:
         steps = ", ".join(f"{one.step} ({one.ranks})" for one in open_)
-        message = (
-            f"several ranks, and nobody names a size: Azure chooses one, as far as is known without GPUs: {steps}."
-        )
+        said = "several ranks, and nobody names a size: Azure chooses one, as far as is known without GPUs"
         largest = max(open_, key=lambda one: (one.nodes or 1) * (one.processes or 1))
         hint = f"Give --instance-type {largest.step}=SIZE (see: allranks cluster sizes), or --compute NAME."
-        problems.append(pipeline.source.problem("", message, hint, "warning"))
+        problems.append(pipeline.source.problem("", f"{said}: {steps}.", hint, "warning"))
     return problems
-
-
-def _is_single(one: StepSize) -> bool:
-    return one.nodes == 1 and one.processes == 1

@@ -6,29 +6,21 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 # How people coming from Python, other schemas and older versions of Azure ML call these types and keys.
-_ALIASES = {
-    "int": "integer",
-    "long": "integer",
-    "float": "number",
-    "double": "number",
-    "str": "string",
-    "text": "string",
-    "bool": "boolean",
-    "file": "uri_file",
-    "folder": "uri_folder",
-    "directory": "uri_folder",
-    "anydirectory": "uri_folder",
-    "anyfile": "uri_file",
-    "model": "custom_model",
-    "steps": "jobs",
-    "env": "environment",
-    "process_count_per_node": "process_count_per_instance",
-    "processes_per_node": "process_count_per_instance",
-    "node_count": "instance_count",
-    "nodes": "instance_count",
-    "job_service_type": "type",
-    "instances": "instance_count",
+_OTHER_WORDS = {
+    "integer": ("int", "long"),
+    "number": ("float", "double"),
+    "string": ("str", "text"),
+    "boolean": ("bool",),
+    "uri_file": ("file", "anyfile"),
+    "uri_folder": ("folder", "directory", "anydirectory"),
+    "custom_model": ("model",),
+    "jobs": ("steps",),
+    "environment": ("env",),
+    "process_count_per_instance": ("process_count_per_node", "processes_per_node"),
+    "instance_count": ("instances", "node_count", "nodes"),
+    "type": ("job_service_type",),
 }
+_ALIASES = {other: word for word, others in _OTHER_WORDS.items() for other in others}
 
 
 def nearest_name(word: str, choices: Iterable[str]) -> str | None:

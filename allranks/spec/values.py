@@ -37,14 +37,11 @@ def check_value(declared: Input, value: Literal | Data, where: str = "") -> Lite
     if typed is None:
         return Problem(f"{shown_value(value)} is not {a_or_an(declared.type)}{_rule(declared)}.", where)
     if isinstance(typed, (int, float)) and declared.type in ("integer", "number"):
+        shown, rule = shown_value(typed), _rule(declared)
         if declared.min is not None and typed < declared.min:
-            return Problem(
-                f"{shown_value(typed)} is below the minimum of {_number(declared.min)}{_rule(declared)}.", where
-            )
+            return Problem(f"{shown} is below the minimum of {_number(declared.min)}{rule}.", where)
         if declared.max is not None and typed > declared.max:
-            return Problem(
-                f"{shown_value(typed)} is above the maximum of {_number(declared.max)}{_rule(declared)}.", where
-            )
+            return Problem(f"{shown} is above the maximum of {_number(declared.max)}{rule}.", where)
     if declared.enum and literal_text(typed) not in {str(choice) for choice in declared.enum}:
         return _no_choice(declared, value, where)
     return typed
@@ -75,12 +72,8 @@ def sent_default(type_: str, value: Literal) -> Literal:
     The SDK reads every default through a float: a number's 10 becomes 10.0, its 1e-3 0.001, a string's 1 becomes 1.0,
     and an integer keeps 53 bits. A value that somebody gives, on a step or to a job, is sent as it is written.
 
-    Args:
-        type_: type of the input, a literal's.
-        value: as YAML gives it.
-
     Returns:
-        ``value`` itself where its text stays the same, or where the input cannot take it.
+        ``value`` itself where its text stays the same, or where an input of ``type_`` cannot take it.
     """
     typed = _typed(type_, value)
     if typed is None:
@@ -177,31 +170,19 @@ def _no_choice(declared: Input, value: Literal, where: str) -> Problem:
         hint = f"Azure ML passes an unquoted {str(value).lower()} as '{value}'; write '{str(value).lower()}' in quotes."
     elif str(value).strip().lower() in {choice.lower() for choice in choices}:
         hint = "Upper and lower case count."
-    text = literal_text(value)
-    return Problem(f"'{text}' is not one of {_choices(declared)}.", where, hint=hint)
+    return Problem(f"'{literal_text(value)}' is not one of {_choices(declared)}.", where, hint=hint)
 
 
 def check_command_values(component: Component, values: Mapping[str, Literal | Data | None]) -> list[Problem]:
-    """Find values that would end the single quotes in which the component's command puts them.
-
-    Args:
-        component: its command is what counts.
-        values: input name to value; inputs that are absent or None are passed over.
-
-    Returns:
-        A problem at ``inputs.NAME`` for each value with a single quote in it.
-    """
-    if not any("'" in _text(value) for value in values.values()):
-        return []
-    quoted = single_quoted_inputs(component.command)
+    """Find values that would end the single quotes in which the command puts them: a problem at ``inputs.NAME``."""
+    texts = {name: text for name, value in values.items() if "'" in (text := _text(value))}
+    quoted = single_quoted_inputs(component.command) if texts else frozenset()
+    rule = "has a single quote in it, which would end the quoting in the command."
+    hint = "Choose a value without single quotes."
     return [
-        Problem(
-            f"{shown_value(_text(value))} has a single quote in it, which would end the quoting in the command.",
-            f"inputs.{name}",
-            hint="Choose a value without single quotes.",
-        )
-        for name, value in values.items()
-        if name in quoted and "'" in _text(value)
+        Problem(f"{shown_value(text)} {rule}", f"inputs.{name}", hint=hint)
+        for name, text in texts.items()
+        if name in quoted
     ]
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allranks.errors import UsageError
-from allranks.spec import Reference, find_references, literal_text, render_command, replace_references, single_reference
-from allranks.spec.expressions import bracket_faults, near_references, single_quoted_inputs
+from allranks.spec import Reference, find_references, literal_text, replace_references, single_reference
+from allranks.spec.expressions import bracket_faults, near_references, render_command, single_quoted_inputs
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}(\.[A-Za-z_][A-Za-z0-9_]{0,8})?", fullmatch=True)
 STEPS = st.from_regex(r"[a-z_][a-z0-9_-]{0,8}", fullmatch=True)

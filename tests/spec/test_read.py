@@ -11,7 +11,6 @@ from allranks.spec import (
     Component,
     Data,
     Distribution,
-    Environment,
     Input,
     Output,
     Pipeline,
@@ -23,10 +22,10 @@ from allranks.spec import (
     read_component,
     read_pipeline,
     read_spec,
-    read_yaml,
-    step_dependencies,
 )
-from allranks.spec.document import parse_yaml
+from allranks.spec.document import parse_yaml, read_yaml
+from allranks.spec.graph import step_dependencies
+from allranks.spec.model import Environment
 
 # Microsoft's registry library: optional inputs with defaults, choices that look like booleans and numbers, dotted names.
 REGISTRY = """\

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allranks.errors import Problem, SpecError
-from allranks.spec import Source, check_document, component_from, pipeline_from, read_yaml
-from allranks.spec.document import parse_yaml
+from allranks.spec import Source, check_document, component_from, pipeline_from
+from allranks.spec.document import parse_yaml, read_yaml
 
 ODD = [
     None,

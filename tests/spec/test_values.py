@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allranks.errors import Problem
-from allranks.spec import Component, Data, Input, check_command_values, check_value
+from allranks.spec import Component, Data, Input, check_value
 from allranks.spec.model import Source
+from allranks.spec.values import check_command_values
 
 
 @pytest.mark.parametrize(

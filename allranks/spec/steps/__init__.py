@@ -1,4 +1,4 @@
-"""The kinds of steps that run here: one line for each, and one file; and what is said of the others."""
+"""The kinds of steps that run here, one line for each; one that does more has a file. And what is said of others."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from allranks.spec.model import Step
 from allranks.spec.section import Section
 from allranks.spec.steps.command import COMMAND_READER
 from allranks.spec.steps.kind import FindComponent, StepReader, bare_step
-from allranks.spec.steps.pipeline import PIPELINE_READER
 from allranks.spec.steps.sweep import SWEEP_READER
 from allranks.spec.suggest import did_you_mean, nearest_hint
 
+_INSIDE = dict.fromkeys(schema.COMPONENT_STEP | schema.SWEEP_STEP, "write it on the steps of the inner pipeline.")
+PIPELINE_READER = StepReader(
+    "pipeline", schema.PIPELINE_STEP, "a pipeline step", _INSIDE, is_nested=True, other_component="Write type: command."
+)
 STEP_KINDS: Mapping[str, StepReader] = MappingProxyType(
     {kind.name: kind for kind in (COMMAND_READER, PIPELINE_READER, SWEEP_READER)}
 )
-
-__all__ = ["STEP_KINDS", "read_step", "type_hint"]
 
 
 def read_step(section: Section, name: str, find: FindComponent) -> Step:

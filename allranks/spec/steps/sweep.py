@@ -23,6 +23,7 @@ _RULES = ("random", "sobol")
 _SEARCHABLE = {"grid": ("choice",), "bayesian": ("choice", "uniform", "quniform")}
 MOST_TRIALS = 1000
 _TRIAL_COUNTS = ("max_total_trials", "max_concurrent_trials")
+_INTERVALS = ("evaluation_interval", "delay_evaluation")
 
 
 def _read_search(section: Section) -> Sweep:
@@ -132,9 +133,8 @@ def _numbers(search: Section, keys: tuple[str, ...]) -> dict[str, object]:
     for key, least in (("q", 0), ("sigma", 0), ("upper", 1)):
         value = found.get(key)
         if value is not None and (value < least or (key == "q" and value == 0)):
-            search.wrong(
-                key, f"{shown_value(value)} is {'not above 0' if key == 'q' else f'below the minimum of {least}'}."
-            )
+            rule = "not above 0" if key == "q" else f"below the minimum of {least}"
+            search.wrong(key, f"{shown_value(value)} is {rule}.")
     upper = found.get("upper")
     if upper is not None and upper != int(upper):
         search.wrong("upper", f"{shown_value(upper)} is not a whole number.")
@@ -149,12 +149,8 @@ def _early_termination(section: Section) -> Mapping[str, object] | None:
         hint = did_you_mean(type_, schema.POLICY_KEYS, "policies")
         section.wrong("type" if type_ else "", f"'{type_}' is no policy of early termination.", hint)
         return None
-    section.known(
-        {"type", "evaluation_interval", "delay_evaluation", *schema.POLICY_KEYS[type_]}, f"{a_or_an(type_)} policy"
-    )
-    found: dict[str, object] = {"type": type_}
-    for key in ("evaluation_interval", "delay_evaluation"):
-        found[key] = _interval(section, key)
+    section.known({"type", *_INTERVALS, *schema.POLICY_KEYS[type_]}, f"{a_or_an(type_)} policy")
+    found: dict[str, object] = {"type": type_, **{key: _interval(section, key) for key in _INTERVALS}}
     # The SDK writes 0 for what was not set.
     found |= {key: value for key in schema.POLICY_KEYS[type_] if (value := section.number(key))}
     if type_ == "bandit":
@@ -162,10 +158,9 @@ def _early_termination(section: Section) -> Mapping[str, object] | None:
     elif type_ == "truncation_selection":
         percentage = section.number("truncation_percentage")
         if percentage is None or not 1 <= percentage <= 99:
-            message = (
-                f"{shown_value(percentage)} is not from 1 to 99: the percentage of trials that are ended each time."
-            )
-            section.wrong("truncation_percentage" if "truncation_percentage" in section else "", message)
+            rule = "is not from 1 to 99: the percentage of trials that are ended each time."
+            place = "truncation_percentage" if "truncation_percentage" in section else ""
+            section.wrong(place, f"{shown_value(percentage)} {rule}")
     return MappingProxyType(found)
 
 
