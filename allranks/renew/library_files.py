@@ -47,7 +47,7 @@ def made_files() -> Mapping[Path, str]:
     project = root / "pyproject.toml"
     return {
         project: _with_extras(project.read_text(encoding="utf-8")),
-        root / "allranks" / "azure" / "components.pyi": stubs.components_stub(components),
+        stubs.STUB_FILE: stubs.components_stub(components),
         folder / "README.md": pages.index_page(components),
         **{folder / f"{one.name}.md": pages.component_page(one) for one in components},
         page: with_table(text, "builds", pages.builds_table(sizes.build_table(), sizes.all_sizes().values())),
