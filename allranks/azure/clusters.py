@@ -74,11 +74,7 @@ class ComputeCluster:
 
 
 def require_infiniband(size: str) -> None:
-    """Refuse a size that is not known to have InfiniBand.
-
-    Raises:
-        UsageError: it has none, or none that NCCL can use, or the table does not know the size.
-    """
+    """Raise UsageError for a size that is not known to have InfiniBand which NCCL can use."""
     known = find_size(size)
     hint = "See: allranks cluster sizes --infiniband."
     if known is None:

@@ -38,11 +38,7 @@ class JobSource:
 
 
 def read_source(target: Any, resolve: FileResolver) -> JobSource:
-    """Read a name of the library, a YAML file, ``FILE.py:FUNCTION`` or a pipeline job of the SDK.
-
-    Raises:
-        AllranksError: the target is wrong, or what it names is not valid.
-    """
+    """Read a name of the library, a YAML file, ``FILE.py:FUNCTION`` or a job of the SDK; raises AllranksError."""
     if not isinstance(target, str):
         return JobSource(pipeline_of_job(target, resolve), lambda _values: target)
     if is_python_target(target):

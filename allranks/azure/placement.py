@@ -39,11 +39,7 @@ class Placement:
 
 
 def checked_placement(instance_type: _Given = None, identity: _Given = None, timeout: _Given = None) -> Placement:
-    """What somebody gives in Python, checked.
-
-    Raises:
-        UsageError: a value that cannot be.
-    """
+    """What somebody gives in Python, checked; raises UsageError for a value that cannot be."""
     return Placement(
         _by_step(instance_type, "instance_type", _size_name),
         _by_step(identity, "identity", identity_word),

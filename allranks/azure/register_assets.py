@@ -68,9 +68,8 @@ class LibraryAsset:
 def find_assets(names: Sequence[str] = ()) -> tuple[LibraryAsset, ...]:
     """The assets to register, with all that they need, in the order in which they have to be published.
 
-    Args:
-        names: components, pipelines and environments (``allranks-pytorch``, or ``pytorch`` where no component is
-            called so); without any, everything.
+    Without names that is everything; an environment is ``allranks-pytorch``, or ``pytorch`` where no component is
+    called so.
 
     Raises:
         UnknownNameError: the library has no such name.

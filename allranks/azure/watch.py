@@ -48,12 +48,7 @@ class FailureLog:
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """How a job ended.
-
-    Attributes:
-        error: what the service says about the whole job; the steps have their own.
-        logs: of the steps that failed.
-    """
+    """How a job ended: what the service says about the whole of it, its steps, and the logs of those that failed."""
 
     status: str
     error: str

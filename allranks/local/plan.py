@@ -120,11 +120,7 @@ class RunPlan:
     notes: tuple[str, ...] = ()
 
     def only(self, wanted: Iterable[str]) -> RunPlan:
-        """The plan of these steps and of all that they need.
-
-        Raises:
-            UnknownNameError: a name that is no step.
-        """
+        """The plan of these steps and of all that they need; raises UnknownNameError for a name that is no step."""
         needed: set[str] = set()
         queue = list(wanted)
         for name in queue:  # grows while it is read

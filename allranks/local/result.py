@@ -238,12 +238,7 @@ class StepProgress:
 
 
 def read_progress(metrics_file: Path, *, tail: bool = False) -> StepProgress:
-    """Read a step's metrics.jsonl.
-
-    Args:
-        metrics_file: may not be there yet.
-        tail: read only the last 16 KiB, enough for a table that is drawn while the file grows.
-    """
+    """What a metrics.jsonl says, if it is there; ``tail`` reads its last 16 KiB only, enough for a live table."""
     step = total = None
     metrics: dict[str, float] = {}
     for entry in read_metrics(metrics_file, 16384 if tail else None):

@@ -32,11 +32,7 @@ _EXTRAS_MARKS = (
 
 
 def made_files() -> Mapping[Path, str]:
-    """Every file that is made from YAML and requirements, with the text that it should have.
-
-    Raises:
-        StorageError: this is an installation, which has no docs to renew.
-    """
+    """Every file that is made from YAML and requirements, with its text; raises StorageError outside of a checkout."""
     root = library.root()
     if not (root / "docs").is_dir():
         raise StorageError(f"there is no {root / 'docs'}: only a checkout can be renewed.")
@@ -55,11 +51,7 @@ def made_files() -> Mapping[Path, str]:
 
 
 def exported_pipelines() -> Mapping[Path, str]:
-    """The YAML of the library's pipelines, from their Python.
-
-    Raises:
-        CannotRunHereError: the Azure ML SDK is not installed.
-    """
+    """The YAML of the library's pipelines, from their Python; raises CannotRunHereError without the SDK."""
     from allranks.azure.export import export_pipeline
 
     files: dict[Path, str] = {}

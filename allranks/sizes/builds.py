@@ -75,12 +75,7 @@ class BuildTable:
 
 
 class ImageVerdict(NamedTuple):
-    """Whether an image suits a size.
-
-    Attributes:
-        suits: False where it cannot compute there.
-        reason: why not; or what has to hold for it; empty where it suits every node.
-    """
+    """Whether an image suits a size, and why not, or what has to hold for it; no reason where it suits every node."""
 
     suits: bool
     reason: str = ""
@@ -102,12 +97,7 @@ def build_table() -> BuildTable:
 
 
 def judge_image(image: str, size: VMSize) -> ImageVerdict:
-    """Whether one of our images suits a size; any suits a size without GPUs.
-
-    Args:
-        image: name of the environment, such as ``pytorch``.
-        size: the machines.
-    """
+    """Whether one of our images, such as ``pytorch``, suits a size; any suits a size without GPUs."""
     table = build_table()
     if not size.gpu:
         return ImageVerdict(suits=True)
