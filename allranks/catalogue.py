@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from allranks import library
+from allranks.files import load_yaml
 
 COMPONENTS = (
     "prepare_data",
@@ -93,13 +94,9 @@ def _our_name(reference: str) -> str | None:
 
 
 class CatalogueEntry(NamedTuple):
-    """What a list shows of one thing in the library.
+    """What a list shows of a component, a pipeline or an environment, with the first sentence of its description.
 
-    Attributes:
-        kind: ``component``, ``pipeline`` or ``environment``.
-        distribution: ``pytorch``, ``mpi``, ``tensorflow`` or ``none`` for a component; empty for the others.
-        description: the first sentence of the YAML's description.
-        path: the YAML file.
+    The distribution of a component without one is ``none``; it is empty for what is no component.
     """
 
     kind: str
@@ -121,11 +118,7 @@ def catalogue_entries() -> list[CatalogueEntry]:
 
 
 def _entry(kind: str, name: str, path: Path) -> CatalogueEntry:
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    shown = "".join(_SHOWN.findall(path.read_text(encoding="utf-8")))
-    document: dict[str, Any] = yaml.load(shown, loader)  # noqa: S506 -- both are safe
+    document = load_yaml("".join(_SHOWN.findall(path.read_text(encoding="utf-8"))))
     return CatalogueEntry(
         kind=kind,
         name=name,

@@ -56,9 +56,7 @@ class EarlierRun:
 def earlier_run(home: RunsHome, name: str) -> EarlierRun:
     """The run of that id, unique beginning of an id, or ``latest``.
 
-    Raises:
-        UnknownNameError: there is no such run.
-        UsageError: its folder does not say how it was started.
+    Raises UnknownNameError if there is none, and UsageError if its folder does not say how it was started.
     """
     folder = home.find(name)
     kept = read_json_file(folder.request)

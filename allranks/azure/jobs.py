@@ -85,12 +85,7 @@ class StepState:
 
 
 def job_state(client: Any, name: str) -> JobState:
-    """One job of the workspace.
-
-    Raises:
-        UnknownNameError: there is none of this name.
-        Exception: of the Azure SDK.
-    """
+    """One job of the workspace; raises UnknownNameError if there is none of this name, else what the SDK raises."""
     from azure.core.exceptions import ResourceNotFoundError
 
     try:

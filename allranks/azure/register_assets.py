@@ -10,10 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-import yaml
-
 from allranks import catalogue, library
 from allranks.errors import Problem, SpecError, UnknownNameError
+from allranks.files import load_yaml
 from allranks.local import snapshot
 from allranks.spec import Component, check_document, read_component, read_spec
 from allranks.spec.model import Source
@@ -204,9 +203,7 @@ def _step(step: Mapping[str, Any], where: str, path: Path, problems: list[Proble
 
 
 def _document(path: Path) -> dict[str, Any]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    document: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), loader)  # noqa: S506 - both are safe
-    return document
+    return dict(load_yaml(path.read_text(encoding="utf-8")))
 
 
 def _version_problems(document: Mapping[str, Any], path: Path) -> Iterator[Problem]:

@@ -76,7 +76,7 @@ def one_step_pipeline(component: Component) -> Pipeline:
 def unknown_option(option: str, given: Sequence[str], options: Sequence[str], message: str) -> tuple[str, str]:
     """The message and the hint for an option, as written and without a value, that ``run`` or ``submit`` does not have.
 
-    ``given`` are all arguments, ``options`` those that there are; ``message`` is argparse's, of all that is not understood.
+    ``given`` are all arguments of the verb, ``options`` those that it has; ``message`` is what argparse says of them.
     """
     target = next((one for one in given if not one.startswith("-") and "=" not in one), "")
     name = option.lstrip("-").replace("-", "_")

@@ -22,6 +22,11 @@ def print_output(output: str | Mapping[str, Any]) -> None:
     print(output if isinstance(output, str) else json.dumps(output, indent=1))
 
 
+def print_note(note: object) -> None:
+    """Print what a person should know, beside what a program may read."""
+    print(f"note: {note}", file=sys.stderr)
+
+
 def aligned_rows(lines: Sequence[Sequence[str]], *, indent: str = "  ", keep_whole: bool = False) -> str:
     """Align lines of cells in columns, two spaces apart.
 

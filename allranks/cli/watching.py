@@ -23,7 +23,7 @@ class _SilentWatcher(Watcher):
 
     def tell(self, note: str) -> None:
         """The service is busy."""
-        print(f"note: {note}", file=sys.stderr)
+        text.print_note(note)
 
     def close(self) -> None:
         """The job is over."""

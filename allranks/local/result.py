@@ -224,13 +224,7 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class StepProgress:
-    """How far a step is, read from what rank 0 logs.
-
-    Attributes:
-        step: optimizer steps done, or whatever the script counts; None before the first line.
-        total: of how many, if the script said so.
-        metrics: the last value of each metric.
-    """
+    """How far a step is by what rank 0 logs: steps done, of how many if said, the last value of each metric."""
 
     step: int | None = None
     total: int | None = None

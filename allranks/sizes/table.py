@@ -9,6 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from allranks.files import load_yaml
+
 _FILE = Path(__file__).with_name("sizes.yaml")
 
 
@@ -54,10 +56,7 @@ class VMSize:
 @cache
 def all_sizes() -> Mapping[str, VMSize]:
     """Every size of the table by its name in lower case; Azure does not mind upper and lower case."""
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    document = yaml.load(_FILE.read_text(encoding="utf-8"), loader)  # noqa: S506 -- both are safe
+    document = load_yaml(_FILE.read_text(encoding="utf-8"))
     return MappingProxyType(
         {
             name.lower(): _size(name, facts, series)
