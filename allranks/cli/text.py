@@ -87,8 +87,10 @@ def with_count(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
-def duration_words(duration: float) -> str:
-    """A duration as people write it: ``0.4 s``, ``1 min 05 s``, ``2 h 03 min``."""
+def duration_words(duration: float | None) -> str:
+    """A duration as people write it: ``0.4 s``, ``1 min 05 s``, ``2 h 03 min``; empty where it is not known."""
+    if duration is None:
+        return ""
     if duration < 60:
         return f"{duration:.1f} s"
     minutes, rest = divmod(round(duration), 60)
