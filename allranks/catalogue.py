@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from allranks import library
-from allranks.files import load_yaml
 
 COMPONENTS = (
     "prepare_data",
@@ -133,3 +132,10 @@ def _entry(kind: str, name: str, path: Path) -> CatalogueEntry:
 def first_sentence(text: str) -> str:
     """The first sentence of a description, on one line."""
     return re.split(r"(?<=[.!?])\s", " ".join(text.split()), maxsplit=1)[0]
+
+
+def load_yaml(text: str) -> Any:
+    """The data of YAML of the library's own, which is not checked; what users write is read by ``spec.document``."""
+    import yaml
+
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 both are safe

@@ -1,11 +1,10 @@
-"""Files that are written whole or not at all, and the library's own YAML."""
+"""Files that are written whole or not at all."""
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 
 def write_text(path: Path, text: str) -> None:
@@ -25,10 +24,3 @@ def write_text(path: Path, text: str) -> None:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
         raise
-
-
-def load_yaml(text: str) -> Any:
-    """The data of YAML of the library's own, which is not checked; what users write is read by ``spec.document``."""
-    import yaml
-
-    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 both are safe

@@ -12,7 +12,6 @@ from typing import Any, Literal, TypeAlias
 
 from allranks import catalogue, library
 from allranks.errors import Problem, SpecError, UnknownNameError
-from allranks.files import load_yaml
 from allranks.local import snapshot
 from allranks.spec import Component, check_document, read_component, read_spec
 from allranks.spec.model import Source
@@ -203,7 +202,7 @@ def _step(step: Mapping[str, Any], where: str, path: Path, problems: list[Proble
 
 
 def _document(path: Path) -> dict[str, Any]:
-    return dict(load_yaml(path.read_text(encoding="utf-8")))
+    return dict(catalogue.load_yaml(path.read_text(encoding="utf-8")))
 
 
 def _version_problems(document: Mapping[str, Any], path: Path) -> Iterator[Problem]:

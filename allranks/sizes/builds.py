@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from allranks.files import load_yaml
+from allranks.catalogue import load_yaml
 from allranks.sizes.table import VMSize
 
 _FILE = Path(__file__).with_name("builds.yaml")

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from allranks.files import load_yaml
+from allranks.catalogue import load_yaml
 
 _FILE = Path(__file__).with_name("sizes.yaml")
 
