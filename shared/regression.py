@@ -12,12 +12,7 @@ _Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class RegressionMetrics:
-    """All that is known about predictions of N targets.
-
-    Attributes:
-        targets: the true values.
-        predictions: what the model said.
-    """
+    """All that is known about predictions of N targets."""
 
     targets: _Floats
     predictions: _Floats

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shared.data import Index
-from shared.data.dataset.index import BYTE_TOKENIZER, SPLITS
-from shared.data.dataset.index_file import shard_from_json
+from shared.data.dataset.index import BYTE_TOKENIZER, SPLITS, shard_from_json
 from shared.data.text.documents import DocumentSource
 from shared.data.text.encode import EncodedUnit, RowLayout, encode_units
 from shared.data.text.shards import NodeReport, TokenShardWriter, plan_tokens, token_arrays

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.formats.file_fault import find_file_fault
+from shared.data.formats.file_format import find_file_fault
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -58,13 +58,10 @@ def _unit_rows(parts: Sequence[dict[str, UnitCounts]], split: str, layout: RowLa
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What one node has found, for all of them.
+    """What one node has found, for all of them: of each of its units in order what it gave to each split.
 
-    Attributes:
-        units: of each of its units in order, split to what it gave.
-        bad: documents that were left out.
-        heads: split to its first tokens, as many as the last block of the node before can need.
-        digest: of the units' sizes, which have to be the same on every node.
+    `heads` maps a split to its first tokens, as many as the last block of the node before can need; the `digest` is of
+    the units' sizes, which have to be the same on every node.
     """
 
     units: list[dict[str, UnitCounts]]

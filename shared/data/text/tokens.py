@@ -70,11 +70,7 @@ class ByteTokens:
 
 
 class SubwordTokens:
-    """A tokenizer of a folder with `tokenizer.json`.
-
-    Args:
-        files: the folder's content, by name.
-        source: what to call it in messages.
+    """A tokenizer of a folder with `tokenizer.json`, whose content by name it gets; messages call it `source`.
 
     Raises:
         Refusal: if it cannot be read, or if it has no token that could end a text.

@@ -11,14 +11,9 @@ SHARD_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class ShardJob:
-    """A shard to be written.
+    """A shard to be written: its place in a split, the number of the unit that it lies in, and where it begins and ends.
 
-    Attributes:
-        split: where it belongs.
-        number: its place there.
-        unit: the range of rows that it lies in, by number.
-        first: row of that range's source that it begins with.
-        last: the row after its last.
+    `last` is the row after its last.
     """
 
     split: str

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from shared.data.dataset.index import Array, Shard
-from shared.data.dataset.index_file import shard_from_json
+from shared.data.dataset.index import Array, Shard, shard_from_json
 from shared.data.dataset.order import RowNumbers
 from shared.data.sources import BadFile, BadFiles, ItemSource
 from shared.data.write.moments import Moments
@@ -33,11 +32,9 @@ _WORTH_PROCESSES = 2_000  # images to decode, below which starting worker proces
 
 @dataclass(frozen=True, slots=True)
 class ItemPlan:
-    """Every shard of a dataset of items, in order.
+    """Every shard of a dataset of items, in order, and the numbers of each split's items in the source.
 
-    Attributes:
-        items: split to the numbers of its items in the source, on disk: a plan of millions of items is a small one.
-        jobs: the shards.
+    These are on disk: a plan of millions of items is a small one.
     """
 
     items: Mapping[str, Spool]
@@ -50,13 +47,9 @@ class ItemPlan:
 
 @dataclass(frozen=True, slots=True)
 class WrittenShard:
-    """What became of a job.
+    """What became of a job; `shard`, and with it the moments of ``x``, is None if none of its files could be used.
 
-    Attributes:
-        shard: None if none of its files could be used.
-        moments: of ``x``; None without a shard.
-        target: moments of ``y``, for regression.
-        bad: files that were left out.
+    `target` are the moments of ``y``, for regression.
     """
 
     split: str

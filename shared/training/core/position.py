@@ -112,8 +112,7 @@ def plan_checkpoints(settings: TrainerSettings, data: Dataset) -> CheckpointPlan
 class CheckpointSaver(ABC):
     """Saves and restores one training, with whatever framework it is done.
 
-    Attributes:
-        identity: that of the plan, and what else makes it another training for this saver.
+    Its `identity` is that of the plan, and what else makes it another training for this saver.
     """
 
     def __init__(self, plan: CheckpointPlan, world: World) -> None:

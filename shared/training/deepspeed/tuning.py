@@ -21,13 +21,11 @@ import torch
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.deepspeed.batch_plan import MICRO_BATCH_KEY
-from shared.training.deepspeed.config_file import is_set, read_section
+from shared.training.deepspeed.config_file import MICRO_BATCH_KEY, is_set, read_section
 from shared.training.deepspeed.config_keys import ZERO_KEY
 from shared.training.deepspeed.configuration import DeepSpeedConfiguration
-from shared.training.deepspeed.engine import start_engine
+from shared.training.deepspeed.engine import make_task_model, start_engine
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
-from shared.training.deepspeed.model import make_task_model
 from shared.training.deepspeed.tuning_report import TuningDocument, write_tuning_report
 from shared.training.torch.feed import BatchFeed, RowReader, TensorBatch
 from shared.training.torch.meter import LossMeter

@@ -22,11 +22,7 @@ _Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 class TrainingSaver(CheckpointSaver):
-    """Saves and restores one training: weights, the generators that dropout draws from, the optimizer's variables.
-
-    Args:
-        optimizer: whose variables are kept; its settings come from the arguments.
-    """
+    """Saves and restores one training: weights, the generators that dropout draws from, the optimizer's variables."""
 
     def __init__(
         self, plan: CheckpointPlan, world: World, model: keras.Model, optimizer: keras.optimizers.Optimizer

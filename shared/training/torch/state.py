@@ -23,13 +23,7 @@ from shared.training.torch.batch_norm import share_statistics
 
 
 class TrainingSaver(CheckpointSaver):
-    """Saves and restores one training; rank 0 writes.
-
-    Args:
-        module: the model, not wrapped.
-        optimizer: whose state is kept; its settings come from the arguments.
-        scaler: of the loss.
-    """
+    """Saves and restores one training: the model, not wrapped, and the states of the others; rank 0 writes."""
 
     def __init__(
         self,
