@@ -24,7 +24,7 @@ _FILE_BYTES = 2**24
 
 @dataclass(frozen=True, slots=True)
 class OutputParts:
-    """The outputs of a split's rows, in files of a folder that all nodes share; `what` is the first part of their names.
+    """The outputs of a split's rows, in files of a folder that all nodes share; their names begin with `what`.
 
     Rank r has the batches r, r + world size, and so on.
     """

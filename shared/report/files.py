@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What was evaluated: a model on rows of a shape (of a text, the most tokens of one) that predicts what is given."""
+    """What was evaluated: a model on rows of a shape (of a text: the most tokens of one), and what it predicts."""
 
     architecture: str
     split: str

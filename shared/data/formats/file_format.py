@@ -51,12 +51,9 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class FileRow:
-    """What some columns hold in a row.
+    """What the columns that were asked for hold in a row of a part, of whose number ``FileFormat.place`` makes a place.
 
-    Attributes:
-        at: which row of the part it is, from which ``FileFormat.place`` makes a place.
-        cells: of each column that was asked for; none with a fault.
-        fault: why the row cannot be used, as a sentence goes on after its place.
+    The `fault` is why the row cannot be used, as a sentence goes on after its place; it then has no cells.
     """
 
     at: int

@@ -35,7 +35,7 @@ class BadFile:
 
 @dataclass(slots=True)
 class BadFiles:
-    """What is done about files that cannot be used: the first one raises, or, with `skip`, all are noted and left out."""
+    """What is done about files that cannot be used: the first one raises, or all are noted and left out."""
 
     skip: bool = False
     folder: Path = Path()
@@ -172,13 +172,8 @@ class ItemSource(ABC):
 
     Sources that decode travel to worker processes, so they hold paths rather than open files.
 
-    Attributes:
-        labels: class or target of each item; known without reading an item.
-        classes: names of the classes, in the order of the labels; none for regression.
-        array: shape and dtype of one item; the last axis is the channel (or the feature).
-        task: ``classification`` or ``regression``.
-        columns: names of a table's features, in order; empty for anything else.
-        decodes: whether reading an item costs enough work for several processes to pay.
+    The `array` is shape and dtype of one item, its last axis the channel (or the feature); `columns` are a table's
+    features, in order. A source `decodes` if reading an item costs enough work for several processes to pay.
     """
 
     labels: Labels

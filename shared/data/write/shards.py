@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,9 @@ from shared.data.dataset.index import Array, Shard, shard_from_json
 from shared.data.dataset.order import RowNumbers
 from shared.data.sources import BadFile, BadFiles, ItemSource
 from shared.data.write.moments import Moments
-from shared.data.write.plan import SHARD_BYTES, ShardJob, plan_split
 from shared.data.write.splits import count_labels, first_item, stratified_split
 from shared.data.write.spool import Spool
-from shared.data.write.writer import write_shard
+from shared.data.write.writer import SHARD_BYTES, ShardJob, plan_split, write_shard
 from shared.distributed import Refusal
 
 _SHARD_ROWS = (256, 2**16)
@@ -59,13 +58,9 @@ class WrittenShard:
     target: Moments | None
     bad: tuple[BadFile, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """For the other nodes."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, record: Mapping[str, Any], arrays: Mapping[str, Array]) -> WrittenShard:
-        """The way back."""
+        """From what ``asdict`` makes of it, for the other nodes."""
         return cls(
             split=record["split"],
             number=record["number"],

@@ -19,7 +19,7 @@ class TaskSums(ABC):
 
 
 class ClassificationSums(TaskSums):
-    """Sums of cross entropies, in nats, and of right answers; labels are smoothed in the loss that is minimised only."""
+    """Sums of cross entropies, in nats, and of right answers; labels are smoothed only in what is minimised."""
 
     sums = 2
 
