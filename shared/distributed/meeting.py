@@ -20,7 +20,7 @@ LeaderScope: TypeAlias = Literal["node", "job"]
 
 @dataclass(eq=False, slots=True)
 class Guest:
-    """Somebody who is connected; a stranger until the greeting was accepted. `where` is for messages.
+    """Somebody who is connected; a stranger until the greeting was accepted. `where` is its host and process.
 
     It waits for the meeting or value under the key `waiting` (empty while it works) up to the `deadline` by the
     monotonic clock (None: as long as it takes). If it is `closing`, the connection ends once the outbox is sent.

@@ -1,6 +1,6 @@
 """What a format of files offers: the rows of texts one by one, and for tables of numbers whole columns at once.
 
-And whether a path can be opened as a file at all, asked before it is: a pipe keeps its reader waiting for ever.
+Below that, whether a path can be read as a file at all, asked before it is: a pipe keeps its reader waiting for ever.
 """
 
 from __future__ import annotations

@@ -42,14 +42,10 @@ class RowLayout:
 
 @dataclass(slots=True)
 class UnitCounts:
-    """What a unit gives to one split.
+    """What a unit gives to one split: numbers of documents, and of tokens with those that end a text.
 
-    Attributes:
-        documents: their number.
-        tokens: their number; with those that end a text.
-        size: bytes of the texts as UTF-8.
-        gzip_size: bytes of the texts, joined, after gzip; 0 for passages.
-        classes: passages of each class by its name; none for a language model.
+    Sizes are bytes of the texts as UTF-8, and after gzip (joined; 0 for passages); `classes` are passages of each class
+    by its name, none for a language model.
     """
 
     documents: int = 0

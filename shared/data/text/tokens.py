@@ -145,8 +145,8 @@ def train_subwords(texts: Iterable[str], vocabulary: int) -> dict[str, str]:
 
     Any text can be written with it, because the 256 bytes are in it. AutoTokenizer of transformers reads the folder.
 
-    They are read once; memory holds the different words in them. The vocabulary has `SMALLEST_VOCABULARY` tokens or
-    more; fewer come out where the texts hold no more.
+    The texts are read once; memory holds the different words in them. The vocabulary has `SMALLEST_VOCABULARY` tokens
+    or more; fewer come out where the texts hold no more.
     """
     library = _library()
     tokenizer = library.Tokenizer(library.models.BPE())

@@ -30,6 +30,7 @@ from shared.data.dataset.ragged import Ragged
 
 SHARD_BYTES = 16 * 2**20
 """Of a shard's rows, where the user does not say how many it shall have."""
+
 _PART = ".part"
 _SKIPPED = "skipped.csv"
 _COPY_BYTES = 2**22

@@ -76,7 +76,7 @@ def choose_checkpoint(world: World, folder: Path, resume_from: Path | None) -> P
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """Where a training keeps its checkpoints, and from whose it continues while there is none.
+    """Where a training keeps its checkpoints, and from which others it continues while it has none.
 
     The `identity` is what makes it another training if it differs; the number of ranks may change. Ranks that save wait
     for each other for the `timeout`.

@@ -43,15 +43,10 @@ _KEPT_NAME = "autotuning.json"
 
 @dataclass(frozen=True, slots=True)
 class TuningTrial:
-    """A stage and a micro-batch, and how they did.
+    """A stage and a micro-batch (rows of one pass), and how they did; if it failed, why there are no numbers.
 
-    Attributes:
-        zero_stage: 0 to 3.
-        micro_batch: rows of one pass.
-        accumulation_steps: passes of one optimizer step.
-        samples_per_second: over all ranks, of the slowest rank's time; 0 if it failed.
-        memory_mb: of the rank that needed most: of the GPU at its peak, else of the process after the last step.
-        failure: why there are no numbers, or an empty text.
+    The speed is that of all ranks in the slowest rank's time, the memory that of the rank that needed most: of the GPU
+    at its peak, else of the process after the last step.
     """
 
     zero_stage: int
