@@ -39,7 +39,7 @@ test-environments: $(VENV)/.stamp-dev ## build each environment from its lock, a
 
 renew: $(VENV)/.stamp-dev ## write what follows from settings, imports and YAML: components, pages, types, pipelines
 	$(BIN)/allranks renew --pipelines $(ARGS)
-	$(if $(filter --check,$(ARGS)),,$(BIN)/python -m tests.azure.record_bodies)
+	$(if $(filter --check,$(ARGS)),,$(BIN)/python -m tests.azure.record_bodies && $(BIN)/python -m tests.local.variables_page)
 
 locks: $(VENV)/.stamp-dev ## resolve constraints.txt and every environment's lock (newest versions: ARGS=--upgrade)
 	$(BIN)/allranks renew --locks $(ARGS)

@@ -26,6 +26,12 @@ _LAUNCHER_PREFIXES = (
     *("SLURM_", "FLUX_TASK_", "FLUX_JOB_"),
 )
 
+_SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
+_EXPERIMENT_SCOPE = (
+    "/subscriptions/{subscription}/resourceGroups/local/providers/Microsoft.MachineLearningServices/workspaces/local"
+    "/experiments/{experiment}"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class EmulatedCluster:
@@ -82,7 +88,9 @@ def job_variables(run_id: str, step: str, experiment: str, tracking_uri: str, at
         "AZUREML_RUN_ID": f"{run_id}.{step}",
         "AZUREML_ROOT_RUN_ID": run_id,
         "AZUREML_EXPERIMENT_ID": experiment,
-        "AZUREML_ARM_SUBSCRIPTION": "00000000-0000-0000-0000-000000000000",
+        "AZUREML_EXPERIMENT_SCOPE": _EXPERIMENT_SCOPE.format(subscription=_SUBSCRIPTION, experiment=experiment),
+        "AZ_BATCH_JOB_ID": f"{run_id}.{step}",
+        "AZUREML_ARM_SUBSCRIPTION": _SUBSCRIPTION,
         "AZUREML_ARM_RESOURCEGROUP": "local",
         "AZUREML_ARM_WORKSPACE_NAME": "local",
         "AZUREML_ARM_PROJECT_NAME": experiment,
@@ -111,10 +119,15 @@ def node_variables(cluster: EmulatedCluster, node: int, tmp: Path) -> dict[str, 
     """What says which node this is, and what share of the machine it has."""
     variables = {
         "AZUREML_NODE_COUNT": str(cluster.nodes),
+        "AZUREML_CR_NODE_RANK": str(node),
+        "AZ_BATCHAI_TASK_INDEX": str(node),
+        "AZ_BATCHAI_JOB_MASTER_NODE_IP": cluster.addresses[0],
+        "AZ_BATCH_IS_CURRENT_NODE_MASTER": str(node == 0).lower(),
         "AZ_BATCH_NODE_LIST": _address_list(cluster.nodes, ";"),
         "AZ_BATCH_HOST_LIST": _address_list(cluster.nodes, ","),
         "AZ_BATCHAI_NODE_IP": cluster.addresses[node],
         "AZ_BATCH_NODE_IS_DEDICATED": "true",
+        "NCCL_SOCKET_IFNAME": "lo",  # eth0 there; here the loopback interface has the addresses of all nodes
         "TMPDIR": str(tmp),
         "OMP_NUM_THREADS": str(cluster.threads),
     }

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 from pathlib import Path
 
+import pytest
+
 from allranks.local.variables import inherited_variables
-from tests.local.support import pipeline, run_json, step
+from tests.local import variables_page
+from tests.local.support import allranks, pipeline, run_json, step
 
 DUMP = 'python -c \'import json, os, sys; json.dump(dict(os.environ), open(sys.argv[1] + os.environ.get("RANK", ""), "w"))\' '
 
 ALWAYS = {
     "AZUREML_RUN_ID", "AZUREML_ROOT_RUN_ID", "AZUREML_EXPERIMENT_ID", "AZUREML_ARM_SUBSCRIPTION",
     "AZUREML_ARM_RESOURCEGROUP", "AZUREML_ARM_WORKSPACE_NAME", "AZUREML_ARM_PROJECT_NAME", "AZUREML_NODE_COUNT",
-    "AZUREML_PROCESS_NAME", "AZUREML_CR_COMPUTE_CONTEXT", "AZ_BATCH_NODE_LIST", "AZ_BATCH_HOST_LIST",
-    "AZ_BATCHAI_NODE_IP", "AZ_BATCH_NODE_IS_DEDICATED", "MLFLOW_TRACKING_URI", "OMP_NUM_THREADS", "TMPDIR",
-    "AZURE_ML_OUTPUT_out", "out", "PIP_PYTHON",
+    "AZUREML_PROCESS_NAME", "AZUREML_CR_COMPUTE_CONTEXT", "AZUREML_CR_NODE_RANK", "AZUREML_EXPERIMENT_SCOPE",
+    "AZ_BATCH_NODE_LIST", "AZ_BATCH_HOST_LIST", "AZ_BATCH_JOB_ID", "AZ_BATCH_IS_CURRENT_NODE_MASTER",
+    "AZ_BATCHAI_NODE_IP", "AZ_BATCHAI_JOB_MASTER_NODE_IP", "AZ_BATCHAI_TASK_INDEX", "AZ_BATCH_NODE_IS_DEDICATED",
+    "NCCL_SOCKET_IFNAME", "MLFLOW_TRACKING_URI", "OMP_NUM_THREADS", "TMPDIR", "AZURE_ML_OUTPUT_out", "out", "PIP_PYTHON",
 }  # fmt: skip
-PYTORCH = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE_RANK", "AZUREML_CR_NODE_RANK", "MASTER_ADDR", "MASTER_PORT"}
+PYTORCH = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"}
 SHELL = {"_", "SHLVL", "OLDPWD", "PWD", "PATH", "LC_CTYPE"}
 
 
@@ -31,6 +36,31 @@ def dumped(tmp_path: Path, more: str = "", **caller: str) -> list[dict[str, str]
     assert result["exit"] == 0, result
     folder = Path(result["steps"]["one"]["outputs"]["out"])
     return [json.loads(path.read_text()) for path in sorted(folder.iterdir())]
+
+
+@pytest.fixture(scope="module")
+def environments(tmp_path_factory) -> dict[str, dict[str, str]]:
+    """What one rank finds in a run of each dump's shape."""
+    return variables_page.run_all(tmp_path_factory.mktemp("dumps"))
+
+
+@pytest.mark.parametrize("title", variables_page.DUMPS["dumps"])
+def test_a_rank_finds_what_jobs_on_azure_ml_have_printed_or_the_reason_is_known(title, environments):
+    found = list(variables_page.compared(variables_page.DUMPS["dumps"][title], environments[title]))
+    assert any(one.state == "same" for one in found)
+    assert [one for one in found if one.state != "same" and not one.reason] == []
+    assert [one.name for one in found if one.state == "wrongly set"] == []
+
+
+def test_the_page_of_variables_is_what_the_comparison_says(environments):
+    assert variables_page.PAGE.read_text() == variables_page.page_text(environments), (
+        "python -m tests.local.variables_page"
+    )
+
+
+def test_no_reason_is_left_over():
+    names = {name for dump in variables_page.DUMPS["dumps"].values() for name in dump["variables"]}
+    assert all(any(fnmatch.fnmatchcase(name, key) for name in names) for key in variables_page.DUMPS["reasons"])
 
 
 def test_pytorch_on_two_nodes_of_two_ranks(tmp_path):
@@ -56,6 +86,25 @@ def test_without_a_distribution(tmp_path):
     (seen,) = dumped(tmp_path)
     assert set(seen) - set(os.environ) - SHELL == ALWAYS - set(os.environ)
     assert seen["AZUREML_PROCESS_NAME"] == "main"
+
+
+def test_a_trial_finds_what_it_tries(tmp_path):
+    file = pipeline(
+        tmp_path,
+        """
+        type: sweep
+        trial:
+          command: python -c 'import os, sys; print(sys.argv[1:], os.environ["AZUREML_SWEEP_rate"])' ${{search_space.rate}}
+          environment: azureml:whatever:1
+        sampling_algorithm: grid
+        search_space: {rate: {type: choice, values: [0.5, 2]}}
+        objective: {goal: minimize, primary_metric: loss}
+        limits: {max_total_trials: 2}
+        """,
+    )
+    allranks("run", file, cwd=tmp_path)
+    logs = (tmp_path / ".allranks" / "runs").rglob("std_log.txt")
+    assert sorted(log.read_text().strip() for log in logs) == ["['0.5'] 0.5", "['2'] 2"]
 
 
 def test_a_launcher_around_the_engine_does_not_leak_into_its_steps(tmp_path):

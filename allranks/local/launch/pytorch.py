@@ -22,7 +22,6 @@ def _commands(context: LaunchContext) -> list[RankCommand]:
                 "WORLD_SIZE": cluster.nodes * cluster.processes,
                 "LOCAL_RANK": local_rank,
                 "NODE_RANK": node,
-                "AZUREML_CR_NODE_RANK": node,
                 "MASTER_ADDR": cluster.addresses[0],
                 "MASTER_PORT": cluster.port,
                 "AZUREML_PROCESS_NAME": f"rank_{rank}",

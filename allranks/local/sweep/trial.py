@@ -44,8 +44,9 @@ class TrialExecution(GangExecution):
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Where the trial's MLflow runs say which trial they belong to."""
-        return {"MLFLOW_RUN_CONTEXT": mlflow_context(self.folder)}
+        """Where the trial's MLflow runs say which trial they belong to, and what this trial tries."""
+        tried = {f"AZUREML_SWEEP_{name}": self.step.literals[name] for name in self.parameters}
+        return {"MLFLOW_RUN_CONTEXT": mlflow_context(self.folder), **tried}
 
     def recall(self, noted: Mapping[str, Any]) -> None:
         """This trial has ended before, without outputs, as the sweep's journal tells."""
