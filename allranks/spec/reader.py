@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from allranks.errors import Problem, SpecError
+from allranks.errors import Problem, SpecError, UsageError
 from allranks.spec import ports, schema, settings
 from allranks.spec.borrow import resolve_borrowed_inputs
 from allranks.spec.document import read_yaml, yaml_kind
@@ -22,7 +22,7 @@ from allranks.spec.steps import read_step, type_hint
 from allranks.spec.suggest import did_you_mean, nearest_hint
 
 FileResolver: TypeAlias = Callable[[str], Path | None]
-"""Finds the file of a component that is named otherwise than by its path, or returns None."""
+"""Finds the file of a component that is named otherwise than by its path, or returns None; UsageError if it is two."""
 
 
 class DocumentReader:
@@ -164,7 +164,11 @@ class DocumentReader:
                 hint = nearest_hint(local.name, (path.name for path in local.parent.glob("*.y*ml")))
                 section.wrong(key, f"there is no file '{reference}'.", hint)
                 return None
-        found = self._resolve(reference)
+        try:
+            found = self._resolve(reference)
+        except UsageError as error:  # it could be two files; for Azure ML it is one
+            section.wrong(key, error.message, error.hint, "elsewhere")
+            return None
         if found is None and is_address(reference):
             message = f"cannot run here: '{reference}' is registered in Azure, and not known here."
             section.wrong(key, message, f"Give its YAML with --map {reference}=PATH.", "elsewhere")
