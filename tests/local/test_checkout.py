@@ -97,6 +97,21 @@ def test_lint_and_show_find_them_too(project):
     assert "count_rows" in allranks("show", "jobs/count/pipeline.yml", cwd=project).stdout
 
 
+def test_a_dry_run_of_a_submission_reads_components_here_and_asks_nobody(project):
+    arguments = ("submit", "jobs/count/pipeline.yml", "--dry-run", "--compute", "cpu", "--json")
+    done = allranks(*arguments, cwd=project)
+    assert done.returncode == 0, done.stderr
+    step = json.loads(done.stdout)["steps"]["count"]
+    assert (step["component"], step["snapshot"]) == ("count_rows", None)  # the workspace's own is what runs
+    assert "azureml:count_rows:2 is components/count/component.yml, of this checkout." in done.stderr
+    (project / "jobs/count/pipeline.yml").write_text(
+        PIPELINE.format(component="azureml:count_rows:2", rows="azureml:rows:1").replace("{rows: '$", "{lines: '$")
+    )
+    wrong = allranks(*arguments, cwd=project)
+    assert wrong.returncode == 2
+    assert "there is no input 'lines' in 'count_rows'" in wrong.stdout + wrong.stderr
+
+
 def test_the_environment_of_a_step_is_the_file_that_was_found(project):
     request = RunRequest(str(project / "jobs/count/pipeline.yml"), str(project))
     plan = prepare_run(request, RunsHome(project / ".allranks")).plan
