@@ -13,6 +13,7 @@ from allranks import catalogue
 from allranks.azure.client import AssetPlace, Workspace, connect_registry, connect_workspace
 from allranks.azure.explain import service_errors
 from allranks.azure.sdk import entity_document
+from allranks.errors import UsageError
 from allranks.local.checkout_assets import COMPONENTS, CheckoutAssets
 from allranks.spec.document import read_yaml
 from allranks.spec.section import local_path
@@ -42,7 +43,6 @@ class ComponentFinder:
 
         Raises:
             AzureError: Azure does not know it, or refuses.
-            UsageError: it could be two files of the checkout.
         """
         own = catalogue.resolve(reference)
         match = _ID.fullmatch(reference)
@@ -58,8 +58,13 @@ class ComponentFinder:
 
     def _described(self, reference: str) -> dict[str, Any] | None:
         """What a command component of the checkout says; without its code, which a reference does not send along."""
-        asset = None if self._checkout is None else self._checkout.find(reference, (COMPONENTS,))
-        if self._checkout is None or asset is None:
+        if self._checkout is None:
+            return None
+        try:
+            asset = self._checkout.find(reference, (COMPONENTS,))
+        except UsageError:
+            return None  # it could be two files; Azure knows which
+        if asset is None:
             return None
         data, _ = read_yaml(asset.file)
         if data.get("type", "command") != "command":

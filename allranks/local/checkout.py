@@ -16,8 +16,8 @@ from pathlib import Path
 
 from allranks.local.folders import RUNS_MARK
 
-MOST_ENTRIES = 50_000
-"""Files and folders that are looked at, the nearest first: some 0.1 s."""
+MOST_ENTRIES = 20_000
+"""Files and folders that are looked at, the nearest first."""
 
 MOST_YAML_FILES = 5_000
 """YAML files that are opened."""

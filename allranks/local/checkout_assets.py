@@ -65,7 +65,7 @@ class CheckoutAsset(NamedTuple):
     """A YAML file that describes an asset.
 
     Attributes:
-        version: as written; empty where Azure ML would number it.
+        version: as Azure ML reads it; empty where Azure ML would number it.
         path: that of data or of a model: absolute, or an address in the cloud; empty for other kinds.
     """
 
