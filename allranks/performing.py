@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from allranks import catalogue
 from allranks.azure.python_target import is_python_target, split_target
 from allranks.cli import target
 from allranks.cli.text import YAML_SUFFIXES
 from allranks.errors import SpecError, UnknownNameError, UsageError
 from allranks.local.assets import CloudStandIns, read_mapping
+from allranks.local.checkout_assets import CheckoutAssets
+from allranks.local.described import with_environment_files
 from allranks.local.folders import RunFolder, RunsHome, read_json_file
 from allranks.local.heavy import heavy_snapshots
 from allranks.local.options import RunOptions
@@ -32,12 +33,14 @@ from allranks.spec.keep import kept_document, kept_pipeline
 class PreparedRun:
     """A run of which everything is known: what was asked for, the paths of data inputs absolute, and what it will do.
 
-    ``definition`` is the pipeline as it was read, for the run's folder.
+    ``definition`` is the pipeline as it was read, for the run's folder; ``assets`` are the references that files of the
+    checkout stand for, with the paths of these.
     """
 
     request: RunRequest
     plan: RunPlan
     definition: Mapping[str, Any]
+    assets: Mapping[str, str]
 
     def options(self, home: RunsHome) -> RunOptions:
         """How it is run: by this interpreter."""
@@ -76,13 +79,14 @@ def prepare_run(request: RunRequest, home: RunsHome, job: Any = None, earlier: E
     more is taken from the ``earlier`` run that is resumed.
     """
     folder = Path(request.folder) if request.built else target.target_folder(request.located)
-    stands = CloudStandIns(read_mapping(request.map, folder), home)
+    stands = CloudStandIns(read_mapping(request.map, folder), home, CheckoutAssets.around(folder))
     pipeline, notes = _read(request, stands, job, earlier)
     definition = kept_document(pipeline)
     request = replace(request, values=absolute_values(pipeline, request.values))
     plan = _plan(pipeline, home, stands, request)
     request = replace(request, target=request.target or plan.name)
-    return PreparedRun(request, replace(plan, notes=(*notes, *plan.notes)), definition)
+    plan = replace(plan, notes=(*notes, *stands.taken_lines, *plan.notes))
+    return PreparedRun(request, plan, definition, stands.taken)
 
 
 def _plan(pipeline: Pipeline, home: RunsHome, stands: CloudStandIns, request: RunRequest) -> RunPlan:
@@ -100,6 +104,7 @@ def _plan(pipeline: Pipeline, home: RunsHome, stands: CloudStandIns, request: Ru
     chosen = {name: Path(path) for name, path in request.python.items()}
     for name in chosen.keys() - plan.steps.keys():
         raise UnknownNameError(f"--python: {name!r} is no step. The steps are {', '.join(plan.steps)}.")
+    plan = replace(plan, steps=with_environment_files(plan.steps, stands, chosen))
     interpreters = choose_interpreters(plan.steps, home.path, chosen)
     steps = {name: replace(step, python=interpreters.pythons.get(name)) for name, step in plan.steps.items()}
     heavy = heavy_snapshots(step.component for step in steps.values())
@@ -128,22 +133,18 @@ def _read(
     request: RunRequest, stands: CloudStandIns, job: Any, earlier: EarlierRun | None
 ) -> tuple[Pipeline, list[str]]:
     """The pipeline, and what a user should know of where it comes from."""
-
-    def resolve(reference: str) -> Path | None:
-        return catalogue.resolve(reference) or stands.find(reference)
-
     if job is not None:
         from allranks.azure.job_source import pipeline_of_job
 
-        return pipeline_of_job(job, resolve), []
+        return pipeline_of_job(job, stands.find_component), []
     if earlier is None:
-        return target.load_target(request.located, resolve), []
+        return target.load_target(request.located, stands.find_component), []
     gone = [] if request.built or _is_there(request) else [f"{request.located} is not there any more"]
     if request.built or gone:
         pipeline, lost = _with_kept_code(_kept(earlier), earlier.folder)
         taken = gone + ([f"the code of {', '.join(lost)} is not there any more"] if lost else [])
         return pipeline, [f"{what}: it is taken from run {earlier.folder.id}." for what in taken]
-    pipeline = target.load_target(request.located, resolve)
+    pipeline = target.load_target(request.located, stands.find_component)
     same = json.loads(json.dumps(kept_document(pipeline))) == earlier.definition
     note = f"{request.target} has changed since that run, or a file that it names has; it runs as it is now."
     return pipeline, [] if same else [note]

@@ -15,8 +15,12 @@ from typing import Any
 from allranks import catalogue, library
 from allranks.cli import text
 from allranks.cli.inputs import add_map_argument
+from allranks.cli.target import target_folder
 from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
 from allranks.local.assets import CloudStandIns, read_mapping
+from allranks.local.checkout import CheckoutFiles
+from allranks.local.checkout_assets import CheckoutAssets
+from allranks.local.described import asset_problems
 from allranks.spec import Component, Pipeline, check_designer, check_document, check_machines, check_quotes, read_spec
 from allranks.spec.schema import CLOUD_ONLY_TYPES
 
@@ -52,12 +56,18 @@ def run(args: argparse.Namespace) -> int:
     targets = [target for name in args.paths for target in find_documents(name)] if args.paths else _here()
     of_library = not targets and not args.paths  # said in the summary: nothing of the user's own was checked
     targets = targets or _in_library_folders(library.root())
-    found = (problem for target in targets for problem in _problems_of(target, args.map, designer=args.designer))
+    read: dict[Path, CheckoutFiles] = {}  # a project's files are looked through once for all its documents
+    stands = {target: _stand_ins(target, args.map, read) for target in targets}
+    found = (one for target in targets for one in _problems_of(target, stands[target], designer=args.designer))
     problems = list(dict.fromkeys(found))  # each once: a component's are found again by every pipeline that uses it
     errors, warnings = (sum(one.severity == severity for one in problems) for severity in ("error", "warning"))
     if args.json:
-        text.print_output({"checked": targets, "errors": errors, "problems": [_document(p) for p in problems]})
+        taken = {target: one.taken for target, one in stands.items() if one.taken}
+        shown = [_document(problem) for problem in problems]
+        text.print_output({"checked": targets, "errors": errors, "problems": shown, "assets": taken})
     else:
+        for line in dict.fromkeys(line for one in stands.values() for line in one.taken_lines):
+            print(f"note: {line}")
         for problem in problems:
             print(_PREFIX[problem.severity] + str(problem).removeprefix(f"{Path.cwd()}{os.sep}"))
         print(_summary(len(targets), errors, warnings, " of the library" if of_library else ""))
@@ -105,26 +115,31 @@ def _documents_in(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _problems_of(target: str, mapped: Sequence[str], *, designer: bool) -> list[Problem]:
+def _stand_ins(target: str, mapped: Sequence[str], read: dict[Path, CheckoutFiles]) -> CloudStandIns:
+    folder = target_folder(target)
+    return CloudStandIns(read_mapping(mapped, folder), checkout=CheckoutAssets.around(folder, read))
+
+
+def _problems_of(target: str, stands: CloudStandIns, *, designer: bool) -> list[Problem]:
     """All that is wrong with one document, whether reading or checking finds it."""
     try:
-        document = _read(target, mapped)
+        document = _read(target, stands)
     except SpecError as error:
         return [*error.problems, *error.warnings]
     problems = [*check_document(document), *check_machines(document), *check_quotes(document)]
+    problems += asset_problems(document, stands)
     # A pipeline's YAML is not dragged in Designer, its function is.
     if designer and (isinstance(document, Component) or document.source.file is None):
         problems += check_designer(document)
     return problems
 
 
-def _read(target: str, mapped: Sequence[str]) -> Component | Pipeline:
+def _read(target: str, stands: CloudStandIns) -> Component | Pipeline:
     if ".py:" in target:
         from allranks.azure.python_target import read_python_pipeline
 
         return read_python_pipeline(target)
-    stands = CloudStandIns(read_mapping(mapped, Path(target).absolute().parent))
-    return read_spec(Path(target), resolve=lambda name: catalogue.resolve(name) or stands.find(name), to_run=False)
+    return read_spec(Path(target), resolve=stands.find_component, to_run=False)
 
 
 def _is_ours(path: Path) -> bool:

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     request, earlier = _request(args, home)
     prepared = prepare_run(request, home, earlier=earlier)
     if args.dry_run:
-        document = dry_run(prepared.plan, prepared.options(home))
+        document = dry_run(prepared.plan, prepared.options(home)) | {"assets": dict(prepared.assets)}
         if args.json:
             print_output(document)
         else:

@@ -22,6 +22,7 @@ from allranks.cli.show_document import (
 )
 from allranks.errors import UnknownNameError
 from allranks.local.assets import CloudStandIns, read_mapping
+from allranks.local.checkout_assets import CheckoutAssets
 from allranks.spec import Component, Distribution, Input, Output, Pipeline, Resources, Step, Sweep, read_spec
 from allranks.spec.distribution import distribution_kind
 
@@ -45,8 +46,9 @@ def run(args: argparse.Namespace) -> int:
         shown, target = read_python_pipeline(args.name), args.name
     else:
         path = _find_shown(args.name)
-        stands = CloudStandIns(read_mapping(args.map, path.absolute().parent))
-        shown = read_spec(path, resolve=lambda name: catalogue.resolve(name) or stands.find(name))
+        folder = path.absolute().parent
+        stands = CloudStandIns(read_mapping(args.map, folder), checkout=CheckoutAssets.around(folder))
+        shown = read_spec(path, resolve=stands.find_component)
         target = args.name if catalogue.resolve(args.name) == path else str(path)
     text.print_output(show_document(shown, target, args.map) if args.json else _shown_page(shown, target, args.map))
     return 0

@@ -13,6 +13,7 @@ from allranks.cli.inputs import (
     parse_value,
     workspace_of,
 )
+from allranks.cli.target import target_folder
 from allranks.cli.text import aligned_rows, print_note, print_output
 from allranks.errors import UsageError
 
@@ -53,10 +54,12 @@ def run(args: argparse.Namespace) -> int:
     from allranks.azure.placement import parse_placement
     from allranks.azure.registered import ComponentFinder
     from allranks.azure.submit import RegisteredComponents
+    from allranks.local.checkout_assets import CheckoutAssets
 
     asked = parse_placement(args.instance_type, args.identity, args.timeout)
     registered = RegisteredComponents(args.registry) if args.registered or args.registry else None
-    known = ComponentFinder(lambda: workspace_of(args))
+    checkout = CheckoutAssets.around(target_folder(args.target)) if args.dry_run else None
+    known = ComponentFinder(lambda: workspace_of(args), checkout)
     assembled = assemble_job(
         args.target,
         values,
@@ -66,8 +69,8 @@ def run(args: argparse.Namespace) -> int:
         asked=asked,
         resolve=known.find,
     )
-    for problem in assembled.notes:
-        print_note(problem)
+    for note in (*(checkout.lines() if checkout else ()), *assembled.notes):
+        print_note(note)
     return _show(args, assembled, registered) if args.dry_run else _submit(args, assembled, registered)
 
 

@@ -1,7 +1,8 @@
-"""What lives in the cloud and has a stand-in here: mapped by the user, or registered by an earlier run.
+"""What lives in the cloud and has a stand-in here: mapped, registered by an earlier run, or described in the checkout.
 
-A reference is looked up in ``--map``, then in ``allranks-map.yaml`` beside the pipeline, then among the assets that
-earlier runs registered below the runs folder. Nothing is ever downloaded.
+A reference is looked up in ``--map``, then in ``allranks-map.yaml`` beside the pipeline, then (data only) among the
+assets that earlier runs registered below the runs folder, then in the YAML files of the project around the target.
+Nothing is ever downloaded.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
+from allranks import catalogue
 from allranks.errors import UsageError
+from allranks.local.checkout_assets import COMPONENTS, DATA, ENVIRONMENTS, MODELS, CheckoutAssets, asset_path
 from allranks.local.file_locks import held_lock
 from allranks.local.folders import RunsHome, read_json_file, write_json_file
 
@@ -37,20 +40,67 @@ class CloudStandIns:
     Attributes:
         mapped: reference, with or without a version, or the beginning of an address, to a path.
         home: holds what earlier runs registered; None to leave these out.
+        checkout: the files of the project around the target; None to leave these out.
     """
 
     mapped: Mapping[str, Path] = field(default_factory=dict)
     home: RunsHome | None = None
+    checkout: CheckoutAssets | None = None
 
     def find(self, reference: str) -> Path | None:
-        """The path that stands for a reference or an address; None when there is none."""
+        """The path that stands for data, a model or an address in the cloud; None when there is none.
+
+        Raises:
+            UsageError: it could be two things, or the checkout has it in another version or describes it as elsewhere.
+        """
+        found = self._mapped(reference)
+        if found is None and (match := _VERSIONED.fullmatch(reference)):
+            found = self._registered(match["name"], match["version"])
+        return found or self._in_checkout(reference, (DATA, MODELS))
+
+    def find_component(self, reference: str) -> Path | None:
+        """The YAML of a component or pipeline, the library's own first; None when there is none.
+
+        Raises:
+            UsageError: it could be two things.
+        """
+        own = catalogue.resolve(reference) or self._mapped(reference)
+        return own or self._in_checkout(reference, (COMPONENTS,))
+
+    def find_environment(self, reference: str) -> Path | None:
+        """The YAML of an environment that is not the library's; None when there is none.
+
+        Raises:
+            UsageError: it could be two things.
+        """
+        return self._mapped(reference) or self._in_checkout(reference, (ENVIRONMENTS,))
+
+    @property
+    def taken(self) -> dict[str, str]:
+        """The references that files of the checkout stand for, with the paths of these."""
+        return {} if self.checkout is None else {one: str(file) for one, file in sorted(self.checkout.taken.items())}
+
+    @property
+    def taken_lines(self) -> list[str]:
+        """The same for people: a line for each."""
+        return [] if self.checkout is None else self.checkout.lines()
+
+    def _mapped(self, reference: str) -> Path | None:
         match = _VERSIONED.fullmatch(reference)
         if match is None:
             return self._by_beginning(reference)
-        for key in (reference, f"azureml:{match['name']}"):
-            if key in self.mapped:
-                return self.mapped[key]
-        return self._registered(match["name"], match["version"])
+        return self.mapped.get(reference) or self.mapped.get(f"azureml:{match['name']}")
+
+    def _in_checkout(self, reference: str, kinds: Collection[str]) -> Path | None:
+        if self.checkout is None:
+            return None
+        asset = self.checkout.find(reference, kinds)
+        if asset is None:
+            other = self.checkout.other_versions(reference, kinds) if ENVIRONMENTS not in kinds else None
+            if other is not None:  # a step whose environment is not known runs all the same
+                raise other
+            return None
+        return self._by_beginning(asset.path) or asset_path(asset, reference)
 
     def _by_beginning(self, address: str) -> Path | None:
         """A mapped folder of a datastore or web address serves everything below it."""

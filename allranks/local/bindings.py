@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from allranks.errors import Problem
+from allranks.errors import Problem, UsageError
 from allranks.local.assets import CloudStandIns, mapping_hint
 from allranks.local.plan import InputValue, StepOutput
 from allranks.spec import (
@@ -88,7 +88,7 @@ class PipelineScope:
     def _path(self, text: str, where: str) -> Path | None:
         """A data path as a path on this machine; addresses in the cloud are no such thing."""
         if ("://" in text and not text.startswith("file://")) or text.startswith("azureml:"):
-            found, message, hint = self.findings.stands.find(text), f"{text!r} lies in the cloud.", mapping_hint(text)
+            found, message, hint = self._in_cloud(text)
         else:
             path = self.pipeline.source.base / Path(text.removeprefix("file://")).expanduser()
             found = path.resolve() if path.exists() else None
@@ -97,6 +97,13 @@ class PipelineScope:
             source = self.pipeline.source
             self.findings.problems.append(Problem(message, where, source.file, source.lines.get(where), hint))
         return found
+
+    def _in_cloud(self, address: str) -> tuple[Path | None, str, str]:
+        """What stands for an address; where nothing does, why not, and what to do about it."""
+        try:
+            return self.findings.stands.find(address), f"{address!r} lies in the cloud.", mapping_hint(address)
+        except UsageError as error:
+            return None, error.message, error.hint
 
     def _follow(self, reference: Reference) -> _Resolved:
         """What a binding comes to; the check has seen that it exists."""

@@ -158,7 +158,7 @@ class Environment:
 
     Attributes:
         reference: ``azureml:name:version``, ``azureml:name@label`` or a registry address, with its ``azureml:`` kept.
-        file: an environment YAML that was named by path.
+        file: an environment YAML that was named by path; in a plan also the one that describes the ``reference``.
         inline: name of the image, Dockerfile or conda file of an environment written in place.
     """
 

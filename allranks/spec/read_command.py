@@ -8,6 +8,7 @@ from types import MappingProxyType
 from allranks.spec import ports, schema, settings
 from allranks.spec.model import Component
 from allranks.spec.section import Section
+from allranks.spec.spelling import respell_references
 from allranks.spec.standalone import job_name
 
 _ON_THE_STEP = dict.fromkeys(schema.COMMAND_JOB - schema.COMMAND_COMPONENT, "write it on the pipeline's step.")
@@ -25,7 +26,8 @@ def read_command_document(top: Section, name: str) -> Component:
         inputs = ports.read_declared_inputs(top.mapping("inputs"))
     outputs = ports.read_outputs(top.mapping("outputs"), typed=not job)
     component = read_command(top, name)
-    component = replace(component, inputs=MappingProxyType(inputs), outputs=MappingProxyType(outputs))
+    command = respell_references(top, "command", component.command, "inputs", inputs)
+    component = replace(component, command=command, inputs=MappingProxyType(inputs), outputs=MappingProxyType(outputs))
     if job:
         variables = settings.read_variables(top)
         component = replace(component, environment_variables=variables, timeout=settings.read_timeout(top))

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from allranks.errors import Problem, SpecError
+from allranks.errors import Problem, SpecError, UsageError
 from allranks.spec import ports, schema, settings
 from allranks.spec.borrow import resolve_borrowed_inputs
 from allranks.spec.document import read_yaml, yaml_kind
@@ -17,12 +17,13 @@ from allranks.spec.limits import MOST_NESTED, MOST_STEPS
 from allranks.spec.model import Component, Input, Pipeline, Settings, Step
 from allranks.spec.read_command import read_command_document
 from allranks.spec.section import Section, is_address
+from allranks.spec.spelling import declared_spelling, respell_bindings, respell_steps
 from allranks.spec.standalone import sweep_job, with_variables
 from allranks.spec.steps import read_step, type_hint
 from allranks.spec.suggest import did_you_mean, nearest_hint
 
 FileResolver: TypeAlias = Callable[[str], Path | None]
-"""Finds the file of a component that is named otherwise than by its path, or returns None."""
+"""Finds the file of a component that is named otherwise than by its path, or returns None; UsageError if it is two."""
 
 
 class DocumentReader:
@@ -86,7 +87,8 @@ class DocumentReader:
         jobs = top.mapping("jobs")
         if not jobs.data:
             top.wrong("jobs" if "jobs" in top else "", "has no steps.", "A pipeline lists its steps below 'jobs'.")
-        read = {name: read_step(jobs.mapping(name), name, self._referenced) for name in jobs}
+        jobs = respell_bindings(jobs, inputs)
+        read = respell_steps(jobs, {name: read_step(jobs.mapping(name), name, self._referenced) for name in jobs})
         if (total := self._count_steps(read)) > MOST_STEPS:
             message = f"has {total:,} steps with those of its nested pipelines; at most {MOST_STEPS:,} can be read."
             jobs.wrong("", message, "Split it into several pipelines.")
@@ -130,7 +132,8 @@ class DocumentReader:
         if not isinstance(component, Pipeline):
             return None
         declared = dict(component.inputs)
-        for name, value in values.items():
+        for written, value in values.items():
+            name = declared_spelling(written, declared) or written
             if name not in declared:
                 hint = did_you_mean(name, declared, "inputs")
                 top.wrong(f"inputs.{name}", f"the pipeline component has no input '{name}'.", hint)
@@ -164,7 +167,11 @@ class DocumentReader:
                 hint = nearest_hint(local.name, (path.name for path in local.parent.glob("*.y*ml")))
                 section.wrong(key, f"there is no file '{reference}'.", hint)
                 return None
-        found = self._resolve(reference)
+        try:
+            found = self._resolve(reference)
+        except UsageError as error:  # it could be two files; for Azure ML it is one
+            section.wrong(key, error.message, error.hint, "elsewhere")
+            return None
         if found is None and is_address(reference):
             message = f"cannot run here: '{reference}' is registered in Azure, and not known here."
             section.wrong(key, message, f"Give its YAML with --map {reference}=PATH.", "elsewhere")

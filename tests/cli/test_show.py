@@ -87,14 +87,16 @@ command: echo ${{inputs.text}}
 def test_show_takes_what_stands_for_a_registered_component(
     cli: Callable[..., Any], tmp_path: Path, *, beside: bool
 ) -> None:
-    pipeline, theirs = tmp_path / "pipeline.yaml", tmp_path / "theirs.yaml"
+    # A hidden folder is where a checkout's own assets are not looked for.
+    pipeline, theirs = tmp_path / "pipeline.yaml", tmp_path / ".elsewhere/theirs.yaml"
+    theirs.parent.mkdir()
     pipeline.write_text(REGISTERED)
     theirs.write_text(THEIRS)
     assert "Give its YAML with --map" in cli("show", str(pipeline)).err
     mapping = "azureml://registries/shared/components/theirs/versions/3"
     options = [] if beside else ["--map", f"{mapping}={theirs}"]
     if beside:
-        (tmp_path / MAP_FILE).write_text(f"'{mapping}': theirs.yaml\n")
+        (tmp_path / MAP_FILE).write_text(f"'{mapping}': .elsewhere/theirs.yaml\n")
     document = cli("show", str(pipeline), *options, "--json").json
     assert document["steps"]["theirs"]["component"] == "theirs"
     assert document["example"] == " ".join(["allranks run", str(pipeline), *options])

@@ -75,12 +75,14 @@ def test_a_bad_mapping_is_refused(tmp_path, option, words):
 
 
 def test_a_registered_component_is_mapped_to_a_file(tmp_path):
-    (tmp_path / "say.yaml").write_text(
+    hidden = tmp_path / ".elsewhere"  # where a checkout's own assets are not looked for
+    hidden.mkdir()
+    (hidden / "say.yaml").write_text(
         "name: say\nversion: '1'\ntype: command\nenvironment: azureml:x:1\ncommand: echo hi > ${{outputs.o}}\n"
         "outputs: {o: {type: uri_file}}\n"
     )
     file = pipeline(tmp_path, "type: pipeline\njobs: {read: {type: command, component: 'azureml:say:1'}}\n")
-    assert what_was_read(run_json(file, "--map", "azureml:say=say.yaml", cwd=tmp_path)) == "hi\n"
+    assert what_was_read(run_json(file, "--map", "azureml:say=.elsewhere/say.yaml", cwd=tmp_path)) == "hi\n"
     refused = allranks("run", file, cwd=tmp_path)
     assert refused.returncode == 2
     assert "azureml:say:1" in refused.stderr
