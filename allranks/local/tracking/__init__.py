@@ -1,0 +1,4 @@
+"""The MLflow runs of steps: a store in the runs folder, and a small server on loopback that any MLflow client logs to.
+
+``reading.py`` is what views read; ``store.py`` and its neighbours are MLflow's entities, ``routes.py`` its REST API.
+"""
