@@ -12,6 +12,7 @@
             alive                           locked while an engine runs it
             run.json                        target, values, status; one entry for each step; secrets blotted out
             request.json                    what was asked for and the pipeline as it was read, for ``--resume``
+            tracking.txt                    what the tracking server said, if it could not start
             report.html                     graph, timeline, metrics, logs
             installed/                      what steps install of which that could not be seen beforehand
             steps/<step>/
@@ -176,11 +177,6 @@ class RunsHome:
     def cache(self) -> Path:
         """The folder of the records of finished steps."""
         return self.path / "cache"
-
-    @property
-    def mlflow(self) -> Path:
-        """MLflow's database, unless another version of MLflow has made it: see ``stores.py``."""
-        return self.path / "mlflow.db"
 
     @property
     def tracking(self) -> Path:

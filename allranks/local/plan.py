@@ -106,7 +106,8 @@ class RunPlan:
     """A whole run.
 
     Attributes:
-        name: the pipeline's, used as the experiment's name.
+        name: the pipeline's.
+        experiment: the name of the experiment that its runs belong to.
         steps: in an order in which each comes after those that it needs.
         outputs: the pipeline's outputs and the step outputs that they are.
         notes: what the user should know and need not mend.
@@ -118,6 +119,7 @@ class RunPlan:
     continue_on_failure: bool = True
     force_rerun: bool = False
     notes: tuple[str, ...] = ()
+    experiment: str = "Default"
 
     def only(self, wanted: Iterable[str]) -> RunPlan:
         """The plan of these steps and of all that they need.

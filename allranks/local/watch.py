@@ -11,6 +11,7 @@ from allranks.local import processes
 from allranks.local.execution import StepExecution
 from allranks.local.gang import RankGang
 from allranks.local.guard import ProcessGuard
+from allranks.local.tracking.endpoint import TrackingEndpoint
 
 _STACK_SECONDS = 0.5  # that hung ranks get to write their stacks
 _SERVER_SECONDS = 2.0  # that parameter servers get to end by themselves after the last worker
@@ -22,17 +23,21 @@ class GangWatch:
     Args:
         marker: ``NAME=value`` in the environment of all processes of the run.
         executions: of the run; more may be added.
+        endpoint: where the ranks log to; its server is started when the first of them does.
 
     Attributes:
         guard: ends everything when this process is killed.
     """
 
-    def __init__(self, marker: str, executions: Sequence[StepExecution]) -> None:
+    def __init__(self, marker: str, executions: Sequence[StepExecution], endpoint: TrackingEndpoint) -> None:
         self.guard = ProcessGuard(marker)
+        self._endpoint = endpoint
         self._executions = executions
         self._ranks: dict[int, StepExecution] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(self.guard.pidfd, selectors.EVENT_READ, self._replace_guard)
+        self._watched = -1
+        self._watch_endpoint()
 
     def add_signals(self, descriptor: int) -> None:
         """Let what is written to a descriptor end a wait."""
@@ -50,6 +55,7 @@ class GangWatch:
         Returns:
             The executions of whose gang the last rank has ended.
         """
+        self._watch_endpoint()
         ended: dict[StepExecution, list[int]] = {}
         for key, _ in self._selector.select(seconds):
             if key.fd in self._ranks:
@@ -110,7 +116,24 @@ class GangWatch:
 
     def _sweep_orphans(self, gang: RankGang) -> None:
         running = (one.gang.pids for one in self._executions if one.gang is not None)
-        processes.sweep_orphans({self.guard.pid}.union(*running), [gang.marker])
+        processes.sweep_orphans({self.guard.pid}.union(self._endpoint.pids, *running), [gang.marker])
+
+    def _watch_endpoint(self) -> None:
+        """Watch what the endpoint wants to be watched: its socket, or its server."""
+        if self._watched != self._endpoint.descriptor:
+            self._unwatch_endpoint()
+            self._watched = self._endpoint.descriptor
+            if self._watched >= 0:
+                self._selector.register(self._watched, selectors.EVENT_READ, self._attend_endpoint)
+
+    def _unwatch_endpoint(self) -> None:
+        if self._watched >= 0:
+            self._selector.unregister(self._watched)
+            self._watched = -1
+
+    def _attend_endpoint(self, descriptor: int) -> None:  # noqa: ARG002 it is the one that was registered
+        self._unwatch_endpoint()  # first, for it may close it
+        self._endpoint.attend()
 
     def _replace_guard(self, descriptor: int) -> None:
         self._selector.unregister(descriptor)

@@ -2,3 +2,6 @@
 
 ``reading.py`` is what views read; ``store.py`` and its neighbours are MLflow's entities, ``routes.py`` its REST API.
 """
+
+SETTLE_PATH = "/allranks/settle"
+"""Answered by the server when all is stored that clients had sent before."""

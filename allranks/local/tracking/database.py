@@ -21,13 +21,14 @@ CREATE TABLE runs (number INTEGER PRIMARY KEY, run_id TEXT UNIQUE NOT NULL, expe
     name TEXT NOT NULL, user TEXT NOT NULL, status TEXT NOT NULL, started INTEGER NOT NULL, ended INTEGER,
     stage TEXT NOT NULL DEFAULT 'active', managed INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX runs_of_experiment ON runs (experiment_id);
+CREATE INDEX runs_under_way ON runs (status) WHERE status = 'RUNNING';
 CREATE TABLE tags (kind TEXT, owner TEXT, key TEXT, value TEXT NOT NULL, PRIMARY KEY (kind, owner, key)) WITHOUT ROWID;
 CREATE INDEX tag_values ON tags (kind, key, value);
 CREATE TABLE params (kind TEXT, owner TEXT, key TEXT, value TEXT NOT NULL,
     PRIMARY KEY (kind, owner, key)) WITHOUT ROWID;
 CREATE TABLE metrics (seq INTEGER PRIMARY KEY AUTOINCREMENT, run INTEGER NOT NULL, key TEXT NOT NULL,
     step INTEGER NOT NULL, time INTEGER NOT NULL, value REAL, model_id TEXT NOT NULL DEFAULT '', dataset TEXT);
-CREATE UNIQUE INDEX metric_points ON metrics (run, key, step, time, value, model_id);
+CREATE INDEX metric_points ON metrics (run, key);
 CREATE INDEX metrics_of_model ON metrics (model_id) WHERE model_id != '';
 CREATE TABLE latest (run INTEGER, key TEXT, seq INTEGER NOT NULL, step INTEGER NOT NULL, time INTEGER NOT NULL,
     value REAL, PRIMARY KEY (run, key)) WITHOUT ROWID;

@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import sqlite3
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from allranks.errors import StorageError
@@ -50,7 +51,7 @@ class JobRuns:
         self.experiment_id = ""
 
     def begin(self) -> None:
-        """Make the pipeline's own run, and the experiment if there is none.
+        """Make the pipeline's own run, and the experiment if there is none; the run's folder is marked as alive.
 
         Raises:
             StorageError: the database cannot be written.
@@ -58,6 +59,7 @@ class JobRuns:
         try:
             self._store = TrackingStore(self._home)
             with transaction(self._store.connection):
+                self._end_abandoned(self._store)
                 self.experiment_id = ensure_experiment(self._store, self._experiment)
                 self._make(job_run_id(self._run_id), self._name, {})
         except sqlite3.Error as error:
@@ -90,16 +92,22 @@ class JobRuns:
     def end(self, status: str, step: str = "") -> None:
         """Set how a step has ended, or without one how the whole run has; what was never begun has no run.
 
-        Raises:
-            StorageError: the database cannot be written.
+        On a disk that is full it stays as it is: ``begin`` of another run will mend it.
         """
         if self._store is None:
             return
         values = (STATUS_OF[status], now_ms(), job_run_id(self._run_id, step))
-        try:
+        with suppress(sqlite3.Error):
             self._store.connection.execute("UPDATE runs SET status = ?, ended = ? WHERE run_id = ?", values)
-        except sqlite3.Error as error:
-            raise self._fault(error) from error
+
+    def _end_abandoned(self, store: TrackingStore) -> None:
+        """End what engines that were killed have left running."""
+        rows = store.connection.execute(
+            "SELECT number, coalesce(value, run_id) FROM runs LEFT JOIN tags"
+            " ON kind = 'run' AND owner = run_id AND key = 'mlflow.rootRunId' WHERE managed AND status = 'RUNNING'"
+        ).fetchall()
+        ended = [(number,) for number, root in rows if not self._home.run(root).alive]
+        store.connection.executemany("UPDATE runs SET status = 'KILLED', ended = started WHERE number = ?", ended)
 
     def close(self) -> None:
         """Close the database."""

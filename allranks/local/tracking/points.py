@@ -148,24 +148,22 @@ def shown_point(point: sqlite3.Row, run_id: str) -> dict[str, Any]:
 
 
 def add_points(store: TrackingStore, run: int, metrics: Iterable[Mapping[str, Any]]) -> None:
-    """Log values to a run; one that a client sends again, since it did not hear our answer, is there once."""
+    """Log values to a run. Equal values of the same moment are all kept: several ranks may log to one run."""
     for metric in metrics:
         key = _name(text_of(metric, "key"), "metric")
         step, time = whole_of(metric, "step", 0), whole_of(metric, "timestamp", 0) or now_ms()
         value, model = number_of(metric.get("value")), text_of(metric, "model_id", "")
         dataset = text_of(metric, "dataset_name", "") or None
         added = store.connection.execute(
-            "INSERT OR IGNORE INTO metrics (run, key, step, time, value, model_id, dataset)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO metrics (run, key, step, time, value, model_id, dataset) VALUES (?, ?, ?, ?, ?, ?, ?)",
             (run, key, step, time, value, model, dataset),
         )
-        if added.rowcount:
-            store.connection.execute(
-                "INSERT INTO latest VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (run, key) DO UPDATE SET seq = excluded.seq,"
-                " step = excluded.step, time = excluded.time, value = excluded.value"
-                " WHERE (excluded.step, excluded.time) >= (latest.step, latest.time)",
-                (run, key, added.lastrowid, step, time, value),
-            )
+        store.connection.execute(
+            "INSERT INTO latest VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (run, key) DO UPDATE SET seq = excluded.seq,"
+            " step = excluded.step, time = excluded.time, value = excluded.value"
+            " WHERE (excluded.step, excluded.time) >= (latest.step, latest.time)",
+            (run, key, added.lastrowid, step, time, value),
+        )
 
 
 def _add_params(store: TrackingStore, run_id: str, params: Iterable[Mapping[str, Any]]) -> None:

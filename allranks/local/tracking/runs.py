@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Mapping
 from typing import Any
@@ -39,7 +40,7 @@ _COLUMNS = SearchColumns(
         "created": "started",
     },
     order="started DESC, number DESC",
-    metrics="number",
+    metrics="(SELECT value FROM latest WHERE run = number AND key = ?)",
 )
 
 
@@ -183,8 +184,6 @@ def _shown(store: TrackingStore, row: sqlite3.Row) -> dict[str, Any]:
 
 def _links(store: TrackingStore, number: int) -> dict[str, Any]:
     """The data sets and models that the run has read, and the models that it has written."""
-    import json
-
     kinds: dict[str, list[Any]] = {"dataset": [], "input": [], "output": []}
     for kind, text in store.connection.execute("SELECT kind, document FROM links WHERE run = ?", (number,)):
         kinds[kind].append(json.loads(text))

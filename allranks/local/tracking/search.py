@@ -35,10 +35,11 @@ class SearchColumns:
     """How the rows of a table are searched.
 
     Attributes:
-        kind, owner: of its tags and params, and the column that names their owner.
+        kind, owner: of its tags and params, and the expression that gives their owner.
         attributes: the columns by their names in filters.
         order: of rows that the request leaves equal.
-        metrics: the column that metrics name, if it has metrics.
+        metrics: the expression that gives the value of a metric, the metric's name being ``?``; empty without metrics.
+        lacking: what a tag that is not there is compared as; None if then no comparison holds, but IS NULL.
     """
 
     kind: str
@@ -46,6 +47,7 @@ class SearchColumns:
     attributes: Mapping[str, str]
     order: str
     metrics: str = ""
+    lacking: str | None = None
 
 
 def search_entities(
@@ -142,6 +144,8 @@ class _Filter:
         if entity == "attribute":
             return column.format(_attribute(columns, key)), wanted
         expression, owner = _value_of(columns, entity, key)
+        if columns.lacking is not None and operator == "!=":  # MLflow 3 leaves out prompts by a tag that models lack
+            expression, owner = f"ifnull({expression}, ?)", [*owner, columns.lacking]
         return column.format(expression), [*owner, *wanted]
 
     def _operator(self) -> str:
@@ -231,7 +235,7 @@ def _value_of(columns: SearchColumns, entity: str, key: str) -> tuple[str, list[
     if entity == "metric":
         if not columns.metrics:
             raise TrackingError(INVALID, f"Invalid entity type 'metric': a {columns.kind} has none.")
-        return f"(SELECT value FROM latest WHERE run = {columns.metrics} AND key = ?)", [key]
+        return columns.metrics, [key]
     table = f"{entity}s"
     query = (
         f"(SELECT value FROM {table} AS pairs WHERE pairs.kind = ? AND pairs.owner = {columns.owner} AND pairs.key = ?)"
