@@ -92,7 +92,10 @@ def _is_ready(connection: sqlite3.Connection) -> bool:
 
 def _set_up(connection: sqlite3.Connection) -> None:
     """Make the tables, unless another process has just done so."""
-    connection.execute("PRAGMA journal_mode = WAL")
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError:  # no shared memory, as on some network shares: readers and writers take turns
+        connection.execute("PRAGMA journal_mode = DELETE")
     with transaction(connection):
         if not _is_ready(connection):
             for statement in _TABLES.split(";"):
