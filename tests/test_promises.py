@@ -65,7 +65,7 @@ def test_the_main_job_reaches_its_accuracy_on_two_nodes_of_two_ranks(main_job):
     page = (report / "index.html").read_text()
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page
-    assert (home_of(main_job) / "mlflow.db").is_file()
+    assert (home_of(main_job) / "tracking.db").is_file()
 
 
 def home_of(run: dict[str, Any]) -> Path:

@@ -9,7 +9,7 @@ from allranks.local.execution import RunContext
 from allranks.local.kinds import new_execution
 from allranks.local.options import RunOptions
 from allranks.local.plan import RunPlan
-from allranks.local.stores import MlflowStores
+from allranks.local.tracking.steps import PlannedTracking
 from allranks.redaction import redact_document
 
 _RUN = "RUN"  # stands for the id that a run gets when it starts
@@ -21,7 +21,8 @@ def dry_run(plan: RunPlan, options: RunOptions) -> dict[str, Any]:
     Paths that a step will only know when it runs are shown as ``<step.port>``.
     """
     home = options.home
-    context = RunContext(home, home.run(_RUN), plan.name, options.python, MlflowStores(home))
+    tracking = PlannedTracking(home, _RUN, plan.experiment)
+    context = RunContext(home, home.run(_RUN), plan.experiment, options.python, tracking)
     records = StepCache(home, options.reuse_since)
     reusing = options.use_cache and not plan.force_rerun
     finished: dict[str, FinishedStep] = {}

@@ -8,6 +8,7 @@ stays finished (``cache.py``).
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from contextlib import suppress
 
@@ -22,7 +23,7 @@ from allranks.local.record import RunRecord
 from allranks.local.report import RunningPage, write_run_page
 from allranks.local.result import CANCELLED, FAILED, RETRYING, SKIPPED, SUCCEEDED, WAITING, RunResult, StepFailure
 from allranks.local.signals import caught_signals
-from allranks.local.stores import MlflowStores
+from allranks.local.tracking.steps import RunTracking
 from allranks.local.watch import GangWatch
 
 _TICK = 0.25  # seconds between two looks at the metrics while something runs
@@ -52,8 +53,8 @@ class _Engine:
         self._page = RunningPage(self._folder)
         self._cache = StepCache(options.home, options.reuse_since)
         self._signal: int | None = None
-        self._stores = MlflowStores(options.home)
-        context = RunContext(options.home, self._folder, plan.name, options.python, self._stores, umask)
+        self._tracking = RunTracking(options.home, self._folder, plan.experiment, plan.name)
+        context = RunContext(options.home, self._folder, plan.experiment, options.python, self._tracking, umask)
         self._steps = {name: new_execution(step, context) for name, step in plan.steps.items()}
         self._executions = list(self._steps.values())  # and the parts of steps, as they are begun
         self._record = RunRecord(self._folder, plan, options.request.to_document(), self._steps)
@@ -61,15 +62,27 @@ class _Engine:
     def run(self) -> RunResult:
         """Start what can start, wait, note what happened; again, until every step is finished."""
         self._folder.path.mkdir(parents=True)
-        alive = self._folder.lock()
+        alive, status = self._folder.lock(), FAILED
         try:
+            self._begin_tracking()
             self._record.write_request(self._options.definition)
             self._record.write(running=True)  # before what takes time: a run that is killed is listed
             take_snapshots(self._steps.values(), self._folder)
             self._observer.started(self._folder, self._plan)
-            return self._outcome(alive)
+            result = self._outcome(alive)
+            status = result.status
         finally:
+            self._tracking.close(status)
             os.close(alive)
+        return result
+
+    def _begin_tracking(self) -> None:
+        """Make the run's own MLflow run; where that cannot be, nothing is left of the run."""
+        try:
+            self._tracking.begin()
+        except BaseException:
+            shutil.rmtree(self._folder.path, ignore_errors=True)
+            raise
 
     def _outcome(self, alive: int) -> RunResult:
         """What became of the run; steps that cannot go on, because the disk is full, have failed."""
@@ -85,14 +98,13 @@ class _Engine:
 
     def _loop(self) -> None:
         processes.become_subreaper()
-        self._watch = GangWatch(f"AZUREML_ROOT_RUN_ID={self._folder.id}", self._executions)
+        self._watch = GangWatch(f"AZUREML_ROOT_RUN_ID={self._folder.id}", self._executions, self._tracking.endpoint)
         try:
             with caught_signals(self._note_signal) as descriptor:
                 self._watch.add_signals(descriptor)
                 while self._advance():
                     self._wait()
         finally:
-            self._stores.close()
             self._watch.close()
 
     # Starting
@@ -130,9 +142,9 @@ class _Engine:
         return finished is not None
 
     def _may_start(self, execution: StepExecution) -> bool:
-        """Whether MLflow's tables are there and the cores suffice; a step larger than the machine runs alone."""
+        """Whether the cores suffice; a step larger than the machine runs alone."""
         busy = sum(other.step.ranks for other in self._executions if other.gang is not None)
-        return (busy == 0 or busy + execution.step.ranks <= machine.usable_cores()) and execution.is_store_ready
+        return busy == 0 or busy + execution.step.ranks <= machine.usable_cores()
 
     def _acquire(self, execution: StepExecution) -> bool:
         """Take the step's workplace; False while an equal step, here or in another engine, has it."""
@@ -192,6 +204,8 @@ class _Engine:
     # Ending
 
     def _conclude(self, execution: StepExecution) -> None:
+        if execution.gang is not None:
+            self._tracking.endpoint.settle()  # its last metrics, before anybody looks at them
         execution.conclude(self._cache, self._options.request.retries)
         self._changed(execution)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import time
 from abc import ABC, abstractmethod
@@ -33,10 +32,11 @@ from allranks.local.result import (
     StepResult,
     read_progress,
 )
-from allranks.local.stores import MlflowStores
+from allranks.local.tracking.jobs import job_run_id
+from allranks.local.tracking.steps import PlannedTracking
 from allranks.redaction import redact_document
 
-_KEY_FORMAT = 1  # raised when a change of the engine makes the outputs of older versions unusable
+_KEY_FORMAT = 2  # raised when a change of the engine makes the outputs of older versions unusable
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class RunContext:
     run: RunFolder
     experiment: str
     python: Path
-    stores: MlflowStores
+    tracking: PlannedTracking
     umask: int = 0o022
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     began: float = field(default_factory=time.monotonic)
@@ -143,10 +143,11 @@ class StepExecution(ABC):
         return (self.folder.outputs / port).resolve()
 
     @property
-    def is_store_ready(self) -> bool:
-        """Whether it can log to MLflow, or is nothing that would; False while the database is being made."""
-        logs = bool(self.files) or re.search("python|mlflow", self.step.component.command) is not None
-        return not logs or self.context.stores.ready(self.python)
+    def mlflow_run_id(self) -> str | None:
+        """The MLflow run that holds what it has logged, or what the step that it reuses has; None before it starts."""
+        if self.source is not None:
+            return job_run_id(self.source.run_id, self.source.step)
+        return job_run_id(self.context.run.id, self.step.name) if self.attempts else None
 
     def identify(self, upstream: Mapping[str, FinishedStep]) -> str:
         """The key: equal for two executions that must give the same outputs; those ``upstream`` wrote the inputs."""
@@ -201,6 +202,8 @@ class StepExecution(ABC):
         self._ended = time.monotonic()
         if self.workplace is not None:
             self.workplace.release()
+        if self.attempts:
+            self.context.tracking.end_step(self.step.name, status)
 
     def keep(self) -> StepResult:
         """Write step.json."""
@@ -231,6 +234,7 @@ class StepExecution(ABC):
             failure=self.failure,
             component=self.step.component.name,
             after=self.step.after,
+            mlflow_run_id=self.mlflow_run_id,
         )
 
 

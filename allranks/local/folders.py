@@ -3,8 +3,7 @@
 ::
 
     .allranks/
-        mlflow.db, mlflow/                  metrics of all runs, and the files that they logged; MLflow with other
-        mlflow-<revision>.db                tables has a database of its own
+        tracking.db, mlflow/                what all runs logged with MLflow, and the files that they logged
         assets/<name>.json                  outputs that were registered under a name, by version
         cache/<key>.json                    which run holds the outputs of a finished step
         work/<key>/                         a step that is not finished: its outputs so far, and the lock on them
@@ -13,6 +12,7 @@
             alive                           locked while an engine runs it
             run.json                        target, values, status; one entry for each step; secrets blotted out
             request.json                    what was asked for and the pipeline as it was read, for ``--resume``
+            tracking.txt                    what the tracking server said, if it could not start
             report.html                     graph, timeline, metrics, logs
             installed/                      what steps install of which that could not be seen beforehand
             steps/<step>/
@@ -179,9 +179,9 @@ class RunsHome:
         return self.path / "cache"
 
     @property
-    def mlflow(self) -> Path:
-        """MLflow's database, unless another version of MLflow has made it: see ``stores.py``."""
-        return self.path / "mlflow.db"
+    def tracking(self) -> Path:
+        """The database of what was logged with MLflow: see ``tracking/``."""
+        return self.path / "tracking.db"
 
     @property
     def mlflow_files(self) -> Path:

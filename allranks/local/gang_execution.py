@@ -22,6 +22,7 @@ from allranks.local.overlay import add_commands, is_script, make_overlay, seems_
 from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
 from allranks.local.result import FAILED, RETRYING, RUNNING, SUCCEEDED, StepFailure, last_lines
 from allranks.local.traces import point_at_sources
+from allranks.local.tracking.jobs import job_run_id
 from allranks.local.variables import EmulatedCluster, data_variables, inherited_variables, job_variables
 
 _LONGEST_PAUSE = 30.0  # seconds; the pause before a retry doubles from one second up to this
@@ -56,6 +57,7 @@ class GangExecution(StepExecution):
 
     def _start(self, data: Mapping[str, Path], guard: ProcessGuard) -> None:
         assert self.workplace is not None  # noqa: S101 the engine acquires it first
+        self.context.tracking.begin_step(self.step.name, self.parent.step.name if self.parent else "")
         self.attempts += 1
         if self._started is None:
             self._started = time.monotonic()
@@ -68,7 +70,7 @@ class GangExecution(StepExecution):
         self._inputs = {path: fingerprint.tree_fingerprint(path) for path in data.values()}
         context = self._launch_context({name: str(path) for name, path in data.items()}, self._make_places())
         self._launcher.write_files(context)
-        marker = f"AZUREML_RUN_ID={self.context.run.id}.{self.step.name}"
+        marker = f"AZUREML_RUN_ID={job_run_id(self.context.run.id, self.step.name)}"
         self.gang = RankGang(self._launcher.commands(context), guard, marker, self.context.umask)
         self.due = None if self.step.timeout is None else time.monotonic() + self.step.timeout
 
@@ -114,10 +116,10 @@ class GangExecution(StepExecution):
         """The command, and the variables that all processes have in common."""
         step, run = self.step, self.context
         self.command = step.command(data, outputs)
-        store = f"sqlite:///{run.stores.path(self.python)}"
         shared = {
             **inherited_variables(run.environ, self.python),
-            **job_variables(run.run.id, step.name, run.experiment, store, max(1, self.attempts)),
+            **job_variables(run.run.id, run.experiment, max(1, self.attempts)),
+            **run.tracking.variables(step.name, run.environ),
             **data_variables(step.literals, data, outputs),
             **self.variables,
         }

@@ -103,9 +103,10 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """A whole run, whose steps each come after those that it needs; its name is the pipeline's, and the experiment's.
+    """A whole run, whose steps each come after those that it needs. Its name is the pipeline's.
 
     The outputs are the step outputs that the pipeline's are; notes say what the user should know and need not mend.
+    The experiment is the one that its runs belong to, by name.
     """
 
     name: str
@@ -114,6 +115,7 @@ class RunPlan:
     continue_on_failure: bool = True
     force_rerun: bool = False
     notes: tuple[str, ...] = ()
+    experiment: str = "Default"
 
     def only(self, wanted: Iterable[str]) -> RunPlan:
         """The plan of these steps and of all that they need; raises UnknownNameError for a name that is no step."""

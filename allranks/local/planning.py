@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from graphlib import TopologicalSorter
+from pathlib import Path
 from types import MappingProxyType
 
 from allranks.errors import SpecError
@@ -38,6 +39,8 @@ def plan_pipeline(pipeline: Pipeline, stands: CloudStandIns | None = None) -> Ru
         outputs=MappingProxyType({name: output for name, output in outputs.items() if output is not None}),
         continue_on_failure=pipeline.settings.continue_on_step_failure is not False,
         force_rerun=pipeline.settings.force_rerun is True,
+        # Azure ML takes the folder's name where there is none (azure-ai-ml's Job: "set to current directory name").
+        experiment=pipeline.experiment_name or Path.cwd().name or "Default",
         notes=(*findings.notes, *_on_cpu(steps), *_without_effect(pipeline)),
     )
 

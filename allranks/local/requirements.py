@@ -23,7 +23,7 @@ from allranks.spec import Component
 EQUIVALENT_PACKAGES = {"tensorflow-cpu": "tensorflow"}
 _OPTIONAL = "optional.txt"  # what only some uses of an environment need
 _ONE_VERSION = ("torch", "keras", "mlflow-skinny")
-"""What a pipeline has in one version only: what one step writes, a model or MLflow's database, another one reads."""
+"""What a pipeline has in one version only: what one step writes, such as a model, another one reads."""
 
 
 @dataclass(frozen=True, slots=True)

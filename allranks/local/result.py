@@ -108,6 +108,8 @@ class StepResult:
             ``aborts.py``.
         sweep: the trials of a sweep step; None for other steps.
         parameters: the values that a trial tries; empty for steps.
+        mlflow_run_id: the MLflow run that it has logged to, or the step that it reuses; None before it starts. See
+            ``tracking/reading.py``.
     """
 
     name: str
@@ -127,6 +129,7 @@ class StepResult:
     sweep: SweepResult | None = None
     parameters: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     aborts_at_exit: int = 0
+    mlflow_run_id: str | None = None
 
     @property
     def logs(self) -> list[Path]:
@@ -145,6 +148,7 @@ class StepResult:
             "processes": self.processes,
             "outputs": {port: str(path) for port, path in self.outputs.items()},
             "metrics": dict(self.metrics),
+            "mlflow_run_id": self.mlflow_run_id,
             "started": None if self.started is None else round(self.started, 3),
             "component": self.component,
             "after": list(self.after),

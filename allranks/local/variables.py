@@ -18,6 +18,8 @@ _LAUNCHER_VARIABLES = (
     *("ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "MASTER_ADDRESS"),
     *("TF_CONFIG", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "SM_HOSTS", "SM_CURRENT_HOST", "TRAINING_JOB_NAME"),
     *("MLFLOW_RUN_ID", "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN", "MLFLOW_EXPERIMENT_ID"),
+    *("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_AUTH", "MLFLOW_TRACKING_AWS_SIGV4"),
+    *("MLFLOW_REGISTRY_URI", "MLFLOW_RUN_CONTEXT", "MLFLOW_WORKSPACE"),
     *("MLFLOW_EXPERIMENT_NAME", "OMP_NUM_THREADS", "PYTHONPATH", "PYTHONHOME", "TMPDIR"),
 )
 _LAUNCHER_PREFIXES = (
@@ -82,14 +84,11 @@ def inherited_variables(environ: Mapping[str, str], python: Path) -> dict[str, s
     return kept | {"PATH": f"{python.parent}:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"}
 
 
-def job_variables(run_id: str, step: str, experiment: str, tracking_uri: str, attempt: int) -> dict[str, str]:
-    """What says which job this is. ``attempt`` counts from 1."""
+def job_variables(run_id: str, experiment: str, attempt: int) -> dict[str, str]:
+    """What says which job this is, without what ``tracking/`` adds. ``attempt`` counts from 1."""
     return {
-        "AZUREML_RUN_ID": f"{run_id}.{step}",
         "AZUREML_ROOT_RUN_ID": run_id,
-        "AZUREML_EXPERIMENT_ID": experiment,
         "AZUREML_EXPERIMENT_SCOPE": _EXPERIMENT_SCOPE.format(subscription=_SUBSCRIPTION, experiment=experiment),
-        "AZ_BATCH_JOB_ID": f"{run_id}.{step}",
         "AZUREML_ARM_SUBSCRIPTION": _SUBSCRIPTION,
         "AZUREML_ARM_RESOURCEGROUP": "local",
         "AZUREML_ARM_WORKSPACE_NAME": "local",
@@ -97,7 +96,6 @@ def job_variables(run_id: str, step: str, experiment: str, tracking_uri: str, at
         "AZUREML_CR_COMPUTE_CONTEXT": json.dumps(
             {"run_attempt_count": attempt, "vm_size": "local", "vm_priority": "dedicated"}
         ),
-        "MLFLOW_TRACKING_URI": tracking_uri,
     }
 
 

@@ -11,6 +11,7 @@ from allranks.local import processes
 from allranks.local.execution import StepExecution
 from allranks.local.gang import RankGang
 from allranks.local.guard import ProcessGuard
+from allranks.local.tracking.endpoint import TrackingEndpoint
 
 _STACK_SECONDS = 0.5  # that hung ranks get to write their stacks
 _SERVER_SECONDS = 2.0  # that parameter servers get to end by themselves after the last worker
@@ -20,15 +21,18 @@ class GangWatch:
     """Waits for what happens to the gangs of a run, and kills those that have to end; more executions may be added.
 
     The marker is ``NAME=value`` in the environment of all processes of the run. The guard ends everything when this
-    process is killed.
+    process is killed. The endpoint is where the ranks log to; its server is started when the first of them does.
     """
 
-    def __init__(self, marker: str, executions: Sequence[StepExecution]) -> None:
+    def __init__(self, marker: str, executions: Sequence[StepExecution], endpoint: TrackingEndpoint) -> None:
         self.guard = ProcessGuard(marker)
+        self._endpoint = endpoint
         self._executions = executions
         self._ranks: dict[int, StepExecution] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(self.guard.pidfd, selectors.EVENT_READ, self._replace_guard)
+        self._watched = -1
+        self._watch_endpoint()
 
     def add_signals(self, descriptor: int) -> None:
         """Let what is written to a descriptor end a wait."""
@@ -42,6 +46,7 @@ class GangWatch:
 
     def wait(self, seconds: float) -> list[StepExecution]:
         """Sleep until something happens, at most so long; returns the executions whose last rank has ended."""
+        self._watch_endpoint()
         ended: dict[StepExecution, list[int]] = {}
         for key, _ in self._selector.select(seconds):
             if key.fd in self._ranks:
@@ -102,7 +107,24 @@ class GangWatch:
 
     def _sweep_orphans(self, gang: RankGang) -> None:
         running = (one.gang.pids for one in self._executions if one.gang is not None)
-        processes.sweep_orphans({self.guard.pid}.union(*running), [gang.marker])
+        processes.sweep_orphans({self.guard.pid}.union(self._endpoint.pids, *running), [gang.marker])
+
+    def _watch_endpoint(self) -> None:
+        """Watch what the endpoint wants to be watched: its socket, or its server."""
+        if self._watched != self._endpoint.descriptor:
+            self._unwatch_endpoint()
+            self._watched = self._endpoint.descriptor
+            if self._watched >= 0:
+                self._selector.register(self._watched, selectors.EVENT_READ, self._attend_endpoint)
+
+    def _unwatch_endpoint(self) -> None:
+        if self._watched >= 0:
+            self._selector.unregister(self._watched)
+            self._watched = -1
+
+    def _attend_endpoint(self, descriptor: int) -> None:  # noqa: ARG002 it is the one that was registered
+        self._unwatch_endpoint()  # first, for it may close it
+        self._endpoint.attend()
 
     def _replace_guard(self, descriptor: int) -> None:
         self._selector.unregister(descriptor)

@@ -1,146 +1,160 @@
-"""What scripts log with MLflow alone: nothing is lost when they start at once, and files lie where they stay."""
+"""What scripts log with MLflow alone: one run for each step and trial, nothing is lost, and files lie where they stay."""
 
 from __future__ import annotations
 
-import sqlite3
-import sys
+import json
 from pathlib import Path
-from urllib.parse import urlparse
 
 import pytest
 
 from allranks.local.folders import RunsHome
-from allranks.local.stores import MlflowStores, mlflow_databases, mlflow_version
 from allranks.local.sweep.history import MetricHistory
+from allranks.local.tracking.jobs import JobRuns
+from allranks.local.tracking.points import log_metric
+from allranks.local.tracking.reading import TrackedRun, TrackingReader, read_tracked_run
+from allranks.local.tracking.store import TrackingStore
 from tests.local.support import allranks, pipeline, run_json
 
-SCRIPT = """
-import os, sys, mlflow
-with mlflow.start_run():
-    mlflow.log_metric("m", float(sys.argv[1]) + int(os.environ.get("RANK", 0)))
-    mlflow.log_text("by " + sys.argv[1], "note.txt")
+# A client without MLflow, which takes seconds to import: the same requests over one connection.
+CLIENT = """
+import http.client, json, os
+from urllib.parse import urlsplit
+server = http.client.HTTPConnection(urlsplit(os.environ["MLFLOW_TRACKING_URI"]).netloc)
+def call(route, **document):
+    head = {"Authorization": "Bearer " + os.environ["MLFLOW_TRACKING_TOKEN"], "Content-Type": "application/json"}
+    server.request("POST", "/api/2.0/mlflow/" + route, json.dumps({"run_id": os.environ["MLFLOW_RUN_ID"], **document}), head)
+    answer = server.getresponse()
+    assert answer.status == 200, answer.read()
+    return json.loads(answer.read())
+"""
+LOG = """
+import os, sys
+from client import call
+rank = os.environ.get("RANK", "0")
+for step in range(50):
+    call("runs/log-metric", key="m", value=float(sys.argv[1]) + 1 / (1 + step), step=step)
+    call("runs/log-metric", key="of_rank_" + rank, value=step, step=step)
 """
 JOBS = """
 type: pipeline
+experiment_name: digits
 jobs:
   tune:
     type: sweep
     trial: {type: command, code: ./code, command: 'python train.py ${{inputs.x}}', environment: 'azureml:any:1', inputs: {x: {type: number}}}
     sampling_algorithm: grid
-    search_space: {x: {type: choice, values: [1, 2]}}
+    search_space: {x: {type: choice, values: [3, 1, 2]}}
     objective: {goal: minimize, primary_metric: m}
-    limits: {max_total_trials: 2, max_concurrent_trials: 2}
+    limits: {max_total_trials: 3, max_concurrent_trials: 2}
   ranks:
-    {type: command, code: ./code, command: python train.py 10, environment: 'azureml:any:1', distribution: {type: pytorch, process_count_per_instance: 2}}
+    {type: command, code: ./code, command: python train.py 10, environment: 'azureml:any:1', distribution: {type: pytorch, process_count_per_instance: 8}}
 """
 
 
-def write(folder: Path, jobs: str = JOBS) -> Path:
+def write(folder: Path, jobs: str = JOBS, script: str = LOG) -> Path:
     (folder / "code").mkdir()
-    (folder / "code/train.py").write_text(SCRIPT)
+    (folder / "code/client.py").write_text(CLIENT)
+    (folder / "code/train.py").write_text(script)
     return pipeline(folder, jobs)
 
 
-def rows(database: Path, query: str) -> list[tuple[object, ...]]:
-    connection = sqlite3.connect(database)
-    try:
-        return connection.execute(query).fetchall()
-    finally:
-        connection.close()
+def tracked(folder: Path, step: dict[str, object]) -> TrackedRun:
+    found = read_tracked_run(RunsHome(folder / ".allranks"), str(step["mlflow_run_id"]))
+    assert found is not None
+    return found
 
 
-def database(path: Path, revision: str) -> Path:
-    """The part of MLflow's tables that we look at."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(path)
-    connection.executescript("""
-        CREATE TABLE alembic_version (version_num VARCHAR);
-        CREATE TABLE experiments (experiment_id INTEGER PRIMARY KEY AUTOINCREMENT, artifact_location VARCHAR);
-        INSERT INTO experiments VALUES (0, '/somewhere/mlruns/0');
-    """)
-    connection.execute("INSERT INTO alembic_version VALUES (?)", [revision])
-    connection.commit()
-    connection.close()
-    return path
-
-
-@pytest.fixture
-def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MlflowStores:
-    """Of a home, with a cache that has the tables of the MLflow that is installed."""
-    python = Path(sys.executable)
-    database(tmp_path / "cache/allranks" / f"mlflow-{mlflow_version(python)}.db", "new")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    home = RunsHome(tmp_path / "home")
-    home.prepare()
-    return MlflowStores(home)
-
-
-def ready(stores: MlflowStores) -> Path:
-    assert stores.ready(Path(sys.executable))
-    return stores.path(Path(sys.executable))
-
-
-def test_a_database_of_another_version_is_left_to_that_version(stores, tmp_path):
-    older = database(tmp_path / "home/mlflow.db", "old")
-    before = older.read_bytes()
-    assert ready(stores) == tmp_path / "home/mlflow-new.db"
-    assert older.read_bytes() == before
-    assert mlflow_databases(RunsHome(tmp_path / "home")) == [tmp_path / "home/mlflow-new.db", older]
-    assert ready(MlflowStores(RunsHome(tmp_path / "home"))) == tmp_path / "home/mlflow-new.db", "found again"
-
-
-def test_files_never_go_into_the_folder_of_a_run(stores, tmp_path):
-    """Whoever creates an experiment says nothing, or names a folder below the one it works in."""
-    path = ready(stores)
-    assert path == tmp_path / "home/mlflow.db"
-    work = f"{tmp_path}/home/runs/r/steps/s/nodes/0/work/mlruns"
-    connection = sqlite3.connect(path)
-    connection.execute("INSERT INTO experiments VALUES (1, NULL)")
-    connection.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = 1", [f"{work}/1"])
-    connection.execute("INSERT INTO experiments VALUES (2, ?), (3, 's3://bucket/3')", [f"file://{work}/2"])
-    connection.commit()
-    connection.close()
-    place = (tmp_path / "home/mlflow").as_uri()
-    query = "SELECT artifact_location FROM experiments ORDER BY experiment_id"
-    assert rows(path, query) == [(f"{place}/{number}",) for number in range(3)] + [("s3://bucket/3",)]
-    moved = (tmp_path / "home").rename(tmp_path / "it's moved")
-    assert rows(ready(MlflowStores(RunsHome(moved))), query)[1] == ((moved / "mlflow/1").as_uri(),)
-
-
-def test_an_infinity_and_what_is_no_number_are_no_values(tmp_path):
-    """MLflow keeps an infinity as the largest number that there is, and NaN as 0 with a flag."""
-    home = RunsHome(tmp_path)
-    trial = home.run("r").step("tune.0")
-    connection = sqlite3.connect(home.mlflow)
-    connection.executescript("""
-        CREATE TABLE tags (run_uuid, key, value); INSERT INTO tags VALUES ('u', 'allranks.trial', 'r.tune.0');
-        CREATE TABLE metrics (run_uuid, key, value DOUBLE, is_nan BOOLEAN, timestamp, step);
-        INSERT INTO metrics VALUES ('u', 'm', 1.7976931348623157e308, 0, 1, 1), ('u', 'm', 0, 1, 2, 2);
-    """)
-    history = MetricHistory(trial, home, "m")
-    assert history.values() == []
-    assert history.current
-    assert history.is_known_empty()
-    assert not MetricHistory(trial, home, "other").is_known_empty()
-    connection.execute("INSERT INTO metrics VALUES ('u', 'm', 3, 0, 3, 3)")
-    assert history.values() == [], "somebody is writing"
-    connection.commit()
-    assert history.values() == [3]
-
-
-@pytest.mark.slow
-def test_trials_and_ranks_that_start_at_once_in_a_fresh_folder_lose_nothing(tmp_path):
+def test_ranks_and_trials_that_log_at_once_lose_nothing_and_a_reused_step_shows_the_same(tmp_path):
     result = run_json(write(tmp_path), cwd=tmp_path)
     assert result["exit"] == 0, result
     tune = result["steps"]["tune"]
-    assert [trial["metric"] for trial in tune["trials"]] == [1, 2]
-    assert tune["best_trial"] == 0
-    database = tmp_path / ".allranks/mlflow.db"
-    assert rows(database, "SELECT value FROM metrics WHERE key = 'm' ORDER BY value") == [(1,), (2,), (10,), (11,)]
-    places = [Path(urlparse(str(uri)).path) for (uri,) in rows(database, "SELECT artifact_uri FROM runs")]
-    assert len(places) == 4
-    for place in places:
-        assert place.is_relative_to(tmp_path / ".allranks/mlflow"), "files of one run in the folder of another"
-        assert (place / "note.txt").read_text().startswith("by 1") or "by 2" in (place / "note.txt").read_text()
+    assert [trial["metric"] for trial in tune["trials"]] == [3.02, 1.02, 2.02]
+    assert tune["best_trial"] == 1
+    ranks = tracked(tmp_path, result["steps"]["ranks"])
+    assert (ranks.name, ranks.experiment, ranks.status) == ("ranks", "digits", "FINISHED")
+    assert len(ranks.metrics["m"]) == 400
+    assert [len(ranks.metrics[f"of_rank_{rank}"]) for rank in range(8)] == [50] * 8
+    home = RunsHome(tmp_path / ".allranks")
+    with TrackingReader(home) as reader:
+        root = result["run_id"]
+        assert sorted(reader.children(root)) == [f"{root}-ranks", f"{root}-tune"]
+        assert reader.children(f"{root}-tune") == [f"{root}-tune-{number}" for number in range(3)]
+        assert reader.run(root).status == "FINISHED"
+    again = run_json(tmp_path / "pipeline.yaml", cwd=tmp_path)
+    assert again["steps"]["ranks"]["reused"]
+    assert tracked(tmp_path, again["steps"]["ranks"]) == ranks
+    state = json.loads((Path(again["run_dir"]) / "steps/ranks/step.json").read_text())
+    assert state["mlflow_run_id"] == f"{result['run_id']}-ranks"
+
+
+RETRIED = """
+import os, sys
+from client import call
+attempt = os.environ["AZUREML_CR_COMPUTE_CONTEXT"]
+assert os.environ["MLFLOW_RUN_ID"] == os.environ["AZUREML_RUN_ID"]
+assert os.environ["MLFLOW_EXPERIMENT_ID"] == os.environ["AZUREML_EXPERIMENT_ID"]
+call("runs/log-metric", key="m", value=1 if '"run_attempt_count": 1' in attempt else 2)
+call("runs/update", status="FINISHED", end_time=1)  # as mlflow.end_run() in each rank
+sys.exit('"run_attempt_count": 1' in attempt)
+"""
+ONE = "type: pipeline\njobs:\n  train: {type: command, code: ./code, command: python train.py, environment: 'azureml:any:1'}\n"
+
+
+def test_another_attempt_continues_the_run_and_a_failed_step_has_failed(tmp_path):
+    file = write(tmp_path, ONE, RETRIED)
+    result = run_json(file, "--retries", "1", cwd=tmp_path)
+    run = tracked(tmp_path, result["steps"]["train"])
+    assert [point.value for point in run.metrics["m"]] == [1, 2]
+    assert (run.status, run.experiment) == ("FINISHED", tmp_path.name)
+    failed = run_json(file, "--no-cache", cwd=tmp_path)
+    assert failed["exit"] == 1
+    assert tracked(tmp_path, failed["steps"]["train"]).status == "FAILED"
+
+
+SILENT = "type: pipeline\njobs:\n  train: {type: command, command: 'true', environment: 'azureml:any:1'}\n"
+
+
+def test_a_run_that_logs_nothing_starts_no_server(tmp_path):
+    result = run_json(pipeline(tmp_path, SILENT), cwd=tmp_path)
+    assert result["exit"] == 0
+    assert not (Path(result["run_dir"]) / "tracking.txt").exists()
+    assert tracked(tmp_path, result["steps"]["train"]).metrics == {}
+
+
+def test_what_is_no_number_is_no_value_of_a_trial(tmp_path):
+    home = RunsHome(tmp_path)
+    home.prepare()
+    jobs = JobRuns(home, "r", "e", "p")
+    jobs.begin()
+    run, store = jobs.begin_step("tune.0"), TrackingStore(home)
+    for value in ("Infinity", "NaN"):
+        log_metric(store, {"run_id": run, "key": "m", "value": value})
+    with TrackingReader(home) as reader:
+        folder = home.run("r").step("tune.0")
+        history = MetricHistory(folder, reader, "m")
+        assert history.values() == []
+        assert history.is_known_empty()
+        assert not MetricHistory(folder, reader, "other").is_known_empty()
+        log_metric(store, {"run_id": run, "key": "m", "value": 3})
+        assert history.values() == [3]
+
+
+MLFLOW = """
+import os, sys, mlflow
+mlflow.log_metric("m", int(os.environ["RANK"]))
+mlflow.log_text("by " + os.environ["RANK"], f"note{os.environ['RANK']}.txt")
+"""
+
+
+@pytest.mark.slow
+def test_plain_mlflow_in_two_ranks_is_one_run_whose_files_outlive_the_folder_of_the_run(tmp_path):
+    jobs = ONE.replace(
+        "python train.py,", "python train.py, distribution: {type: pytorch, process_count_per_instance: 2},"
+    )
+    result = run_json(write(tmp_path, jobs, MLFLOW), cwd=tmp_path)
+    assert result["exit"] == 0, result
+    run = tracked(tmp_path, result["steps"]["train"])
+    assert sorted(point.value for point in run.metrics["m"]) == [0, 1]
+    assert run.artifacts.is_relative_to(tmp_path / ".allranks/mlflow"), "files of one run in the folder of another"
     assert allranks("runs", "remove", result["run_id"], cwd=tmp_path).returncode == 0
-    assert all((place / "note.txt").is_file() for place in places)
+    assert [(run.artifacts / f"note{rank}.txt").read_text() for rank in (0, 1)] == ["by 0", "by 1"]

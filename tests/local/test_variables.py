@@ -21,7 +21,8 @@ ALWAYS = {
     "AZUREML_PROCESS_NAME", "AZUREML_CR_COMPUTE_CONTEXT", "AZUREML_CR_NODE_RANK", "AZUREML_EXPERIMENT_SCOPE",
     "AZ_BATCH_NODE_LIST", "AZ_BATCH_HOST_LIST", "AZ_BATCH_JOB_ID", "AZ_BATCH_IS_CURRENT_NODE_MASTER",
     "AZ_BATCHAI_NODE_IP", "AZ_BATCHAI_JOB_MASTER_NODE_IP", "AZ_BATCHAI_TASK_INDEX", "AZ_BATCH_NODE_IS_DEDICATED",
-    "NCCL_SOCKET_IFNAME", "MLFLOW_TRACKING_URI", "OMP_NUM_THREADS", "TMPDIR", "AZURE_ML_OUTPUT_out", "out", "PIP_PYTHON",
+    "NCCL_SOCKET_IFNAME", "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID",
+    "MLFLOW_EXPERIMENT_NAME", "OMP_NUM_THREADS", "TMPDIR", "AZURE_ML_OUTPUT_out", "out", "PIP_PYTHON",
 }  # fmt: skip
 PYTORCH = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"}
 SHELL = {"_", "SHLVL", "OLDPWD", "PWD", "PATH", "LC_CTYPE"}
@@ -113,7 +114,8 @@ def test_a_launcher_around_the_engine_does_not_leak_into_its_steps(tmp_path):
         "TORCHELASTIC_RUN_ID": "x", "AZUREML_NODE_COUNT": "9", "MLFLOW_RUN_ID": "x", "PMI_RANK": "3",
     }  # fmt: skip
     (seen,) = dumped(tmp_path, "", **launchers)
-    assert not set(seen) & (set(launchers) - {"AZUREML_NODE_COUNT"})
+    assert not set(seen) & (set(launchers) - {"AZUREML_NODE_COUNT", "MLFLOW_RUN_ID"})
+    assert seen["MLFLOW_RUN_ID"] == seen["AZUREML_RUN_ID"]
     assert seen["AZUREML_NODE_COUNT"] == "1"
 
 

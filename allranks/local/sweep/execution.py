@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from allranks.errors import CannotRunHereError
+from allranks.errors import CannotRunHereError, StorageError
 from allranks.local import fingerprint
 from allranks.local.cache import FinishedStep, StepCache
 from allranks.local.execution import RunContext, StepExecution
@@ -57,6 +57,10 @@ class SweepExecution(StepExecution):
 
     def begin(self, data: Mapping[str, Path], guard: ProcessGuard, *, fresh: bool) -> StepFailure | None:  # noqa: ARG002
         """Start, or resume with the trials that an earlier engine noted."""
+        try:
+            self.context.tracking.begin_step(self.step.name)
+        except StorageError as error:
+            return StepFailure(f"could not be started: {error}")
         self.attempts = 1
         self._started = time.monotonic()
         self._deadline = None if self.search.timeout is None else self._started + self.search.timeout

@@ -12,7 +12,7 @@ from allranks.local.folders import StepFolder
 from allranks.local.gang import RankGang
 from allranks.local.gang_execution import GangExecution
 from allranks.local.result import CANCELLED, SUCCEEDED, StepFailure, StepResult, TrialResult
-from allranks.local.sweep.history import LAST_LOOK_SECONDS, MetricHistory, mlflow_context
+from allranks.local.sweep.history import MetricHistory
 from allranks.local.sweep.search import PlannedSweep, TrialParameters
 
 
@@ -44,9 +44,8 @@ class TrialExecution(GangExecution):
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Where the trial's MLflow runs say which trial they belong to, and what this trial tries."""
-        tried = {f"AZUREML_SWEEP_{name}": self.step.literals[name] for name in self.parameters}
-        return {"MLFLOW_RUN_CONTEXT": mlflow_context(self.folder), **tried}
+        """What this trial tries."""
+        return {f"AZUREML_SWEEP_{name}": self.step.literals[name] for name in self.parameters}
 
     def recall(self, noted: Mapping[str, Any]) -> None:
         """This trial has ended before, without outputs, as the sweep's journal tells."""
@@ -65,21 +64,21 @@ class TrialExecution(GangExecution):
         """What it has logged of the primary metric, one value for each interval."""
         if self._final is not None:
             return self._final
-        values = self._logged().values(LAST_LOOK_SECONDS if self.is_finished else 0.0)
-        if self.is_finished and self._logged().current:
+        values = self._logged().values()
+        if self.is_finished:
             self._final = values  # a sweep may have a thousand trials, and all are looked at whenever one changes
         return values
 
     def _logged(self) -> MetricHistory:
         if self._history is None or self._history.folder != self._executed:
-            self._history = MetricHistory(self._executed, self.context.home, self._search.metric)
+            self._history = MetricHistory(self._executed, self.context.tracking.reader, self._search.metric)
         return self._history
 
     def broken_promise(self, gang: RankGang) -> StepFailure | None:
         """As for any step; and a trial without a trace of the primary metric may have lost it on the way."""
         found = super().broken_promise(gang)
         logged = self._logged()
-        if found or logged.values(LAST_LOOK_SECONDS) or (logged.current and logged.is_known_empty()):
+        if found or logged.values() or logged.is_known_empty():
             return found
         lost = f"ended well but logged no {self._search.metric!r}, neither in outputs/metrics.jsonl nor in MLflow"
         self._silence = StepFailure(lost)

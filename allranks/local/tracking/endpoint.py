@@ -1,0 +1,149 @@
+"""The engine's side of the tracking server: its socket, its token, and the process, started when it is first needed."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from allranks.local import processes
+from allranks.local.folders import RunsHome
+from allranks.local.tracking import SETTLE_PATH
+
+_ROOT = Path(__file__).resolve().parents[3]
+# Not what lies in the folder where the user happens to be; behind Python's own library, which is three entries.
+_CHILD = (
+    "import sys; sys.path.insert(3, sys.argv.pop(1))\n"
+    "from allranks.local.tracking.server import serve_tracking; serve_tracking()"
+)
+_QUICK_SECONDS = 2.0  # a server that ends sooner has not been able to start
+_MOST_QUICK_ENDS = 3
+_SETTLE_SECONDS = 10.0
+
+
+class TrackingEndpoint:
+    """Where the steps of a run log to.
+
+    ``descriptor`` is to be watched: when it becomes readable, ``attend`` is due. It changes with that.
+
+    Args:
+        home: the runs folder.
+        log: the file that gets what the server says, which is why it could not start.
+    """
+
+    def __init__(self, home: RunsHome, log: Path) -> None:
+        self._home = home
+        self._log = log
+        self._token = os.urandom(32).hex()
+        self._listener: socket.socket | None = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self._address: tuple[str, int] = self._listener.getsockname()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._pidfd = -1
+        self._started = 0.0
+        self._quick_ends = 0
+
+    @property
+    def descriptor(self) -> int:
+        """The server's pidfd while it runs, else the socket; -1 after it was given up."""
+        if self._child is not None:
+            return self._pidfd
+        return -1 if self._listener is None else self._listener.fileno()
+
+    @property
+    def pids(self) -> set[int]:
+        """The server's process, while there is one."""
+        return set() if self._child is None else {self._child.pid}
+
+    def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """What tells MLflow in a rank where to log; a proxy that the user has must not be asked for loopback."""
+        host, port = self._address
+        found = {"MLFLOW_TRACKING_URI": f"http://{host}:{port}", "MLFLOW_TRACKING_TOKEN": self._token}
+        if any(name.lower().endswith("_proxy") for name in environ):
+            for name in ("NO_PROXY", "no_proxy"):
+                known = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
+                found[name] = ",".join(filter(None, (known, host)))
+        return found
+
+    def attend(self) -> None:
+        """Start the server, since somebody has connected; or take note that it has died: the next one starts it anew.
+
+        After three that could not start there is none any more, and clients are told at once that nobody listens.
+        """
+        if self._child is None:
+            self._start()
+            return
+        self._child.wait()
+        self._forget()
+        if time.monotonic() - self._started < _QUICK_SECONDS:
+            self._quick_ends += 1
+        if self._quick_ends >= _MOST_QUICK_ENDS and self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def settle(self) -> None:
+        """Wait until all is stored that ranks had sent; at once when nobody has connected."""
+        if self._child is None and self._listener is not None and self._is_called():
+            self._start()
+        if self._child is None or self._child.poll() is not None:  # in the queue of a dead one nobody answers
+            return
+        request = f"GET {SETTLE_PATH} HTTP/1.0\r\nAuthorization: Bearer {self._token}\r\n\r\n"
+        try:  # with a socket alone: http.client takes longer to import than a step to start
+            with socket.create_connection(self._address, _SETTLE_SECONDS) as connection:
+                connection.sendall(request.encode())
+                while connection.recv(4096):
+                    pass
+        except OSError:
+            pass  # it has just died or hangs: what is stored is what there is
+
+    def close(self) -> None:
+        """End the server, after what it was sent."""
+        self.settle()
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            self._forget()
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def _is_called(self) -> bool:
+        """Whether somebody has connected."""
+        waiting = select.poll()
+        waiting.register(self.descriptor, select.POLLIN)
+        return bool(waiting.poll(0))
+
+    def _start(self) -> None:
+        assert self._listener is not None  # noqa: S101 otherwise nobody connects
+        number = self._listener.fileno()
+        command = [sys.executable, "-P", "-c", _CHILD, str(_ROOT), str(number), str(self._home.path.absolute())]
+        with self._log.open("ab") as log:
+            self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=[number],
+                start_new_session=True,
+                preexec_fn=partial(processes.die_with, os.getpid()),  # noqa: PLW1509 safe here: the engine has one thread
+            )
+        self._started = time.monotonic()
+        self._pidfd = os.pidfd_open(self._child.pid)
+        assert self._child.stdin is not None  # noqa: S101 it is a pipe
+        try:
+            self._child.stdin.write(f"{self._token}\n".encode())
+            self._child.stdin.flush()
+        except BrokenPipeError:  # it has ended already, and the pidfd says so
+            pass
+
+    def _forget(self) -> None:
+        assert self._child is not None  # noqa: S101 it has just ended
+        if self._child.stdin is not None:
+            self._child.stdin.close()
+        os.close(self._pidfd)
+        self._child, self._pidfd = None, -1

@@ -1,0 +1,273 @@
+"""The tracking server as clients see it, over real connections, and as the engine starts and ends it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from allranks.local.folders import RunsHome
+from allranks.local.tracking.endpoint import TrackingEndpoint
+from allranks.local.tracking.jobs import JobRuns
+from allranks.local.tracking.reading import read_tracked_run
+
+
+class Client:
+    """Talks to a server as MLflow's clients do, over one connection."""
+
+    def __init__(self, endpoint: TrackingEndpoint, token: str | None = None) -> None:
+        variables = endpoint.variables({})
+        self.token = token or variables["MLFLOW_TRACKING_TOKEN"]
+        self.connection = http.client.HTTPConnection(
+            variables["MLFLOW_TRACKING_URI"].removeprefix("http://"), timeout=20
+        )
+
+    def ask(self, method: str, route: str, body: bytes | None = None) -> tuple[int, Any]:
+        path = route if route.startswith("/") else f"/api/2.0/mlflow/{route}"
+        self.connection.request(method, path, body, {"Authorization": f"Bearer {self.token}"})
+        answer = self.connection.getresponse()
+        text = answer.read()
+        return answer.status, json.loads(text) if "json" in str(answer.getheader("Content-Type")) else text
+
+    def post(self, route: str, **document: object) -> Any:
+        status, answer = self.ask("POST", route, json.dumps(document).encode())
+        assert status == 200, answer
+        return answer
+
+    def get(self, route: str, **query: object) -> Any:
+        status, answer = self.ask("GET", f"{route}?{urlencode(query)}")
+        assert status == 200, answer
+        return answer
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> RunsHome:
+    home = RunsHome(tmp_path / "home")
+    home.prepare()
+    return home
+
+
+@pytest.fixture
+def endpoint(home: RunsHome, tmp_path: Path) -> Iterator[TrackingEndpoint]:
+    found = TrackingEndpoint(home, tmp_path / "tracking.txt")
+    found.attend()  # as after the first connection
+    yield found
+    found.close()
+
+
+def begun(home: RunsHome) -> tuple[str, str]:
+    jobs = JobRuns(home, "r", "digits", "p")
+    jobs.begin()
+    return jobs.begin_step("train"), jobs.experiment_id
+
+
+def test_what_a_client_logs_is_what_it_reads_back(endpoint, home):
+    run, experiment = begun(home)
+    client = Client(endpoint)
+    for step, value in enumerate([3, "NaN", "Infinity", 0.5]):
+        client.post("runs/log-metric", run_id=run, key="m", value=value, step=str(step), timestamp=1000 + step)
+    client.post("runs/log-parameter", run_id=run, key="lr", value="0.1")
+    client.post("runs/log-parameter", run_id=run, key="lr", value="0.1")
+    client.post("runs/set-tag", run_id=run, key="t", value="x")
+    data = client.get("runs/get", run_id=run)["run"]["data"]
+    assert [(one["key"], one["value"], one["step"]) for one in data["metrics"]] == [("m", 0.5, 3)]
+    assert data["params"] == [{"key": "lr", "value": "0.1"}]
+    history = client.get("metrics/get-history", run_id=run, metric_key="m")["metrics"]
+    assert [point["value"] for point in history] == [3, "NaN", "Infinity", 0.5]
+    page = client.get("metrics/get-history", run_id=run, metric_key="m", max_results=3)
+    assert (
+        len(
+            client.get("metrics/get-history", run_id=run, metric_key="m", page_token=page["next_page_token"])["metrics"]
+        )
+        == 1
+    )
+    wrong = json.dumps({"run_id": run, "params": [{"key": "new", "value": "1"}, {"key": "lr", "value": "2"}]}).encode()
+    status, answer = client.ask("POST", "runs/log-batch", wrong)
+    assert (status, answer["error_code"]) == (400, "INVALID_PARAMETER_VALUE")
+    assert answer["message"].startswith("Changing param values is not allowed. Param with key='lr' was already logged")
+    assert len(client.get("runs/get", run_id=run)["run"]["data"]["params"]) == 1, "all of a batch or nothing"
+    client.post("runs/update", run_id=run, status="FINISHED")
+    assert client.get("runs/get", run_id=run)["run"]["info"]["status"] == "RUNNING", "the engine says when it ends"
+    own = client.post("runs/create", experiment_id=experiment)["run"]["info"]["run_id"]
+    assert client.post("runs/update", run_id=own, status="FAILED", end_time=5)["run_info"]["status"] == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("metrics.m > 1 AND params.lr = '0.1'", ["b"]),
+        ("metrics.`m` <= 1", ["a"]),
+        ("tags.\"mlflow.runName\" LIKE '%' and attributes.status = 'RUNNING'", ["b", "a"]),
+        ("run_name ILIKE 'A%'", ["a"]),
+        ("attributes.run_name IN ('a', 'x')", ["a"]),
+        ("params.lr IS NULL", ["a"]),
+        ("tags.note = 'it''s (so), AND'", ["b"]),
+    ],
+)
+def test_search(endpoint, wanted, found):
+    client = Client(endpoint)
+    experiment = client.post("experiments/create", name="e")["experiment_id"]
+    for name, value in (("a", 1), ("b", 2)):
+        run = client.post("runs/create", experiment_id=experiment, run_name=name)["run"]["info"]["run_id"]
+        client.post("runs/log-metric", run_id=run, key="m", value=value)
+    client.post("runs/log-parameter", run_id=run, key="lr", value="0.1")
+    client.post("runs/set-tag", run_id=run, key="note", value="it's (so), AND")
+    request = {"experiment_ids": [experiment], "filter": wanted, "order_by": ["metrics.m DESC"]}
+    runs = client.post("runs/search", **request)["runs"]
+    assert [one["info"]["run_name"] for one in runs] == found
+
+
+@pytest.mark.parametrize("wanted", ["metrics.m >", "frobs.x = '1'", "metrics.m = 1 OR 2", "x ? 1", "params.a = 1"])
+def test_a_filter_that_cannot_be_read_is_refused(endpoint, wanted):
+    status, answer = Client(endpoint).ask("POST", "runs/search", json.dumps({"filter": wanted}).encode())
+    assert (status, answer["error_code"]) == (400, "INVALID_PARAMETER_VALUE")
+
+
+@pytest.mark.parametrize(
+    ("method", "route", "body", "status", "code"),
+    [
+        ("GET", "runs/get?run_id=nobody", None, 404, "RESOURCE_DOES_NOT_EXIST"),
+        ("POST", "/api/3.0/mlflow/traces", b"{}", 404, "ENDPOINT_NOT_FOUND"),
+        ("GET", "/nothing/of/ours", None, 404, "ENDPOINT_NOT_FOUND"),
+        ("POST", "runs/create", b"{not json", 400, "BAD_REQUEST"),
+        ("POST", "runs/create", b"[" * 100_000, 400, "BAD_REQUEST"),
+        ("POST", "runs/log-metric", b'{"run_id": {"a": 1}}', 400, "INVALID_PARAMETER_VALUE"),
+        ("POST", "runs/create", b" " * (17 * 2**20), 400, "BAD_REQUEST"),
+        ("GET", "artifacts/list?run_id=r-train&path=../../..", None, 400, "INVALID_PARAMETER_VALUE"),
+    ],
+)
+def test_what_cannot_be_answered_is_an_error_of_mlflow(endpoint, home, method, route, body, status, code):
+    begun(home)
+    client = Client(endpoint)
+    try:
+        found, answer = client.ask(method, route, body)
+    except (BrokenPipeError, ConnectionResetError):  # it does not read a body that is too large
+        assert len(body) > 2**20
+    else:
+        assert (found, answer["error_code"]) == (status, code)
+    assert Client(endpoint).ask("GET", "/health") == (200, b"OK")
+
+
+def test_who_has_no_token_learns_nothing(endpoint, home):
+    run, _ = begun(home)
+    status, answer = Client(endpoint, "guessed").ask("GET", f"runs/get?run_id={run}")
+    assert (status, answer["error_code"]) == (401, "UNAUTHENTICATED")
+    assert run not in json.dumps(answer)
+
+
+def test_a_server_that_was_killed_is_started_by_the_next_connection(endpoint, home):
+    run, _ = begun(home)
+    Client(endpoint).post("runs/log-metric", run_id=run, key="m", value=1)
+    (pid,) = endpoint.pids
+    os.kill(pid, signal.SIGKILL)
+    assert select.select([endpoint.descriptor], [], [], 10)[0]
+    before = time.monotonic()
+    endpoint.settle()
+    assert time.monotonic() - before < 5, "it waits for nobody"
+    endpoint.attend()
+    client = Client(endpoint)
+    client.connection.connect()  # waits in the queue of the engine's socket
+    endpoint.attend()
+    client.post("runs/log-metric", run_id=run, key="m", value=2)
+    endpoint.settle()
+    assert [point.value for point in read_tracked_run(home, run).metrics["m"]] == [1, 2]
+
+
+def test_what_a_rank_sent_before_it_was_killed_is_stored_when_it_is_looked_at(home, tmp_path):
+    run, _ = begun(home)
+    endpoint = TrackingEndpoint(home, tmp_path / "tracking.txt")
+    client = Client(endpoint)
+    body = json.dumps({"run_id": run, "key": "m", "value": 7}).encode()
+    head = {"Authorization": f"Bearer {client.token}"}
+    client.connection.request("POST", "/api/2.0/mlflow/runs/log-metric", body, head)
+    client.connection.close()  # nobody waits for the answer, and no server has been started yet
+    endpoint.settle()
+    assert [point.value for point in read_tracked_run(home, run).metrics["m"]] == [7]
+    endpoint.close()
+
+
+ENGINE = """
+import sys, time
+from pathlib import Path
+from allranks.local.folders import RunsHome
+from allranks.local.tracking.endpoint import TrackingEndpoint
+endpoint = TrackingEndpoint(RunsHome(Path(sys.argv[1])), Path(sys.argv[1]) / "log.txt")
+endpoint.attend()
+print(*endpoint.pids, flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_server_ends_with_an_engine_that_is_killed(home):
+    with subprocess.Popen([sys.executable, "-c", ENGINE, home.path], stdout=subprocess.PIPE, text=True) as engine:
+        server = os.pidfd_open(int(engine.stdout.readline()))
+        engine.kill()
+        assert select.select([server], [], [], 10)[0], "still running"
+        os.close(server)
+
+
+def test_a_server_that_cannot_start_is_given_up(home, tmp_path):
+    endpoint = TrackingEndpoint(home, tmp_path / "tracking.txt")
+    home.tracking.write_text("no database, but long enough for SQLite to see it" * 100)
+    for _ in range(3):
+        endpoint.attend()
+        assert select.select([endpoint.descriptor], [], [], 20)[0]
+        endpoint.attend()
+    assert endpoint.descriptor == -1
+    assert "could not start" in (tmp_path / "tracking.txt").read_text()
+    with pytest.raises(ConnectionRefusedError):
+        Client(endpoint).ask("GET", "/health")
+    endpoint.close()
+
+
+def test_a_thousand_points_take_little_time(endpoint, home):
+    run, _ = begun(home)
+    client, before = Client(endpoint), time.monotonic()
+    for step in range(1000):
+        client.post("runs/log-metric", run_id=run, key="m", value=step, step=step)
+    assert time.monotonic() - before < 20, "40 ms each where acknowledgements are waited for"
+
+
+REGISTRY = (
+    ("POST", "registered-models/create", {"name": "iris"}),
+    ("POST", "model-versions/create", {"name": "iris", "source": "file:///model"}),
+    ("POST", "registered-models/alias", {"name": "iris", "alias": "best", "version": "1"}),
+    ("POST", "model-versions/transition-stage", {"name": "iris", "version": "1", "stage": "production"}),
+    ("PATCH", "model-versions/update", {"name": "iris", "version": "1", "description": "good"}),
+)
+
+
+def test_models_and_their_registry(endpoint, home):
+    run, experiment = begun(home)
+    client = Client(endpoint)
+    for method, route, document in REGISTRY:
+        status, answer = client.ask(method, route, json.dumps(document).encode())
+        assert status == 200, answer
+    version = client.get("registered-models/alias", name="iris", alias="best")["model_version"]
+    assert (version["version"], version["current_stage"], version["aliases"]) == ("1", "Production", ["best"])
+    found = client.get("registered-models/search", filter="tags.`mlflow.prompt.is_prompt` != 'true'")
+    assert [model["name"] for model in found["registered_models"]] == ["iris"]
+    model = client.post("logged-models", experiment_id=experiment, name="net", source_run_id=run)["model"]["info"]
+    client.post("runs/log-metric", run_id=run, key="m", value=2, model_id=model["model_id"])
+    ready = json.dumps({"status": "LOGGED_MODEL_READY"}).encode()
+    assert client.ask("PATCH", f"logged-models/{model['model_id']}", ready)[0] == 200
+    (listed,) = client.post("logged-models/search", experiment_ids=[experiment], filter="metrics.m > 1")["models"]
+    assert (listed["info"]["status"], listed["data"]["metrics"][0]["value"]) == ("LOGGED_MODEL_READY", 2)
+    assert listed["info"]["artifact_uri"].startswith(home.mlflow_files.as_uri())
+
+
+def test_a_proxy_is_not_asked_for_loopback(endpoint):
+    variables = endpoint.variables({"HTTPS_PROXY": "http://proxy:3128", "no_proxy": "intern.example"})
+    assert variables["NO_PROXY"] == variables["no_proxy"] == "intern.example,127.0.0.1"
+    assert "NO_PROXY" not in endpoint.variables({})
