@@ -17,7 +17,16 @@ from allranks.cli import text
 from allranks.cli.inputs import add_map_argument
 from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
 from allranks.local.assets import CloudStandIns, read_mapping
-from allranks.spec import Component, Pipeline, check_designer, check_document, check_machines, check_quotes, read_spec
+from allranks.spec import (
+    Component,
+    Pipeline,
+    check_compute,
+    check_designer,
+    check_document,
+    check_machines,
+    check_quotes,
+    read_spec,
+)
 from allranks.spec.schema import CLOUD_ONLY_TYPES
 
 HELP = "check component and pipeline YAML: types, ranges, references, cycles, names"
@@ -111,7 +120,8 @@ def _problems_of(target: str, mapped: Sequence[str], *, designer: bool) -> list[
         document = _read(target, mapped)
     except SpecError as error:
         return [*error.problems, *error.warnings]
-    problems = [*check_document(document), *check_machines(document), *check_quotes(document)]
+    checks = (check_document, check_machines, check_quotes, check_compute)
+    problems = [problem for check in checks for problem in check(document)]
     # A pipeline's YAML is not dragged in Designer, its function is.
     if designer and (isinstance(document, Component) or document.source.file is None):
         problems += check_designer(document)

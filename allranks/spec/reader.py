@@ -58,8 +58,9 @@ class DocumentReader:
     def _component_or_pipeline(self, top: Section, name: str) -> Component | Pipeline | None:
         type_ = top.text("type") or ("pipeline" if "jobs" in top else "command" if "command" in top else "")
         if type_ == "pipeline" or "jobs" in top:
+            _check_pipeline_type(top, type_)
             return self._pipeline(top, name)
-        if type_ == "command":
+        if type_.lower() == "command":
             return read_command_document(top, name)
         if type_ == "sweep" and not top.where:
             rewritten = sweep_job(top)
@@ -76,8 +77,14 @@ class DocumentReader:
         return None
 
     def _pipeline(self, top: Section, name: str) -> Pipeline | None:
-        top.known(schema.PIPELINE_KEYS, "a pipeline")
-        inputs = ports.read_valued_inputs(top.mapping("inputs"))
+        kind = _pipeline_kind(top)
+        keys = schema.PIPELINE_JOB if kind == schema.JOB else schema.PIPELINE_KEYS
+        noun = "a pipeline job" if kind == schema.JOB else "a pipeline"
+        top.known(keys, noun, is_open=kind == schema.COMPONENT, needed={"name", "jobs"})
+        if kind != schema.COMPONENT:
+            settings.check_services(top)
+            settings.check_identity(top)
+        inputs = ports.read_valued_inputs(top.mapping("inputs"), kind)
         if "component" in top and "jobs" not in top:
             return self._job_of_component(top, inputs)
         if "component" in top:
@@ -100,7 +107,8 @@ class DocumentReader:
             experiment_name=top.text("experiment_name"),
             tags=MappingProxyType(top.texts("tags")),
             inputs=MappingProxyType(inputs),
-            outputs=MappingProxyType(ports.read_outputs(top.mapping("outputs"), typed=False)),
+            outputs=MappingProxyType(ports.read_outputs(top.mapping("outputs"), kind)),
+            kind=kind,
             steps=MappingProxyType(resolve_borrowed_inputs(read)),
             settings=_settings(top),
         )
@@ -193,9 +201,27 @@ class DocumentReader:
         return self._files[path]
 
 
+def _check_pipeline_type(top: Section, type_: str) -> None:
+    """Note a type that is not that of the document's ``jobs``; without ``$schema`` it may be left out here."""
+    if type_ != "pipeline":
+        top.wrong("type", f"'{type_}' is not the type of a document with 'jobs'.", "Write type: pipeline.")
+    elif "type" not in top and "$schema" in top and not top.where and top.source.file is not None:
+        top.wrong("", "states no type, and Azure ML refuses this.", "Write type: pipeline.")
+
+
+def _pipeline_kind(top: Section) -> str:
+    schema_name = str(top.data.get("$schema") or "").lower()
+    if top.where or "pipelinecomponent" in schema_name:
+        return schema.COMPONENT
+    is_job = "pipelinejob" in schema_name or "sweepjob" in schema_name
+    return schema.JOB if is_job else schema.EITHER
+
+
 def _settings(top: Section) -> Settings:
     section = top.mapping("settings")
-    section.known(schema.SETTINGS_KEYS, "settings")
+    section.known(schema.SETTINGS_KEYS, "settings", is_open=True)
+    for key in ("default_compute", "default_datastore"):
+        settings.check_resource_id(section, key)
     return Settings(
         section.text("default_compute") or settings.read_compute(top),
         section.flag("force_rerun"),
