@@ -31,5 +31,7 @@ def _without_compute(pipeline: Pipeline, prefix: str = "") -> Iterator[str]:
     for name, step in pipeline.steps.items():
         if isinstance(step.component, Pipeline):
             yield from _without_compute(step.component, f"{prefix}{name}.")
-        elif not step.compute and step.kind != "sweep":
+        elif (
+            not step.compute and step.has_component
+        ):  # of others it is not known whether they need one, as Spark does not
             yield prefix + name

@@ -65,7 +65,7 @@ class DocumentReader:
         if type_ == "sweep" and not top.where:
             rewritten = sweep_job(top)
             pipeline = self._pipeline(rewritten, rewritten.text("name"))
-            return None if pipeline is None else with_variables(pipeline, top)
+            return None if pipeline is None else replace(with_variables(pipeline, top), kind=schema.EITHER)
         if not type_:
             top.wrong("", "has neither 'jobs' nor 'command', so it is no pipeline and no command component.")
         elif type_ in schema.CLOUD_ONLY_TYPES:
@@ -145,7 +145,9 @@ class DocumentReader:
             elif value.default != "" or not declared[name].optional:  # the SDK does not send an optional empty text
                 declared[name] = replace(declared[name], default=value.default)
         name = top.text("name") or component.name
-        return replace(component, name=name, inputs=MappingProxyType(declared), settings=_settings(top))
+        return replace(
+            component, name=name, inputs=MappingProxyType(declared), settings=_settings(top), kind=schema.JOB
+        )
 
     def _referenced(self, section: Section, key: str, name: str) -> Component | Pipeline | None:
         """Read the component that ``key`` holds or names; ``name`` is for one that has none."""
@@ -211,7 +213,7 @@ def _check_pipeline_type(top: Section, type_: str) -> None:
 
 def _pipeline_kind(top: Section) -> str:
     schema_name = str(top.data.get("$schema") or "").lower()
-    if top.where or "pipelinecomponent" in schema_name:
+    if top.where or "pipelinecomponent.schema" in schema_name:
         return schema.COMPONENT
     is_job = "pipelinejob" in schema_name or "sweepjob" in schema_name
     return schema.JOB if is_job else schema.EITHER

@@ -11,6 +11,7 @@ from pathlib import Path
 from allranks.spec.model import Component
 
 _VARIABLE = re.compile(r"AZURE(?:ML_PARAMETER|_ML_INPUT)_(\w*)", re.IGNORECASE)
+_IN_THE_IMAGE = re.compile(r"""(?:^|[\s'"=])/[^\s'"]+\.(?:py|sh)\b""")
 _SCRIPTS = frozenset({".py", ".sh", ".bash", ".r", ".jl", ".ipynb"})
 _MOST_FILES = 1000
 _MOST_BYTES = 2**20
@@ -19,12 +20,13 @@ _MOST_BYTES = 2**20
 class ScriptInputs:
     """The inputs that the command or a script of the snapshot reads as ``AZUREML_PARAMETER_<name>`` and its like.
 
-    A name that a script puts together, as in ``f"AZUREML_PARAMETER_{name}"``, may be any input's.
+    A name that a script puts together, as in ``f"AZUREML_PARAMETER_{name}"``, may be any input's; and what a script of
+    the environment's image reads cannot be known, such as that of ``python /azureml/run.py``.
     """
 
     def __init__(self, component: Component) -> None:
         found = (match[1].lower() for text in _texts(component) for match in _VARIABLE.finditer(text))
-        self._names = frozenset(found)
+        self._names = frozenset([""] if _IN_THE_IMAGE.search(component.command) else found)
 
     def __contains__(self, name: str) -> bool:
         """Whether an input is read so; Azure ML upper-cases no name, and people compare them in any case."""

@@ -95,3 +95,9 @@ def test_inputs_that_a_script_reads_from_variables(tmp_path, script, unused):
     assert [(one.where, one.message) for one in problems] == [
         (where, "the command does not use this input.") for where in unused
     ]
+
+
+def test_inputs_of_a_script_in_the_image(tmp_path):
+    text = "type: command\nname: a\ncommand: python /azureml/run.py\nenvironment: azureml:e:1\ninputs: {n: {type: number}}\n"
+    (tmp_path / "a.yaml").write_text(text)
+    assert check_document(read_spec(tmp_path / "a.yaml")) == []
