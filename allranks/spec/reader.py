@@ -60,7 +60,8 @@ class DocumentReader:
         if type_ == "pipeline" or "jobs" in top:
             _check_pipeline_type(top, type_)
             return self._pipeline(top, name)
-        if type_.lower() == "command":
+        is_job = "commandjob" in str(top.data.get("$schema")).lower()  # there the SDK wants the type as it is
+        if type_ == "command" or (type_.lower() == "command" and not is_job):
             return read_command_document(top, name)
         if type_ == "sweep" and not top.where:
             rewritten = sweep_job(top)

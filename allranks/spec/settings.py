@@ -175,10 +175,11 @@ def check_identity(section: Section) -> None:
 
 
 def _choose(inner: Section, key: str, choices: Iterable[str], plural: str) -> str:
-    """Return which of the texts ``key`` holds, in any spelling of upper and lower case; empty for none of them."""
+    """Return which of the texts ``key`` holds, also as ``AMLToken`` for ``aml_token``; empty for none of them."""
     written = inner.text(key)
-    if written.lower() in choices:
-        return written.lower()
+    by_folded = {choice.replace("_", ""): choice for choice in choices}
+    if (folded := written.lower().replace("_", "")) in by_folded:
+        return by_folded[folded]
     message = f"'{written}' is none of the {plural}." if written else "states no type."
     inner.wrong(key if written else "", message, did_you_mean(written, choices, plural))
     return ""
