@@ -21,7 +21,16 @@ from allranks.local.assets import CloudStandIns, read_mapping
 from allranks.local.checkout import CheckoutFiles
 from allranks.local.checkout_assets import CheckoutAssets
 from allranks.local.described import asset_problems
-from allranks.spec import Component, Pipeline, check_designer, check_document, check_machines, check_quotes, read_spec
+from allranks.spec import (
+    Component,
+    Pipeline,
+    check_compute,
+    check_designer,
+    check_document,
+    check_machines,
+    check_quotes,
+    read_spec,
+)
 from allranks.spec.schema import CLOUD_ONLY_TYPES
 
 HELP = "check component and pipeline YAML: types, ranges, references, cycles, names"
@@ -126,7 +135,8 @@ def _problems_of(target: str, stands: CloudStandIns, *, designer: bool) -> list[
         document = _read(target, stands)
     except SpecError as error:
         return [*error.problems, *error.warnings]
-    problems = [*check_document(document), *check_machines(document), *check_quotes(document)]
+    checks = (check_document, check_machines, check_quotes, check_compute)
+    problems = [problem for check in checks for problem in check(document)]
     problems += asset_problems(document, stands)
     # A pipeline's YAML is not dragged in Designer, its function is.
     if designer and (isinstance(document, Component) or document.source.file is None):

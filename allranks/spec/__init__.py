@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from allranks.spec.check import check_document
+from allranks.spec.check_compute import check_compute
 from allranks.spec.check_designer import check_designer
 from allranks.spec.check_machines import Compute, check_machines
 from allranks.spec.check_quotes import check_quotes
@@ -24,6 +25,7 @@ __all__ = [
     "Source",
     "Step",
     "Sweep",
+    "check_compute",
     "check_designer",
     "check_document",
     "check_machines",

@@ -35,6 +35,7 @@ def check_document(document: Component | Pipeline, values: Values | None = None)
     given, wrong = _given(document, values or {})
     problems += wrong
     if isinstance(document, Pipeline):
+        problems += check_component_name(document) if document.kind == schema.COMPONENT else ()
         problems += _check_pipeline(document, given, set())
     else:
         problems += [*check_component_name(document), *check_command(document), *check_command_values(document, given)]

@@ -19,13 +19,14 @@ from allranks.spec.expressions import (
     near_references,
     single_reference,
 )
-from allranks.spec.model import Component, Distribution, Input, Output, Resources, Source
+from allranks.spec.model import Component, Distribution, Input, Output, Pipeline, Resources, Source
+from allranks.spec.script_inputs import ScriptInputs
 from allranks.spec.section import a_or_an, shown_value
 from allranks.spec.suggest import did_you_mean
 from allranks.spec.values import check_command_values, check_value, default_values
 
 
-def check_component_name(component: Component) -> Iterator[Problem]:
+def check_component_name(component: Component | Pipeline) -> Iterator[Problem]:
     """Check the name under which a component is registered; inside a pipeline Azure ML does not look at it."""
     name = component.name
     if not name:
@@ -148,8 +149,10 @@ def _check_text(component: Component) -> Iterator[Problem]:
             used[reference.scope].add(declared_name(reference.name, _declared(component, reference.scope)))
     if component.is_generated:
         return
-    for name, declared in component.inputs.items():
-        if name not in used["inputs"] and not declared.is_data:
+    unused = [name for name, one in component.inputs.items() if name not in used["inputs"] and not one.is_data]
+    read_by_scripts = ScriptInputs(component) if unused else ()
+    for name in unused:
+        if name not in read_by_scripts:
             message = "the command does not use this input."
             yield source.problem(f"inputs.{name}", message, f"Add --{name} '${{{{inputs.{name}}}}}'.", "warning")
 

@@ -158,7 +158,8 @@ class _Walk:
             path = f"{where}.{key}" if where else key
             if key in own:
                 first = self.lines[path]
-                self._wrong(key_node, path, f"'{key}' is there twice, first in line {first}; only one can count.")
+                message = f"'{key}' is there twice, first in line {first}; only one can count."
+                self._wrong(key_node, path, message, "warning")  # the SDK's loader takes the last one, as we do
             self.lines[path] = key_node.start_mark.line + 1
             own[key] = self.value(value_node, path)
         return merged | own
@@ -173,5 +174,6 @@ class _Walk:
             merged = self.value(source, f"{where}.<<") | merged
         return merged
 
-    def _wrong(self, node: Node, where: str, message: str) -> None:
-        self.problems.append(Problem(message, where, self._path, node.start_mark.line + 1))
+    def _wrong(self, node: Node, where: str, message: str, severity: str = "error") -> None:
+        line = node.start_mark.line + 1
+        self.problems.append(Problem(message, where, self._path, line, severity=severity))

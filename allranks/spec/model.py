@@ -273,7 +273,11 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A pipeline job or a pipeline component: steps by name, in the order written."""
+    """A pipeline job or a pipeline component: steps by name, in the order written.
+
+    Attributes:
+        kind: ``job`` or ``component``; empty where the document does not say.
+    """
 
     noun: ClassVar[str] = "pipeline"
     name: str
@@ -287,3 +291,4 @@ class Pipeline:
     outputs: Mapping[str, Output] = field(default_factory=lambda: MappingProxyType({}))
     steps: Mapping[str, Step] = field(default_factory=lambda: MappingProxyType({}))
     settings: Settings = field(default_factory=Settings)
+    kind: str = ""

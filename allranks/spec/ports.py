@@ -41,8 +41,16 @@ def _example(value: Any) -> str:
     return "string" if value is None or isinstance(value, list) else f"{literal_type(value)}, default: {value}"
 
 
-def read_valued_inputs(section: Section) -> dict[str, Input]:
-    """Read a pipeline's or a job's inputs, which have values, declarations or both; the value becomes the default."""
+def read_valued_inputs(section: Section, kind: str = schema.EITHER) -> dict[str, Input]:
+    """Read a pipeline's or a job's inputs, which have values, declarations or both; the value becomes the default.
+
+    Args:
+        section: the ``inputs``.
+        kind: whether a job or a component has them, where that is known; the SDK takes declarations from a component
+            alone, and values from a job alone.
+    """
+    if kind == schema.COMPONENT and section.source.file is not None:
+        return read_declared_inputs(section)
     inputs = {}
     for name in section:
         value = section.data[name]
@@ -55,10 +63,43 @@ def read_valued_inputs(section: Section) -> dict[str, Input]:
         elif not isinstance(value, dict):
             inputs[name] = Input(name, literal_type(value), value)
         elif "type" in value or not ({"path", "value"} & value.keys()):
+            if kind == schema.JOB and "type" in value:
+                _check_job_input(section.mapping(name))
             inputs[name] = _declared(section.mapping(name), name, valued=True)
         else:
             inputs[name] = _valued(section.mapping(name), name)
     return inputs
+
+
+def _check_job_input(section: Section) -> None:
+    """Note what a component may say of an input and a job may not: a job gives values, and declares nothing."""
+    if section.text("type") in LITERAL_TYPES:
+        value = section.data.get("value", section.data.get("default"))
+        hint = "" if value is None else f"Write {section.where.rpartition('.')[2]}: {value}."
+        section.wrong("", "declares a literal, and Azure ML takes its value alone from a job.", hint)
+        return
+    for key in sorted((schema.INPUT_KEYS - schema.VALUE_KEYS) & section.data.keys()):
+        section.wrong(key, f"'{key}' is for a component's input, and Azure ML refuses it on a job's.", "Leave it out.")
+    _given_mode(section)
+
+
+def _given_mode(section: Section) -> str | None:
+    """Read the mode of data that is given to a job or a step, in any spelling of upper and lower case."""
+    is_table = section.text("type").lower() == "mltable" or "type" not in section
+    modes = schema.TABLE_MODES if is_table else schema.GIVEN_INPUT_MODES
+    return _mode(section, modes)
+
+
+def _mode(section: Section, modes: frozenset[str]) -> str | None:
+    """Read a mode; one that exists, and that this place does not have, is said to be of another place."""
+    written = section.data.get("mode")
+    if section.source.file is None or not isinstance(written, str) or written.lower() not in schema.PORT_MODES:
+        return section.choice("mode", schema.PORT_MODES, "modes")
+    if written.lower() not in modes:
+        section.wrong(
+            "mode", f"{written} is no mode that Azure ML takes here.", f"The modes are: {', '.join(sorted(modes))}."
+        )
+    return written.lower()
 
 
 def _declared(section: Section, name: str, *, valued: bool = False) -> Input:
@@ -66,8 +107,8 @@ def _declared(section: Section, name: str, *, valued: bool = False) -> Input:
         section.wrong("", "is written as in the preview of Azure ML v2.", _WRITE_PATH)
         return Input(name, "uri_folder", optional=True)
     section.known(schema.INPUT_KEYS | schema.VALUE_KEYS if valued else schema.INPUT_KEYS, "an input")
-    type_ = _type(section, _TYPES)
-    mode = section.choice("mode", schema.PORT_MODES, "modes")
+    type_ = _type(section, _TYPES, in_any_case=valued)
+    mode = _mode(section, schema.PORT_MODES) if valued else section.choice("mode", schema.PORT_MODES, "modes")
     optional, description = section.flag("optional") is True, section.text("description")
     if type_ is None:
         return Input(name, optional=True, mode=mode, description=description)
@@ -84,16 +125,18 @@ def _valued(section: Section, name: str) -> Input:
     if "value" in section:
         value = _literal(section, "value")
         return Input(name, "string" if value is None else literal_type(value), value)
-    return Input(name, "uri_folder", _data(section), mode=section.text("mode") or None)
+    return Input(name, "uri_folder", _data(section), mode=_given_mode(section))
 
 
-def _type(section: Section, types: tuple[str, ...]) -> str | None:
+def _type(section: Section, types: tuple[str, ...], *, in_any_case: bool = False) -> str | None:
     if "type" not in section:
         section.wrong("", "states no type.", f"The types are: {', '.join(types)}.")
         return None
     written = section.text("type")
     if written in types:
         return written
+    if in_any_case and written.lower() in types:
+        return written.lower()
     section.wrong("type", f"'{written}' is no type of Azure ML.", did_you_mean(written, types, "types"))
     return nearest_name(written, types)
 
@@ -127,8 +170,8 @@ def _data_default(section: Section, type_: str, *, valued: bool) -> Data | None:
 
 
 def _data(section: Section) -> Data:
-    type_ = section.text("type") or None
-    return Data(section.local(section.text("path")), type_, section.choice("mode", schema.PORT_MODES, "modes"))
+    type_ = section.text("type").lower() or None
+    return Data(section.local(section.text("path")), type_, _mode(section, schema.PORT_MODES))
 
 
 def read_step_inputs(section: Section) -> dict[str, Literal | Data]:
@@ -161,17 +204,18 @@ def _step_data(section: Section, name: str) -> Literal | Data | None:
         section.wrong("", "has no 'path'.", _WRITE_PATH)
         return None
     if "type" in section and section.text("type") not in LITERAL_TYPES:
-        _type(section, DATA_TYPES)
+        _type(section, DATA_TYPES, in_any_case=True)
+    _given_mode(section)
     return _data(section)
 
 
-def read_outputs(section: Section, *, typed: bool) -> dict[str, Output]:
-    """Read declared outputs; ``typed`` demands a type of each, as a component does."""
+def read_outputs(section: Section, kind: str = schema.EITHER) -> dict[str, Output]:
+    """Read the outputs that a component declares, or that a job names; a component states the type of each."""
     found = {}
     for name in section:
         value = section.data[name]
         if value is None or isinstance(value, dict):
-            found[name] = _output(section.mapping(name), name, typed=typed)
+            found[name] = _output(section.mapping(name), name, kind)
         else:
             section.wrong(name, f"is a {yaml_kind(value)}.", f"Write {name}: {{type: uri_folder}}.")
             found[name] = Output(name)
@@ -188,21 +232,35 @@ def read_step_outputs(section: Section) -> dict[str, Output | str]:
         elif isinstance(value, dict) and value.keys() == {"path"} and "${{" in str(value["path"]):
             found[name] = str(value["path"])
         elif value is None or isinstance(value, dict):
-            found[name] = _output(section.mapping(name), name, typed=False)
+            found[name] = _output(section.mapping(name), name, schema.JOB)
         else:
             hint = f"Write {name}: ${{{{parent.outputs.NAME}}}} or a mapping."
             section.wrong(name, f"is a {yaml_kind(value)}.", hint)
     return found
 
 
-def _output(section: Section, name: str, *, typed: bool) -> Output:
-    section.known(schema.OUTPUT_KEYS, "an output")
-    type_ = _type(section, _TYPES) if typed or "type" in section else None
+_OUTPUT_KEYS = {
+    schema.COMPONENT: schema.DECLARED_OUTPUT_KEYS,
+    schema.JOB: schema.GIVEN_OUTPUT_KEYS,
+    schema.EITHER: schema.OUTPUT_KEYS,
+}
+
+
+def _output(section: Section, name: str, kind: str) -> Output:
+    is_declared = kind == schema.COMPONENT
+    in_memory = section.source.file is None
+    section.known(_OUTPUT_KEYS[schema.EITHER if in_memory else kind], "an output")
+    type_ = None
+    if (is_declared and not in_memory) or "type" in section:
+        type_ = _type(section, DATA_TYPES if kind == schema.JOB else _TYPES, in_any_case=kind == schema.JOB)
+    if "version" in section and not section.text("name"):
+        section.wrong("version", "is there without a name.", "Add the name under which the output is registered.")
     path = section.text("path")
+    modes = schema.GIVEN_OUTPUT_MODES if kind == schema.JOB else schema.PORT_MODES
     return Output(
         name,
         type_,
-        section.choice("mode", schema.PORT_MODES, "modes"),
+        section.choice("mode", schema.PORT_MODES, "modes") if is_declared else _mode(section, modes),
         section.text("description"),
         section.local(path) if path else None,
         section.text("name") or None,

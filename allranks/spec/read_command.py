@@ -11,6 +11,7 @@ from allranks.spec.section import Section
 from allranks.spec.spelling import respell_references
 from allranks.spec.standalone import job_name
 
+_NEEDED = ("name", "command", "environment")
 _ON_THE_STEP = dict.fromkeys(schema.COMMAND_JOB - schema.COMMAND_COMPONENT, "write it on the pipeline's step.")
 
 
@@ -19,13 +20,17 @@ def read_command_document(top: Section, name: str) -> Component:
     job = "commandjob" in top.text("$schema").lower()
     if job:
         top.known(schema.COMMAND_JOB, "a command job")
+        settings.check_services(top)
+        settings.check_identity(top)
         name = job_name(top)
-        inputs = ports.read_valued_inputs(top.mapping("inputs"))
+        inputs = ports.read_valued_inputs(top.mapping("inputs"), schema.JOB)
     else:
-        top.known(schema.COMMAND_COMPONENT, "a component", _ON_THE_STEP)
+        top.known(
+            schema.COMMAND_COMPONENT, "a component", _ON_THE_STEP, is_open=True, needed=_NEEDED, unchecked=("type",)
+        )
         inputs = ports.read_declared_inputs(top.mapping("inputs"))
-    outputs = ports.read_outputs(top.mapping("outputs"), typed=not job)
-    component = read_command(top, name)
+    outputs = ports.read_outputs(top.mapping("outputs"), schema.JOB if job else schema.COMPONENT)
+    component = read_command(top, name, is_open=not job)
     command = respell_references(top, "command", component.command, "inputs", inputs)
     component = replace(component, command=command, inputs=MappingProxyType(inputs), outputs=MappingProxyType(outputs))
     if job:
@@ -34,8 +39,11 @@ def read_command_document(top: Section, name: str) -> Component:
     return component
 
 
-def read_command(section: Section, name: str) -> Component:
-    """Read what a component, a command job and an inline command have in common: all but inputs and outputs."""
+def read_command(section: Section, name: str, *, is_open: bool = False) -> Component:
+    """Read what a component, a command job and an inline command have in common: all but inputs and outputs.
+
+    ``is_open``: whether Azure ML ignores unknown keys of its parts, as it does in a component.
+    """
     return Component(
         name=name,
         source=replace(section.source, prefix=section.where, problems=()),
@@ -47,8 +55,8 @@ def read_command(section: Section, name: str) -> Component:
         code=settings.read_code(section),
         includes=settings.read_includes(section),
         environment=settings.read_environment(section),
-        distribution=settings.read_distribution(section),
-        resources=settings.read_resources(section),
+        distribution=settings.read_distribution(section, is_open=is_open),
+        resources=settings.read_resources(section, is_open=is_open),
         is_deterministic=section.flag("is_deterministic") is not False,
         tier=settings.read_tier(section),
     )

@@ -59,13 +59,15 @@ class DocumentReader:
     def _component_or_pipeline(self, top: Section, name: str) -> Component | Pipeline | None:
         type_ = top.text("type") or ("pipeline" if "jobs" in top else "command" if "command" in top else "")
         if type_ == "pipeline" or "jobs" in top:
+            _check_pipeline_type(top, type_)
             return self._pipeline(top, name)
-        if type_ == "command":
+        is_job = "commandjob" in str(top.data.get("$schema")).lower()  # there the SDK wants the type as it is
+        if type_ == "command" or (type_.lower() == "command" and not is_job):
             return read_command_document(top, name)
         if type_ == "sweep" and not top.where:
             rewritten = sweep_job(top)
             pipeline = self._pipeline(rewritten, rewritten.text("name"))
-            return None if pipeline is None else with_variables(pipeline, top)
+            return None if pipeline is None else replace(with_variables(pipeline, top), kind=schema.EITHER)
         if not type_:
             top.wrong("", "has neither 'jobs' nor 'command', so it is no pipeline and no command component.")
         elif type_ in schema.CLOUD_ONLY_TYPES:
@@ -77,8 +79,14 @@ class DocumentReader:
         return None
 
     def _pipeline(self, top: Section, name: str) -> Pipeline | None:
-        top.known(schema.PIPELINE_KEYS, "a pipeline")
-        inputs = ports.read_valued_inputs(top.mapping("inputs"))
+        kind = _pipeline_kind(top)
+        keys = schema.PIPELINE_JOB if kind == schema.JOB else schema.PIPELINE_KEYS
+        noun = "a pipeline job" if kind == schema.JOB else "a pipeline"
+        top.known(keys, noun, is_open=kind == schema.COMPONENT, needed={"name", "jobs"})
+        if kind != schema.COMPONENT:
+            settings.check_services(top)
+            settings.check_identity(top)
+        inputs = ports.read_valued_inputs(top.mapping("inputs"), kind)
         if "component" in top and "jobs" not in top:
             return self._job_of_component(top, inputs)
         if "component" in top:
@@ -102,7 +110,8 @@ class DocumentReader:
             experiment_name=top.text("experiment_name"),
             tags=MappingProxyType(top.texts("tags")),
             inputs=MappingProxyType(inputs),
-            outputs=MappingProxyType(ports.read_outputs(top.mapping("outputs"), typed=False)),
+            outputs=MappingProxyType(ports.read_outputs(top.mapping("outputs"), kind)),
+            kind=kind,
             steps=MappingProxyType(resolve_borrowed_inputs(read)),
             settings=_settings(top),
         )
@@ -140,7 +149,9 @@ class DocumentReader:
             elif value.default != "" or not declared[name].optional:  # the SDK does not send an optional empty text
                 declared[name] = replace(declared[name], default=value.default)
         name = top.text("name") or component.name
-        return replace(component, name=name, inputs=MappingProxyType(declared), settings=_settings(top))
+        return replace(
+            component, name=name, inputs=MappingProxyType(declared), settings=_settings(top), kind=schema.JOB
+        )
 
     def _referenced(self, section: Section, key: str, name: str) -> Component | Pipeline | None:
         """Read the component that ``key`` holds or names; ``name`` is for one that has none."""
@@ -200,9 +211,27 @@ class DocumentReader:
         return self._files[path]
 
 
+def _check_pipeline_type(top: Section, type_: str) -> None:
+    """Note a type that is not that of the document's ``jobs``; without ``$schema`` it may be left out here."""
+    if type_ != "pipeline":
+        top.wrong("type", f"'{type_}' is not the type of a document with 'jobs'.", "Write type: pipeline.")
+    elif "type" not in top and "$schema" in top and not top.where and top.source.file is not None:
+        top.wrong("", "states no type, and Azure ML refuses this.", "Write type: pipeline.")
+
+
+def _pipeline_kind(top: Section) -> str:
+    schema_name = str(top.data.get("$schema") or "").lower()
+    if top.where or "pipelinecomponent.schema" in schema_name:
+        return schema.COMPONENT
+    is_job = "pipelinejob" in schema_name or "sweepjob" in schema_name
+    return schema.JOB if is_job else schema.EITHER
+
+
 def _settings(top: Section) -> Settings:
     section = top.mapping("settings")
-    section.known(schema.SETTINGS_KEYS, "settings")
+    section.known(schema.SETTINGS_KEYS, "settings", is_open=True)
+    for key in ("default_compute", "default_datastore"):
+        settings.check_resource_id(section, key)
     return Settings(
         section.text("default_compute") or settings.read_compute(top),
         section.flag("force_rerun"),

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import re
 
+JOB, COMPONENT, EITHER = "job", "component", ""
+"""What a document is, where its ``$schema`` or its type says so; a pipeline without ``$schema`` may be either."""
+
 _ANY = frozenset({"$schema", "name", "id", "type", "display_name", "description", "tags", "properties"})
 _ANY |= {"creation_context"}
 ASSET_KEYS = _ANY | {"version", "latest_version", "auto_delete_setting", "is_deterministic", "inputs", "outputs"}
@@ -18,14 +21,15 @@ JOB_KEYS = _ANY | {"services", "status", "experiment_name", "log_files", "comput
 
 COMMAND_COMPONENT = ASSET_KEYS | COMMAND_KEYS | {"additional_includes"}
 COMMAND_JOB = JOB_KEYS | COMMAND_KEYS | {"environment_variables", "limits", "parameters", "parent_job_name"}
-PIPELINE_KEYS = ASSET_KEYS | JOB_KEYS | {"jobs", "settings", "component"}
+PIPELINE_JOB = JOB_KEYS | {"jobs", "settings", "component"}
+PIPELINE_KEYS = ASSET_KEYS | PIPELINE_JOB
 
 NODE_KEYS = frozenset({"$schema", "type", "inputs", "outputs", "properties", "comment"})
 STEP_TEXTS = frozenset({"name", "display_name", "description", "tags"})
 COMPONENT_STEP = NODE_KEYS | STEP_TEXTS | COMMAND_KEYS
 COMPONENT_STEP |= {"component", "environment_variables", "compute", "limits", "services", "identity"}
 SWEEP_STEP = NODE_KEYS | STEP_TEXTS | {"trial", "sampling_algorithm", "search_space", "objective", "early_termination"}
-SWEEP_JOB = SWEEP_STEP | JOB_KEYS | {"limits"}
+SWEEP_JOB = SWEEP_STEP | JOB_KEYS | {"limits", "resources", "queue_settings"}
 SWEEP_STEP |= {"limits", "compute", "queue_settings", "resources", "identity"}
 PIPELINE_STEP = NODE_KEYS | STEP_TEXTS | {"component", "settings"}
 INLINE_STEP = COMMAND_JOB | NODE_KEYS
@@ -37,6 +41,8 @@ VALUE_KEYS = frozenset({"type", "mode", "path", "path_on_compute", "datastore", 
 OUTPUT_KEYS = frozenset(
     {"type", "mode", "description", "path", "name", "version", "is_control", "early_available", "intellectual_property"}
 )
+DECLARED_OUTPUT_KEYS = OUTPUT_KEYS - {"path", "name", "version"}
+GIVEN_OUTPUT_KEYS = frozenset({"$schema", "type", "mode", "path", "name", "version"})
 RESOURCE_KEYS = frozenset(
     {"instance_count", "instance_type", "properties", "locations", "shm_size", "max_instance_count", "docker_args"}
 )
@@ -75,6 +81,16 @@ POLICY_KEYS = {
 PORT_MODES = frozenset(
     {"direct", "download", "eval_download", "eval_mount", "mount", "ro_mount", "rw_mount", "upload", "link"}
 )
+GIVEN_INPUT_MODES = frozenset({"download", "ro_mount", "direct"})
+TABLE_MODES = GIVEN_INPUT_MODES | {"eval_mount", "eval_download"}
+GIVEN_OUTPUT_MODES = frozenset({"mount", "upload", "rw_mount", "direct"})
+IDENTITY_KEYS: dict[str, frozenset[str]] = {
+    "managed": frozenset({"type", "client_id", "object_id", "msi_resource_id"}),
+    "user_identity": frozenset({"type"}),
+    "aml_token": frozenset({"type"}),
+}
+IDENTITY_KEYS["managed_identity"] = IDENTITY_KEYS["managed"]
+SERVICE_TYPES = frozenset({"jupyter_lab", "ssh", "tensor_board", "vs_code"})
 CLOUD_ONLY_TYPES = frozenset(
     {"spark", "automl", "parallel", "import", "data_transfer", "finetuning", "distillation", "promptflow_parallel"}
     | {"flow", "do_while", "if_else", "parallel_for", "ray"}

@@ -16,6 +16,7 @@ from allranks.spec.expressions import find_references
 from allranks.spec.limits import MOST_DIGITS
 from allranks.spec.model import Source
 from allranks.spec.suggest import did_you_mean, nearest_name
+from allranks.spec.value_kinds import find_misfits
 
 _ADDRESS = re.compile(r"azureml:|/subscriptions/|(?!file:)[A-Za-z][\w+.-]+://")
 
@@ -52,15 +53,30 @@ class Section:
         """Whether YAML made something else of what is written at ``key``, of which the check warns."""
         return self.source.place(self.path(key)) in self.source.texts
 
-    def known(self, keys: Iterable[str], what: str, dropped: Mapping[str, str] | None = None) -> None:
-        """Note each key that is none of ``keys``; one that is misspelt is then read as what was meant.
+    def known(
+        self,
+        keys: Iterable[str],
+        what: str,
+        dropped: Mapping[str, str] | None = None,
+        *,
+        is_open: bool = False,
+        needed: Iterable[str] = (),
+        unchecked: Iterable[str] = (),
+    ) -> None:
+        """Note each key that is none of ``keys``, and each value of a wrong kind (``value_kinds``).
+
+        A key that is misspelt is read as what was meant, but for those that Azure ML ignores.
 
         Args:
             keys: the keys that Azure ML knows here.
             what: how a message calls this mapping, such as ``a step``.
             dropped: keys that Azure ML accepts and ignores, with the reason; they are warnings and are removed.
+            is_open: whether Azure ML takes any other key too and ignores it: then that is a warning.
+            unchecked: keys whose values Azure ML takes as they come.
+            needed: keys whose misspelling is an error even so, since Azure ML refuses a mapping without them.
         """
-        keys = frozenset(keys)
+        keys, needed = frozenset(keys), frozenset(needed)
+        self._note_misfits(keys.difference(unchecked))
         for key in list(self.data):
             if key in keys:
                 continue
@@ -68,11 +84,20 @@ class Section:
                 self.wrong(key, f"'{key}' is ignored here by Azure ML: {dropped[key]}", severity="warning")
                 del self.data[key]
                 continue
-            self.wrong(key, f"'{key}' is not a key of {what}.", did_you_mean(key, keys, f"keys of {what}"))
-            value = self.data.pop(key)
-            near = nearest_name(key, keys)
-            if near is not None and near not in self.data:
+            value, near = self.data.pop(key), nearest_name(key, keys)
+            is_ignored = is_open and (near not in needed or near in self.data)
+            severity = "warning" if is_ignored else "error"
+            self.wrong(key, f"'{key}' is not a key of {what}.", did_you_mean(key, keys, f"keys of {what}"), severity)
+            if near is not None and near not in self.data and not is_ignored:
                 self.data[near] = value
+
+    def _note_misfits(self, keys: frozenset[str]) -> None:
+        if self.source.file is None:  # made of Python's objects, which hold what the SDK has let pass
+            return
+        for misfit in find_misfits({key: value for key, value in self.data.items() if key in keys}):
+            self.wrong(misfit.key, misfit.message, misfit.hint)
+            if not misfit.is_kept and misfit.key in self.data:
+                del self.data[misfit.key]
 
     def text(self, key: str, default: str = "") -> str:
         """Return a text; a number or boolean becomes the text that YAML made of it."""

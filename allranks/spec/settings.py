@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from allranks.spec import schema
+from allranks.spec.check_environment import check_environment_files
 from allranks.spec.distribution import CLOUD_ONLY_DISTRIBUTIONS, DISTRIBUTION_KINDS
 from allranks.spec.document import yaml_kind
+from allranks.spec.expressions import find_references
 from allranks.spec.model import CountOrBinding, Distribution, Environment, Resources
-from allranks.spec.section import Section, a_or_an, is_address
+from allranks.spec.section import Section, a_or_an, is_address, shown_value
 from allranks.spec.suggest import did_you_mean, nearest_name
+from allranks.spec.value_kinds import NO_VALUE
 
 # As get_asset_arm_id of azure-ai-ml reads it; the short name of a curated environment is left to the service.
 _VERSIONLESS = re.compile(r"azureml:(?!AzureML-)[^:@/]+|azureml://registries/[^/]+/environments/[^/]+")
@@ -54,8 +57,9 @@ def read_environment(section: Section) -> Environment:
     value = section.data.get("environment")
     if isinstance(value, dict):
         inner = section.mapping("environment")
-        inner.known(schema.ENVIRONMENT_KEYS, "an environment")
+        inner.known(schema.ENVIRONMENT_KEYS, "an environment", unchecked=("name", "version"))
         build = inner.mapping("build")
+        check_environment_files(inner, build)
         named = inner.text("image") or build.text("path")
         if not named and not isinstance(inner.data.get("conda_file"), dict):
             named = inner.text("conda_file")
@@ -70,7 +74,7 @@ def read_environment(section: Section) -> Environment:
         if not text.startswith("file:"):
             section.wrong("environment", f"'{text}' is taken for a name by Azure ML.", f"Write file:{text}.")
         return Environment(file=Path(section.local(text)))
-    if not is_address(text):
+    if not is_address(text) or (section.source.file is not None and not text.startswith("azureml:")):
         hint = f"Write azureml:{text}." if ":" in text or "@" in text else f"Write azureml:{text}:VERSION."
         section.wrong("environment", f"'{text}' is neither a registered environment nor an environment file.", hint)
     elif _VERSIONLESS.fullmatch(text):
@@ -79,10 +83,15 @@ def read_environment(section: Section) -> Environment:
     return Environment(reference=text)
 
 
-def read_distribution(section: Section) -> Distribution | None:
-    """Read ``distribution``; its type counts in any spelling of upper and lower case."""
+def read_distribution(section: Section, *, is_open: bool = False) -> Distribution | None:
+    """Read ``distribution``; its type counts in any spelling of upper and lower case.
+
+    ``is_open``: whether Azure ML ignores other keys, as it does in a component.
+    """
     inner = section.mapping("distribution")
     if not inner.data:
+        if isinstance(section.data.get("distribution"), dict) and section.source.file is not None:
+            inner.wrong("", "states no type.", f"The distributions are: {', '.join(DISTRIBUTION_KINDS)}.")
         return None
     written = inner.text("type")
     type_ = written.lower().replace("_", "")
@@ -99,16 +108,18 @@ def read_distribution(section: Section) -> Distribution | None:
         return None
     kind = DISTRIBUTION_KINDS[type_]
     others = {key for other in DISTRIBUTION_KINDS.values() for key in other.keys} - {*kind.keys}
-    inner.known({"type", *kind.keys}, f"{a_or_an(type_)} distribution", dict.fromkeys(others, kind.other_keys))
+    inner.known(
+        {"type", *kind.keys}, f"{a_or_an(type_)} distribution", dict.fromkeys(others, kind.other_keys), is_open=is_open
+    )
     counts = ("process_count_per_instance", "worker_count", "parameter_server_count")
     return Distribution(type_, *(inner.whole(key) for key in counts))
 
 
-def read_resources(section: Section, *, strict: bool = True) -> Resources:
-    """Read ``resources``; ``strict`` refuses keys that a command's resources do not have."""
+def read_resources(section: Section, *, strict: bool = True, is_open: bool = False) -> Resources:
+    """Read ``resources``; ``strict`` notes keys that a command's resources do not have, ``is_open`` as ignored ones."""
     inner = section.mapping("resources")
     if strict:
-        inner.known(schema.RESOURCE_KEYS, "resources")
+        inner.known(schema.RESOURCE_KEYS, "resources", is_open=is_open)
     return Resources(
         inner.whole("instance_count"),
         inner.text("instance_type") or None,
@@ -140,7 +151,48 @@ def check_services(section: Section) -> None:
     """Check the keys of ``services``, the interactive endpoints of a step; a local run has none of them."""
     services = section.mapping("services")
     for name in services:
-        services.mapping(name).known(schema.SERVICE_KEYS, "a service")
+        service = services.mapping(name)
+        service.known(schema.SERVICE_KEYS, "a service")
+        service.whole("port")
+        if services.data[name] is None and service.source.file is not None:
+            services.wrong(name, NO_VALUE, "Write {type: ssh}, for example.")
+        if service.text("nodes", "all") != "all" and "${{" not in service.text("nodes"):
+            service.wrong("nodes", f"{shown_value(service.data['nodes'])} is not 'all', the only choice.")
+        if service.source.file is not None and service.data.get("type") is not None:
+            _choose(service, "type", schema.SERVICE_TYPES, "types of a service")
+
+
+def check_identity(section: Section) -> None:
+    """Check ``identity``, as whom a step reaches data on Azure; a local run has none."""
+    identity = section.data.get("identity")
+    if section.source.file is None or identity is None or (isinstance(identity, str) and find_references(identity)):
+        return
+    inner = section.mapping("identity")
+    if not isinstance(identity, dict):
+        return
+    if type_ := _choose(inner, "type", schema.IDENTITY_KEYS, "types of an identity"):
+        inner.known(schema.IDENTITY_KEYS[type_], f"an identity of type {type_}")
+
+
+def _choose(inner: Section, key: str, choices: Iterable[str], plural: str) -> str:
+    """Return which of the texts ``key`` holds, also as ``AMLToken`` for ``aml_token``; empty for none of them."""
+    written = inner.text(key)
+    by_folded = {choice.replace("_", ""): choice for choice in choices}
+    if (folded := written.lower().replace("_", "")) in by_folded:
+        return by_folded[folded]
+    message = f"'{written}' is none of the {plural}." if written else "states no type."
+    inner.wrong(key if written else "", message, did_you_mean(written, choices, plural))
+    return ""
+
+
+def check_resource_id(section: Section, key: str) -> None:
+    """Check that what names a resource of the workspace begins with ``azureml:``; ``serverless`` is none."""
+    text = section.data.get(key)
+    if section.source.file is None or not isinstance(text, str):
+        return
+    if not text.startswith("azureml:") and not (key == "default_compute" and text.lower() == "serverless"):
+        message = f"{shown_value(text)} does not begin with azureml:, and Azure ML refuses this."
+        section.wrong(key, message, f"Write azureml:{text}.")
 
 
 def read_variables(section: Section) -> Mapping[str, str]:

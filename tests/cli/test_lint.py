@@ -206,3 +206,33 @@ BARE_INPUTS = """\
   f: {type: string, optional: true}
   g: {type: uri_folder}
 """
+
+
+JOB = "$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\ntype: pipeline\n"
+STEP = "jobs:\n  a: {type: command, component: ./greet.yaml}\n"
+
+
+@pytest.mark.parametrize(
+    ("top", "errors"),
+    [
+        (JOB, ["settings: no compute is stated for a; Azure ML refuses this."]),
+        (JOB + "compute: azureml:cpu\n", []),
+        (JOB + "settings: {default_compute: serverless}\n", []),
+        ("type: pipeline\n", []),
+    ],
+)
+def test_a_pipeline_job_says_where_it_runs(cli: Callable[..., Any], tree: Path, top: str, errors: list[str]) -> None:
+    (tree / "job.yaml").write_text(top + STEP)
+    found = cli("lint", "job.yaml", "--json").json["problems"]
+    assert [f"{one['where']}: {one['message']}" for one in found if one["severity"] == "error"] == errors
+    if errors:
+        assert cli("run", "job.yaml", "--dry-run").code == 0, "submit --compute says it, and a local run needs none"
+
+
+def test_what_azure_ignores_is_no_reason_not_to_run(cli: Callable[..., Any], tree: Path) -> None:
+    (tree / "greet.yaml").write_text(GOOD + "shm_size: 2g\nname: greet\ncolour: red\n")
+    found = cli("lint", "greet.yaml", "--json").json["problems"]
+    assert {(one["where"], one["severity"]) for one in found} == {
+        (w, "warning") for w in ("shm_size", "name", "colour")
+    }
+    assert cli("run", "greet.yaml", "--dry-run").code == 0

@@ -70,3 +70,34 @@ def test_what_is_there_or_cannot_be_known(tmp_path, command):
 
 def test_code_that_is_one_file(tmp_path):
     assert warnings(tmp_path, "python train.py", code="./src/train.py") == []
+
+
+@pytest.mark.parametrize(
+    ("script", "unused"),
+    [
+        ("import os\nprint(os.environ['AZUREML_PARAMETER_rate'])", ["inputs.depth"]),
+        ("import os\nprint(os.environ['AZURE_ML_INPUT_depth'])", ["inputs.rate"]),
+        ('names = ["rate"]\nprint([os.environ[f"AZUREML_PARAMETER_{name}"] for name in names])', []),
+        ('PREFIX = "AZUREML_PARAMETER_"', []),
+        ("print('AZUREML_PARAMETER_rates')", ["inputs.depth", "inputs.rate"]),
+        ("", ["inputs.depth", "inputs.rate"]),
+    ],
+)
+def test_inputs_that_a_script_reads_from_variables(tmp_path, script, unused):
+    (tmp_path / "src/inner").mkdir(parents=True)
+    (tmp_path / "src/a.py").touch()
+    (tmp_path / "src/inner/deep.py").write_text(script)
+    (tmp_path / "a.yaml").write_text(
+        "type: command\nname: a\ncode: ./src\ncommand: python a.py\nenvironment: azureml:e:1\n"
+        "inputs: {depth: {type: integer}, rate: {type: number}}\n"
+    )
+    problems = check_document(read_spec(tmp_path / "a.yaml"))
+    assert [(one.where, one.message) for one in problems] == [
+        (where, "the command does not use this input.") for where in unused
+    ]
+
+
+def test_inputs_of_a_script_in_the_image(tmp_path):
+    text = "type: command\nname: a\ncommand: python /azureml/run.py\nenvironment: azureml:e:1\ninputs: {n: {type: number}}\n"
+    (tmp_path / "a.yaml").write_text(text)
+    assert check_document(read_spec(tmp_path / "a.yaml")) == []

@@ -58,7 +58,7 @@ MISTAKES = [
     ("without parent", "{{parent.inputs.limit}}", "{{inputs.limit}}", "jobs.tell.inputs.limit", "${{inputs.limit}} is for a command; a step binds the pipeline's inputs."),
     ("compute", "compute: ${{parent.inputs.machine}}", "compute: ${{parent.inputs.cluster}}", "jobs.tell.compute", "the pipeline has no input 'cluster'."),
     ("machine", "instance_type: '${{parent.inputs.machine}}'", "instance_type: '${{parent.inputs.size}}'", "jobs.join.resources.instance_type", "the pipeline has no input 'size'."),
-    ("key of a step", "    distribution: {", "    distributon: {", "jobs.tell.distributon", "'distributon' is not a key of a step. Did you mean 'distribution'?"),
+    ("key of a step", "worker_count: 2", "workr_count: 2", "jobs.tell.distribution.workr_count", "'workr_count' is not a key of a tensorflow distribution. Did you mean 'worker_count'?"),
     ("cycle", "{{parent.inputs.rows}}", "{{parent.jobs.score.outputs.scores}}", "jobs.join", "the steps wait for each other: join -> score -> join."),
 ]
 # fmt: on

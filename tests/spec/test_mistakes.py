@@ -41,7 +41,6 @@ MISTAKES = [
     ("tab", "type: command\n\tname: x\n", "", "is not YAML:"),
     ("empty", "", "", "is empty."),
     ("list at the top", "- type: command\n", "", "is a list at the top; a component or pipeline is a mapping of keys to values."),
-    ("key twice", HEAD + TAIL + "name: other\n", "name", "'name' is there twice, first in line 2; only one can count."),
     ("own tag", HEAD + TAIL + "description: !secret x\n", "description", "'!secret' is no type that Azure ML's YAML has."),
     ("self-containing anchor", HEAD + TAIL + "tags: &a {x: *a}\n", "tags.x", "an anchor contains itself."),
     ("list for mapping", HEAD + TAIL + "inputs: [a, b]\n", "inputs", "is a list, and should be a mapping of names to values."),
@@ -51,13 +50,9 @@ MISTAKES = [
     ("other type", "type: spark\nname: x\n", "type", "cannot run here: a component of type 'spark'; commands and pipelines can."),
     ("misspelt type", "type: comand\nname: x\n", "type", "'comand' is the type of no component or pipeline. Did you mean 'command'?"),
     ("misspelt type of another component", "type: parallell\nname: x\n", "type", "'parallell' is the type of no component or pipeline. Did you mean 'parallel'?"),
-    ("unknown key", HEAD + TAIL + "is_determinstic: true\n", "is_determinstic", "'is_determinstic' is not a key of a component. Did you mean 'is_deterministic'?"),
     ("unknown pipeline key", step("experimentname: x\n"), "experimentname", "'experimentname' is not a key of a pipeline. Did you mean 'experiment_name'?"),
-    ("unknown step key", step("    inptus: {}\n"), "jobs.train.inptus", "'inptus' is not a key of a step. Did you mean 'inputs'?"),
-    ("unknown setting", step("settings: {force_rerunn: true}\n"), "settings.force_rerunn", "'force_rerunn' is not a key of settings. Did you mean 'force_rerun'?"),
     ("settings value", step("settings: {force_rerun: maybe}\n"), "settings.force_rerun", "'maybe' is neither true nor false."),
     ("no steps", "type: pipeline\njobs: {}\n", "jobs", "has no steps. A pipeline lists its steps below 'jobs'."),
-    ("like no key", step("    special_option: {on: 1}\n"), "jobs.train.special_option", "'special_option' is not a key of a step. The keys of a step are: "),
     ("jobs and component", step("component: ./inner.yaml\n"), "component", "stands beside 'jobs', and Azure ML refuses a job with both. Take one of them out."),
     ("older key of a service", step("    services: {s: {job_service_type: ssh, ssh_public_keys: k}}\n"), "jobs.train.services.s.job_service_type", "'job_service_type' is not a key of a service. Did you mean 'type'?"),
     ("service of a command", "jobs:\n  a: {command: x, environment: 'azureml:e:1', services: {s: {type: ssh, key: k}}}\n", "jobs.a.services.s.key", "'key' is not a key of a service."),
@@ -113,7 +108,6 @@ MISTAKES = [
     # Nodes and ranks
     ("distribution", HEAD + TAIL + "distribution: {type: pytorhc}\n", "distribution.type", "'pytorhc' is no distribution. Did you mean 'pytorch'?"),
     ("ray", HEAD + TAIL + "distribution: {type: ray}\n", "distribution.type", "cannot run here: distribution of type 'ray'."),
-    ("old key of processes", HEAD + TAIL + "distribution: {type: mpi, process_count_per_node: 2}\n", "distribution.process_count_per_node", "'process_count_per_node' is not a key of an mpi distribution. Did you mean 'process_count_per_instance'?"),
     ("no processes", HEAD + TAIL + "distribution: {type: mpi, process_count_per_instance: 0}\n", "distribution.process_count_per_instance", "0 is below the minimum of 1: the number of processes on each node."),
     ("processes no number", HEAD + TAIL + "distribution: {type: mpi, process_count_per_instance: two}\n", "distribution.process_count_per_instance", "'two' is not a whole number."),
     ("binding in a component", HEAD + "inputs:\n  n: {type: integer}\n" + TAIL + "  ${{inputs.n}}\nresources: {instance_count: '${{inputs.n}}'}\n", "resources.instance_count", "'${{inputs.n}}' is a binding, and Azure ML takes a number here."),
@@ -190,6 +184,28 @@ MISTAKES = [
     ("choice", "jobs:\n  s: {type: sweep, trial: ./train.yaml, search_space: {epochs: {type: choice, values: [1, many]}}}\n", "jobs.s.search_space.epochs", "'many' is not an integer (0 to 10000)."),
     ("binding as a choice", "jobs:\n  s: {type: sweep, trial: ./train.yaml, search_space: {schedule: {type: choice, values: ['${{parent.inputs.n}}']}}}\n", "jobs.s.search_space.schedule", "'${{parent.inputs.n}}' is a binding; Azure ML takes none here. Write the value."),
     ("kind of search", "jobs:\n  s: {type: sweep, trial: ./train.yaml, search_space: {epochs: {type: unifrom}}}\n", "jobs.s.search_space.epochs.type", "'unifrom' is no type of a search space. Did you mean 'uniform'?"),
+    # What the SDK's schemas say
+    ("version of a pipeline job", "$schema: x/pipelineJob.schema.json\n" + ONE + DATA + "version: 3\n", "version", "'version' is not a key of a pipeline job."),
+    ("description of a job's input", "$schema: x/pipelineJob.schema.json\n" + ONE + DATA + "inputs: {a: {type: uri_folder, path: ./rows, description: b}}\n", "inputs.a.description", "'description' is for a component's input, and Azure ML refuses it on a job's."),
+    ("declared literal of a job", "$schema: x/pipelineJob.schema.json\n" + ONE + DATA + "inputs: {a: {type: integer, default: 3}}\n", "inputs.a", "declares a literal, and Azure ML takes its value alone from a job. Write a: 3."),
+    ("mode of a job's input", "$schema: x/pipelineJob.schema.json\n" + ONE + DATA + "inputs: {a: {type: uri_folder, path: ./rows, mode: rw_mount}}\n", "inputs.a.mode", "rw_mount is no mode that Azure ML takes here. The modes are: direct, download, ro_mount."),
+    ("mode of a step's input", wiring("data: {path: ./rows, type: uri_folder, mode: rw_mount}"), "jobs.train.inputs.data.mode", "rw_mount is no mode that Azure ML takes here."),
+    ("mode of a step's output", step("    outputs: {model: {mode: ro_mount}}\n"), "jobs.train.outputs.model.mode", "ro_mount is no mode that Azure ML takes here. The modes are: direct, mount, rw_mount, upload."),
+    ("default_compute", step("settings: {default_compute: cpu}\n"), "settings.default_compute", "'cpu' does not begin with azureml:, and Azure ML refuses this. Write azureml:cpu."),
+    ("version without a name", step("    outputs: {model: {version: 3}}\n"), "jobs.train.outputs.model.version", "is there without a name."),
+    ("path of a component's output", HEAD + "outputs: {a: {type: uri_folder, path: x}}\n" + TAIL, "outputs.a.path", "'path' is not a key of an output."),
+    ("identity", step("    identity: {type: manged}\n"), "jobs.train.identity.type", "'manged' is none of the types of an identity. Did you mean 'managed'?"),
+    ("service", step("    services: {s: {type: shh}}\n"), "jobs.train.services.s.type", "'shh' is none of the types of a service."),
+    ("no distribution", component() + "distribution: {}\n", "distribution", "states no type. The distributions are: pytorch, mpi, tensorflow."),
+    ("name no text", component().replace("mine", "5"), "name", "is a number, and should be a text. Write '5' in quotes."),
+    ("tag no text", component() + "tags: {a: 1}\n", "tags.a", "is a number, and should be a text. Write '1' in quotes."),
+    ("key without a value", component() + "description:\n", "description", "has no value; Azure ML refuses this. Leave the key out."),
+    ("os_type", HEAD + "command: x\nenvironment: {image: x, os_type: linus}\n", "environment.os_type", "'linus' is none of the values of os_type. Did you mean 'linux'?"),
+    ("conda_file", HEAD + "command: x\nenvironment: {image: x, conda_file: ./nowhere.yaml}\n", "environment.conda_file", "there is no file '"),
+    ("build context", HEAD + "command: x\nenvironment: {build: {path: ./nowhere}}\n", "environment.build.path", "there is no file or folder '"),
+    ("name of a pipeline component", "$schema: x/pipelineComponent.schema.json\nname: My-Own\n" + ONE + DATA, "name", "'My-Own' is no component's name"),
+    ("value of a pipeline component", "$schema: x/pipelineComponent.schema.json\nname: own\ninputs: {a: 3}\n" + ONE + DATA, "inputs.a", "is a number; an input of a component states its type."),
+    ("type of jobs", ONE.replace("pipeline", "pipelin", 1) + DATA, "type", "'pipelin' is not the type of a document with 'jobs'. Write type: pipeline."),
 ]
 # fmt: on
 
@@ -211,6 +227,13 @@ def test_every_problem_has_its_file_and_line(problems_of, text):
 
 # fmt: off
 WARNINGS = [
+    ("old key of processes", HEAD + TAIL + "distribution: {type: mpi, process_count_per_node: 2}\n", "distribution.process_count_per_node", "'process_count_per_node' is not a key of an mpi distribution. Did you mean 'process_count_per_instance'?"),
+    ("key twice", HEAD + TAIL + "name: other\n", "name", "'name' is there twice, first in line 2; only one can count."),
+    ("unknown key", HEAD + TAIL + "is_determinstic: true\n", "is_determinstic", "'is_determinstic' is not a key of a component. Did you mean 'is_deterministic'?"),
+    ("unknown step key", step("    inptus: {}\n"), "jobs.train.inptus", "'inptus' is not a key of a step. Did you mean 'inputs'?"),
+    ("unknown setting", step("settings: {force_rerunn: true}\n"), "settings.force_rerunn", "'force_rerunn' is not a key of settings. Did you mean 'force_rerun'?"),
+    ("like no key", step("    special_option: {on: 1}\n"), "jobs.train.special_option", "'special_option' is not a key of a step. The keys of a step are: "),
+    ("shm_size at the top", component() + "shm_size: 2g\n", "shm_size", "'shm_size' is not a key of a component."),
     ("default no choice", component("{type: string, default: c, enum: [a, b]}"), "inputs.a.default", "the default 'c' is not one of 'a', 'b'."),
     ("version", component().replace("'1'", "1.10"), "version", "YAML reads the version 1.10 as a number, and Azure ML gets '1.1'. Write version: \"1.10\"."),
     ("yes", component("{type: string, default: yes}", TAIL + "  ${{inputs.a}}"), "inputs.a.default", "YAML does not read yes as a text, and Azure ML gets something else. Write 'yes' in quotes."),
@@ -243,9 +266,8 @@ def test_what_azure_drops_or_changes_is_a_warning(problems_of, text, where, mess
 def test_all_mistakes_of_a_pipeline_and_its_components_come_at_once(folder, problems_of):
     (folder / "train.yaml").write_text((folder / "train.yaml").read_text().replace("max: 10000", "mx: 10000"))
     text = wiring("data: ${{parent.jobs.nobody.outputs.data}}\n      epochs: abc") + "settings: {rerun: true}\n"
-    problems = problems_of(text)
+    problems = problems_of(text)  # the key of the settings is a warning
     assert [(one.file.name, one.line, one.where) for one in problems] == [
-        ("document.yaml", 12, "settings.rerun"),
         ("train.yaml", 10, "inputs.epochs.mx"),
         ("document.yaml", 10, "jobs.train.inputs.data"),
         ("document.yaml", 11, "jobs.train.inputs.epochs"),

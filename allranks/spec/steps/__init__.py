@@ -45,7 +45,7 @@ def read_step(section: Section, name: str, find: FindComponent) -> Step:
 def _step_type(section: Section) -> str:
     """Tell the type of a step, which its keys imply where it is not written."""
     if "type" in section:
-        return section.text("type")
+        return section.text("type").lower()
     inline = section.data.get("component")
     if isinstance(inline, dict):
         return PIPELINE_READER.name if "jobs" in inline else COMMAND_READER.name

@@ -27,6 +27,7 @@ def _read_inline(section: Section, name: str) -> Step:
     """Read a step with its command in place; ``infer_port_types`` gives its component the inputs and outputs."""
     section.known(schema.INLINE_STEP, "a step with a command")
     settings.check_services(section)
+    settings.check_identity(section)
     step, component = bare_step(section, name), read_command(section, name)
     command = respell_references(section, "command", component.command, "inputs", step.inputs)
     return replace(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
-from allranks.spec import ports, settings
+from allranks.spec import ports, schema, settings
 from allranks.spec.model import Component, Pipeline, Step
 from allranks.spec.section import Section
 
@@ -42,8 +42,16 @@ class StepReader:
     def read(self, section: Section, name: str, find: FindComponent) -> Step:
         """Read a step of this kind; without a component that could be read it gets one without a name."""
         step = bare_step(section, name)
-        section.known(self.keys, self.noun, self.ignored)
+        section.known(
+            self.keys,
+            self.noun,
+            self.ignored,
+            is_open=True,
+            needed={self.component_key},
+            unchecked=schema.STEP_TEXTS,
+        )
         settings.check_services(section)
+        settings.check_identity(section)
         component = self._component(section, name, find)
         step = replace(step, component=component or step.component)
         return replace(

@@ -149,7 +149,8 @@ def _early_termination(section: Section) -> Mapping[str, object] | None:
         hint = did_you_mean(type_, schema.POLICY_KEYS, "policies")
         section.wrong("type" if type_ else "", f"'{type_}' is no policy of early termination.", hint)
         return None
-    section.known({"type", *_INTERVALS, *schema.POLICY_KEYS[type_]}, f"{a_or_an(type_)} policy")
+    keys = {"type", *_INTERVALS, *schema.POLICY_KEYS[type_]}
+    section.known(keys, f"{a_or_an(type_)} policy", unchecked=keys)
     found: dict[str, object] = {"type": type_, **{key: _interval(section, key) for key in _INTERVALS}}
     # The SDK writes 0 for what was not set.
     found |= {key: value for key in schema.POLICY_KEYS[type_] if (value := section.number(key))}

@@ -1,0 +1,110 @@
+"""Lint finds what the SDK finds, over documents with one mistake each; and calls nothing an error that the SDK takes.
+
+Where the two differ the reason stands in a table. ``STRIDES`` says how many of the mistakes are tried here: with 1 for
+all there are 4,000, which take half an hour; what is left out differs from what is tried by place or value alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytest.importorskip("azure.ai.ml")
+
+from allranks.errors import Problem
+from tests.spec.mutations import DOCUMENTS, Mutation, mutations_of, sound_document, write_files
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of marshmallow, about the SDK
+
+# A pipeline takes the SDK ten times as long as a component.
+STRIDES = {"prepare.yaml": 5, "train.yaml": 7, "job.yaml": 7, "sweep.yaml": 7}
+PIPELINE_STRIDE = 29
+LEAST = 300
+
+ONLY_THE_SDK = {
+    r"^trial\.(resources|distribution)(\.\w+)?: (misspelt|an unknown key)": "a sweep job's trial is read as a component",
+    r"properties\.\w+: ": "a job's properties are texts and a component's are anything; a local run has none of either",
+}
+ONLY_LINT = {
+    r"is not an? (integer|number|boolean)": "a value of another type is refused by the service, or by the script",
+    r"is (below the minimum|above the maximum|not above 0)|is above max|is not from 1 to 99": "numbers out of range",
+    r"is not a (finite )?(whole )?number": "the SDK cuts 2.5 down to 2, and takes any text as the base of a logarithm",
+    r"the (pipeline|pipeline component|trial|search space) has no|there is no (input|output|step) '": "no such name",
+    r"means nothing in a|is no place for an output": "an expression that names nothing",
+    r"there is no file or folder '": "data that is not there, which the SDK misses when it uploads",
+    r"has no steps|has no command|has no 'path'|is not a path|states no type|search_space.*is empty": "what is needed",
+    r"states no (sampling_algorithm|type)|states neither slack|is none of the rules": "what a sweep needs",
+    r"has neither 'image' nor 'build'": "an environment of nothing",
+    r"takes an? \w+, and the pipeline's input": "data for a literal, or a literal for data",
+    r"the required input": "an input without a value",
+    r"is a (mapping|list|number|boolean), and should be a text": "a version, variable or step's display name of no text",
+    r"is not the type of a document with 'jobs'": "PIPELINE, which the SDK takes from a component and not from a job",
+    r"is a pipeline on a step of type 'command'": "a nested pipeline without a type becomes a command for the SDK",
+    r"is not 'all', the only choice": "the SDK looks at a service's nodes for some types only",
+}
+
+
+def sdk_faults(file: Path) -> list[str]:
+    """What the SDK says of a document when it loads, validates and converts it; nothing is sent anywhere."""
+    from azure.ai.ml import load_component, load_job
+    from azure.ai.ml.entities import Component, PipelineJob
+
+    load = load_component if "Component.schema" in file.read_text() else load_job
+    found = []
+    try:
+        entity = load(file)
+        if hasattr(entity, "_validate"):
+            found += map(str, entity._validate().error_messages.items())
+        if isinstance(entity, PipelineJob):
+            parts = [getattr(node, "_component", None) for node in entity.jobs.values()]
+            for part in parts:
+                found += map(str, part._validate().error_messages.items()) if isinstance(part, Component) else ()
+        if not found:
+            entity._to_rest_object()
+    except Exception as error:  # noqa: BLE001  # the SDK raises what it likes
+        found.append(f"{type(error).__name__}: {error}")
+    return found
+
+
+def lint_faults(file: Path) -> list[Problem]:
+    from allranks.cli.lint import _problems_of
+
+    return [one for one in _problems_of(str(file), [], designer=False) if one.severity == "error"]
+
+
+def tried(document: str) -> list[Mutation]:
+    made = list(mutations_of(document, sound_document(document)))
+    return made[:: STRIDES.get(document, PIPELINE_STRIDE)]
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Any:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def test_there_are_enough_mistakes() -> None:
+    assert sum(len(tried(document)) for document in DOCUMENTS) >= LEAST
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_lint_and_the_sdk_agree(document: str, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    assert (sdk_faults(tmp_path / document), lint_faults(tmp_path / document)) == ([], []), "it is sound"
+    file = tmp_path / "changed.yaml"
+    missed, refused = [], []
+    for mutation in tried(document):
+        file.write_text(yaml.safe_dump(mutation.data, sort_keys=False))
+        theirs, ours = sdk_faults(file), lint_faults(file)
+        if theirs and not ours and not any(re.search(pattern, mutation.name) for pattern in ONLY_THE_SDK):
+            missed.append((mutation.name, theirs[0]))
+        if not theirs:
+            refused += [(mutation.name, str(one)) for one in ours if not any(re.search(p, str(one)) for p in ONLY_LINT)]
+    assert missed == [], "only the SDK finds these"
+    assert refused == [], "lint calls these errors, and the SDK takes them"
