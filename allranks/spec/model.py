@@ -180,6 +180,7 @@ class Component:
     """
 
     noun: ClassVar[str] = "command component"
+    step_kind: ClassVar[str] = "command"
     name: str
     source: Source
     version: str = ""
@@ -276,6 +277,7 @@ class Pipeline:
     """A pipeline job or a pipeline component: steps by name, in the order written."""
 
     noun: ClassVar[str] = "pipeline"
+    step_kind: ClassVar[str] = "pipeline"
     name: str
     source: Source
     version: str = ""
