@@ -16,6 +16,7 @@ from allranks.spec.expressions import find_references, single_reference
 from allranks.spec.model import Component, CountOrBinding, Pipeline
 from allranks.spec.parallel import LOGGING_LEVELS, ParallelComponent, ParallelSettings, TaskSource, batch_size
 from allranks.spec.section import Section, shown_value
+from allranks.spec.suggest import did_you_mean
 
 _TASK_TYPES = ("run_function", "model", "function")
 _BELOW_TASK = dict.fromkeys(("append_row_to", "program_arguments", "entry_script"), "it belongs below task.")
@@ -70,8 +71,8 @@ def task_attributes(section: Section) -> dict[str, Any]:
         task.wrong("", "states no type.", "Write type: run_function.")
     elif type_ in _TASK_TYPES[1:]:
         task.wrong("type", f"cannot run here: a task of type '{type_}'; run_function can.", severity="elsewhere")
-    else:
-        task.choice("type", {task.text("type") if type_ == "run_function" else "", "run_function"}, "types of a task")
+    elif type_ not in _TASK_TYPES:
+        task.wrong("type", f"{shown_value(type_)} is no type of a task.", did_you_mean(type_, _TASK_TYPES, "types"))
     script = task.text("entry_script")
     if not script and type_ == "run_function":
         task.wrong("", "has no entry_script.", "Write entry_script: score.py, with init() and run(mini_batch) in it.")

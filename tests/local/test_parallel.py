@@ -357,3 +357,49 @@ def test_a_killed_worker_is_replaced(tmp_path):
 
 def _folder(pid: int) -> str:
     return str(Path(f"/proc/{pid}/cwd").readlink())
+
+
+PYTHON = """
+    from azure.ai.ml import Input, Output
+    from azure.ai.ml.dsl import pipeline
+    from azure.ai.ml.parallel import RunFunction, parallel_run_function
+
+    score = parallel_run_function(
+        name="score", inputs={"files": Input(type="uri_folder")}, outputs={"out": Output(type="uri_file")},
+        input_data="${{inputs.files}}", instance_count=2, max_concurrency_per_instance=1, mini_batch_size="3",
+        error_threshold=0, retry_settings={"max_retries": 0, "timeout": 30},
+        task=RunFunction(code="./src", entry_script="score.py", environment="azureml:e:1",
+                         append_row_to="${{outputs.out}}"),
+    )
+
+    @pipeline(default_compute="c")
+    def scoring(data: Input(type="uri_folder")):
+        return {"out": score(files=data).outputs.out}
+"""
+
+
+@pytest.mark.slow
+def test_a_python_pipeline_runs_and_what_is_not_written_as_yaml_is_said(tmp_path):
+    pytest.importorskip("azure.ai.ml")
+    project(tmp_path)
+    (tmp_path / "many.py").write_text(textwrap.dedent(PYTHON))
+    result = run_json("many.py:scoring", "data=data", cwd=tmp_path)
+    assert result["exit"] == 0
+    assert (result["steps"]["score"]["nodes"], result["steps"]["score"]["metrics"]["mini_batches"]) == (2, 3)
+    exported = allranks("export", "many.py:scoring", cwd=tmp_path)
+    assert exported.returncode == 2
+    assert "a step of type parallel" in exported.stderr
+
+
+def test_what_would_be_sent_names_nodes_and_workers(tmp_path):
+    pytest.importorskip("azure.ai.ml")
+    file = jobs(project(tmp_path), score=parallel(resources={"instance_count": 3}))
+    done = allranks("submit", file, "--dry-run", "--json", "--compute", "c", cwd=tmp_path)
+    sent = json.loads(done.stdout)["steps"]["score"]
+    assert (sent["nodes"], sent["processes"], sent["files"]) == (3, 2, 1)
+    refused = allranks("submit", file, "--dry-run", "--scale", "score=2x1", "--compute", "c", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "not a Parallel" in refused.stderr
+    scaled = allranks("run", file, "--dry-run", "--json", "--scale", "score=1x4", cwd=tmp_path)
+    step = json.loads(scaled.stdout)["steps"]["score"]
+    assert (step["nodes"], step["processes"]) == (1, 4)
