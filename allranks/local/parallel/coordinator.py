@@ -52,7 +52,7 @@ class BatchCoordinator:
         settings: dict[str, Any],
     ) -> None:
         self.tally = BatchTally(rules, len(batches))
-        self.results: dict[int, Path] = {}
+        self.results: dict[int, tuple[Path, bool]] = {}  # whether the first line is a header
         self._rules, self._batches, self._folder = rules, batches, folder
         self._places, self._program, self._settings = places[: len(batches)], program, settings
         self._waiting = deque(range(len(batches)))
@@ -140,7 +140,7 @@ class BatchCoordinator:
             self._fail(index, answer["error"])
             return
         items, returned = self._items[index], answer["returned"]
-        self.results[index] = self._result_file(index)
+        self.results[index] = self._result_file(index), answer["headed"]
         short = self.tally.is_short(items, returned)
         if short and self._tries[index] < self._rules.max_retries:
             self._fail(index, f"run() returned {returned} of {items} items")
@@ -235,18 +235,18 @@ def run_order(order: dict[str, Any]) -> None:
     finally:
         coordinator.close()
     if order["append_to"]:
-        collect_results(coordinator.results, Path(order["append_to"]), has_header=rules.header)
+        collect_results(coordinator.results, Path(order["append_to"]))
     counts = ", ".join(f"{name} {value}" for name, value in coordinator.tally.metrics.items())
     _say(f"finished: {counts}")
 
 
-def collect_results(results: dict[int, Path], target: Path, *, has_header: bool) -> None:
-    """Write the results of all mini batches into one file, in their order; with a header only that of the first."""
+def collect_results(results: dict[int, tuple[Path, bool]], target: Path) -> None:
+    """Write the results of all mini batches into one file, in their order; of headers only the first."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("wb") as joined:
-        for number, (_, file) in enumerate(sorted(results.items())):
+        for number, (_, (file, headed)) in enumerate(sorted(results.items())):
             with file.open("rb") as part:
-                if has_header and number:
+                if headed and number:
                     part.readline()
                 shutil.copyfileobj(part, joined)
 

@@ -36,7 +36,7 @@ class ParallelExecution(GangExecution):
         self._launcher = RankLauncher(lambda launch: [self._coordinator(launch)], self._write_order)
 
     def identify(self, upstream: Mapping[str, FinishedStep]) -> str:
-        """The key: that of any step, the entry script and the rules; how many workers there are changes nothing."""
+        """The key: that of any step, the entry script and the rules."""
         step = self._parallel
         return fingerprint.json_digest([super().identify(upstream), step.entry_script, step.rules.identity()])
 
@@ -50,7 +50,7 @@ class ParallelExecution(GangExecution):
         return self.folder.parallel / "order.json"
 
     def _write_order(self, launch: LaunchContext) -> None:
-        """Write what the coordinator is told; secrets are not in it, for these stand in the variables of node 0."""
+        """Write what the coordinator is told; it hands its own variables, those of node 0, to the workers."""
         rules, folder = self._parallel.rules, self.folder.parallel
         folder.mkdir(exist_ok=True)
         program = Path(shutil.copy(_WORKER, folder / "worker.py"))
@@ -85,10 +85,11 @@ class ParallelExecution(GangExecution):
     def _place(self, launch: LaunchContext, number: int) -> dict[str, Any]:
         """Where a worker runs: they go to the nodes in turn, so that few mini batches use all of them."""
         node = number % self.step.nodes
+        differing = {name: value for name, value in launch.of_node(node).items() if name not in launch.overrides}
         return {
             "number": number,
             "cwd": str(self.folder.work(node)),
-            "variables": launch.of_node(node) | {"AZUREML_PROCESS_NAME": f"rank_{number}"} | dict(launch.overrides),
+            "variables": {"AZUREML_PROCESS_NAME": f"rank_{number}", **differing},
             "log": str(self.folder.log(number)),
         }
 

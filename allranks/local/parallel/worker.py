@@ -112,12 +112,12 @@ def process(module: Any, order: Any, answer: Any, *, takes_context: bool, header
         answer(what="started", index=index, items=len(mini_batch))
         context = (MiniBatchContext(order),) if takes_context else ()
         returned = module.run(mini_batch, *context)
-        count, text = as_text(returned, header=header)
+        count, text, headed = as_text(returned, header=header)
         Path(order["results"]).write_bytes(text.encode())
     except Exception:  # noqa: BLE001 whatever the script raises, the next mini batch may be sound
         traceback.print_exc()
         return {"what": "failed", "index": index, "error": explain()}
-    return {"what": "done", "index": index, "returned": count}
+    return {"what": "done", "index": index, "returned": count, "headed": headed}
 
 
 def load_batch(batch: Any) -> Any:
@@ -159,14 +159,14 @@ def read_piece(pandas: Any, piece: Any) -> Any:
 
 
 def as_text(returned: Any, *, header: bool) -> Any:
-    """What run() returned as lines, and the number of its items; a table's columns are separated by spaces."""
+    """The number of items that run() returned, these as lines, and whether the first is a header of a table."""
     if hasattr(returned, "to_csv") and hasattr(returned, "columns"):
         text = returned.to_csv(sep=" ", header=header, index=False) if len(returned.columns) else ""
-        return len(returned), text
+        return len(returned), text, header and bool(text)
     if isinstance(returned, (str, bytes, dict)) or not hasattr(returned, "__len__"):
         kind = type(returned).__name__
         raise TypeError(f"run() returned a {kind}; it has to return a list, a tuple, an array or a DataFrame")
-    return len(returned), "".join(f"{item}\n" for item in returned)
+    return len(returned), "".join(f"{item}\n" for item in returned), False
 
 
 def explain() -> str:
