@@ -48,7 +48,7 @@ def _check_script(component: ParallelComponent) -> Iterator[Problem]:
         yield component.source.problem("task", "has an entry_script and no code.", hint)
         return
     landed = [*(code.iterdir() if code.is_dir() else [code]), *component.includes]
-    first, *rest = script.parts
+    first, *rest = script.parts or (".",)
     if not any(one.name == first and one.joinpath(*rest).is_file() for one in landed):
         names = [path.name for path in landed if path.suffix == ".py"]
         message = f"there is no file '{component.entry_script}' in '{code}'."

@@ -57,6 +57,7 @@ MISTAKES = [
     ("task.environment", None, "task.environment", "has no environment, which Azure ML demands.", True),
     ("task.entry_script", None, "task", "has no entry_script.", False),
     ("task.entry_script", "scor.py", "task.entry_script", "there is no file 'scor.py'", False),
+    ("task.entry_script", ".", "task.entry_script", "there is no file '.'", False),
     ("task.code", "./nowhere", "task.code", "there is no file or folder", True),
     ("task.append_row_to", "${{outputs.ot}}", "task.append_row_to", "there is no output 'ot'. Did you mean 'out'?", False),
     ("task.program_arguments", "--model ${{inputs.modle}}", "task.program_arguments", "Did you mean 'model'?", False),

@@ -84,7 +84,7 @@ def read_table_spec(folder: Path) -> TableSpec:
         document = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise CannotRunHereError(f"{folder} is no mltable: {file} cannot be read.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise CannotRunHereError(f"{file} is not YAML: {error}.") from error
     paths = document.get("paths") if isinstance(document, dict) else None
     if not isinstance(paths, list) or not paths:
