@@ -16,6 +16,7 @@ from azure.ai.ml.entities import PipelineComponent, PipelineJob
 
 from allranks.azure import sdk
 from allranks.azure.document_parts import (
+    PARALLEL_FIELDS,
     QUEUE_FIELDS,
     RESOURCE_FIELDS,
     absolute_path,
@@ -23,6 +24,7 @@ from allranks.azure.document_parts import (
     declaration_document,
     distribution_document,
     flat_ports,
+    parallel_document,
     picked_fields,
     plain_value,
     pristine_component,
@@ -118,6 +120,10 @@ def _step(node: Any) -> dict[str, Any]:
         search = {key: _type_first(written.get(key)) for key in SWEEP_FIELDS}
         search["resources"] = picked_fields(node.resources, RESOURCE_FIELDS)
         return common | {"trial": _trial(node.trial)} | search
+    if node.type == "parallel":
+        written = plain_value(sdk.entity_document(node))
+        own = {key: written.get(key) for key in PARALLEL_FIELDS}
+        return common | {"component": _component(node.component), **own}
     if node.type not in ("command", "pipeline"):
         return common
     return common | {"component": _component(node.component)} | (_launch(node) if node.type == "command" else {})
@@ -214,4 +220,4 @@ def _component(component: Any) -> Any:
             | {"inputs": dict(_declarations(component)), "outputs": _outputs(component.outputs)}
             | {"jobs": _steps(component)}
         )
-    return command_document(component)
+    return parallel_document(component) if component.type == "parallel" else command_document(component)

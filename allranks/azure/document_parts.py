@@ -23,6 +23,15 @@ RESOURCE_FIELDS += ("locations", "max_instance_count", "docker_args")
 ENVIRONMENT_FIELDS: tuple[str, ...] = ("name", "version", "image", "conda_file", "build", "description", "tags")
 ENVIRONMENT_FIELDS += ("inference_config", "os_type", "datastore")
 QUEUE_FIELDS = ("job_tier", "priority")
+PARALLEL_FIELDS: tuple[str, ...] = (
+    "input_data",
+    "mini_batch_size",
+    "partition_keys",
+    "error_threshold",
+    "mini_batch_error_threshold",
+)
+PARALLEL_FIELDS += ("max_concurrency_per_instance", "retry_settings", "logging_level", "resources")
+PARALLEL_FIELDS += ("environment_variables",)
 _DISTRIBUTION = ("process_count_per_instance", "worker_count", "parameter_server_count")
 _TEXTS = ("name", "version", "display_name", "description", "tags", "properties")
 _ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:|\$\{\{")
@@ -105,6 +114,14 @@ def command_document(component: CommandComponent) -> dict[str, Any]:
             "queue_settings": picked_fields(getattr(component, "queue_settings", None), QUEUE_FIELDS),
         }
     )
+
+
+def parallel_document(component: Any) -> dict[str, Any]:
+    """A parallel component as it would stand inline, its paths absolute."""
+    base, task = Path(component.base_path or ".").resolve(), component.task
+    written = plain_value(entity_document(component))
+    own = {"code": path_below(base, task.code), "environment": _environment(task.environment, base)}
+    return without_empty({**written, "task": without_empty({**written.get("task", {}), **own})})
 
 
 def _environment(environment: Any, base: Path) -> Any:

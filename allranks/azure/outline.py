@@ -9,6 +9,7 @@ from allranks.local import snapshot
 from allranks.redaction import redact
 from allranks.spec import Component, Data, Pipeline, Step, single_reference
 from allranks.spec.check_machines import own_resources
+from allranks.spec.parallel import ParallelComponent
 from allranks.spec.step_sizes import step_sizes
 
 _Known = Mapping[str, Any]
@@ -51,6 +52,8 @@ def _step(step: Step, component: Component, known: _Known, registered: str | Non
     distribution = step.distribution or component.distribution
     resources = own_resources(step)
     processes = None if distribution is None else distribution.processes_per_node
+    if isinstance(component, ParallelComponent):
+        processes = component.settings.max_concurrency_per_instance
     environment = component.environment
     document = {
         "component": registered or component.name,

@@ -37,7 +37,7 @@ HELP = "check component and pipeline YAML: types, ranges, references, cycles, na
 
 _OURS = re.compile(
     r"^\$schema:.*(commandComponent|pipelineComponent|pipelineJob)"
-    rf"|^type:\s*['\"]?(command|pipeline|{'|'.join(sorted(CLOUD_ONLY_TYPES))})\b|^jobs:",
+    rf"|^type:\s*['\"]?(command|pipeline|parallel|{'|'.join(sorted(CLOUD_ONLY_TYPES))})\b|^jobs:",
     re.MULTILINE,
 )
 _PREFIX = {"error": "", "warning": "warning: ", "elsewhere": "note: "}

@@ -22,6 +22,7 @@
                 nodes/<n>/tmp/              its TMPDIR
                 nodes/<n>/python/           what it installs, until the step ends
                 outputs/<port>              published by one rename when the step has succeeded
+                parallel/                   of a parallel step: its order, the worker's program, results one by one
                 user_logs/                  std_log.txt, or std_log_process_<rank>.txt
                 attempts/<k>/user_logs/     logs of earlier attempts that failed
                 trials/<k>/                 of a sweep: the same for each trial, all from the sweep's one snapshot;
@@ -99,6 +100,11 @@ class StepFolder:
     def overlay(self, node: int) -> Path:
         """What a node's processes install; see ``overlay.py``."""
         return self.path / "nodes" / str(node) / "python"
+
+    @property
+    def parallel(self) -> Path:
+        """What the coordinator of a parallel step is told, and collects."""
+        return self.path / "parallel"
 
     def metrics(self) -> Path:
         """What rank 0 writes its metrics to; Azure ML uploads the same file."""

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
 from allranks.spec import Component, Data, Input, Pipeline, Step, check_value
 from allranks.spec.distribution import distribution_kind
+from allranks.spec.parallel import ParallelComponent
 
 PROCESSES_PER_NODE_INPUT = "processes_per_node"  # of a component that starts its own processes on each node
 
@@ -149,6 +150,9 @@ def _scaled(step: Step, name: str, nodes: int, processes: int) -> Step:
         raise UsageError(message, f"Its steps: {inner}.")
     distribution = step.distribution or step.component.distribution
     resources = replace(step.resources, nodes=nodes)
+    if isinstance(step.component, ParallelComponent):
+        workers = replace(step.component.settings, max_concurrency_per_instance=processes)
+        return replace(step, resources=resources, component=replace(step.component, settings=workers))
     if PROCESSES_PER_NODE_INPUT in step.component.inputs:
         inputs = MappingProxyType({**step.inputs, PROCESSES_PER_NODE_INPUT: processes})
         return replace(step, resources=resources, inputs=inputs)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from allranks.errors import Problem
 from allranks.spec import schema
+from allranks.spec.check_parallel import check_parallel
 from allranks.spec.check_script import check_script
 from allranks.spec.expressions import (
     Reference,
@@ -20,6 +21,7 @@ from allranks.spec.expressions import (
     single_reference,
 )
 from allranks.spec.model import Component, Distribution, Input, Output, Pipeline, Resources, Source
+from allranks.spec.parallel import ParallelComponent
 from allranks.spec.script_inputs import ScriptInputs
 from allranks.spec.section import a_or_an, shown_value
 from allranks.spec.suggest import did_you_mean
@@ -47,10 +49,17 @@ def check_command(component: Component) -> list[Problem]:
         *_check_environment(component),
         *_check_files(component),
         *check_script(component),
-        *check_counts(component.source, component.distribution, component.resources, component.timeout),
+        *check_counts(component.source, component.distribution, _own_resources(component), component.timeout),
         *_check_bindings(component),
         *_check_default_quotes(component),
+        *(check_parallel(component) if isinstance(component, ParallelComponent) else ()),
     ]
+
+
+def _own_resources(component: Component) -> Resources:
+    """Its resources; the -1 nodes of a parallel component are those that its step asks for."""
+    left_open = isinstance(component, ParallelComponent) and component.resources.nodes == -1
+    return replace(component.resources, nodes=None) if left_open else component.resources
 
 
 def check_ports(source: Source, ports: Mapping[str, Input] | Mapping[str, Output], kind: str) -> Iterator[Problem]:
@@ -133,7 +142,7 @@ def _check_optional_defaults(component: Component) -> Iterator[Problem]:
 
 def _check_text(component: Component) -> Iterator[Problem]:
     source, command = component.source, component.command
-    if not command.strip():
+    if not command.strip() and not isinstance(component, ParallelComponent):
         yield source.problem("command", "has no command.", "Write command: python my_script.py.")
         return
     for fault in bracket_faults(command):

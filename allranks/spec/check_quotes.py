@@ -5,6 +5,7 @@ from __future__ import annotations
 from allranks.errors import Problem
 from allranks.spec.expressions import bare_inputs, declared_name
 from allranks.spec.model import Component, Pipeline
+from allranks.spec.parallel import ParallelComponent
 
 
 def check_quotes(document: Component | Pipeline) -> list[Problem]:
@@ -16,7 +17,7 @@ def check_quotes(document: Component | Pipeline) -> list[Problem]:
     if isinstance(document, Pipeline):
         inner = [problem for step in document.steps.values() for problem in check_quotes(step.component)]
         return list(dict.fromkeys(inner))
-    if document.is_generated:
+    if document.is_generated or isinstance(document, ParallelComponent):  # no shell reads program arguments
         return []
     inputs = document.inputs
     names = [declared_name(name, inputs) for name in bare_inputs(document.command)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from allranks.errors import Problem
 from allranks.spec.check_bindings import StepBindings
 from allranks.spec.check_command import check_spelling
+from allranks.spec.check_parallel import check_parallel_bindings
 from allranks.spec.check_settings import check_settings
 from allranks.spec.check_space import check_space
 from allranks.spec.expressions import Reference, bracket_faults, find_references, single_reference
@@ -56,6 +57,7 @@ class StepCheck(StepBindings):
         yield from self._check_inputs()
         yield from self._check_outputs()
         yield from check_settings(self)
+        yield from check_parallel_bindings(self)
         if isinstance(self.step.component, Component):
             for problem in check_command_values(self.step.component, self.values):
                 yield self.wrong(problem.where, problem.message, problem.hint)

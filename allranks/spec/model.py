@@ -180,6 +180,7 @@ class Component:
     """
 
     noun: ClassVar[str] = "command component"
+    step_kind: ClassVar[str] = "command"
     name: str
     source: Source
     version: str = ""
@@ -280,6 +281,7 @@ class Pipeline:
     """
 
     noun: ClassVar[str] = "pipeline"
+    step_kind: ClassVar[str] = "pipeline"
     name: str
     source: Source
     version: str = ""

@@ -16,6 +16,7 @@ from allranks.spec.inline import infer_port_types
 from allranks.spec.limits import MOST_NESTED, MOST_STEPS
 from allranks.spec.model import Component, Input, Pipeline, Settings, Step
 from allranks.spec.read_command import read_command_document
+from allranks.spec.read_parallel import read_parallel_document
 from allranks.spec.section import Section, is_address
 from allranks.spec.spelling import declared_spelling, respell_bindings, respell_steps
 from allranks.spec.standalone import sweep_job, with_variables
@@ -64,6 +65,8 @@ class DocumentReader:
         is_job = "commandjob" in str(top.data.get("$schema")).lower()  # there the SDK wants the type as it is
         if type_ == "command" or (type_.lower() == "command" and not is_job):
             return read_command_document(top, name)
+        if type_ == "parallel":
+            return read_parallel_document(top, name)
         if type_ == "sweep" and not top.where:
             rewritten = sweep_job(top)
             pipeline = self._pipeline(rewritten, rewritten.text("name"))
@@ -71,10 +74,10 @@ class DocumentReader:
         if not type_:
             top.wrong("", "has neither 'jobs' nor 'command', so it is no pipeline and no command component.")
         elif type_ in schema.CLOUD_ONLY_TYPES:
-            message = f"cannot run here: a component of type '{type_}'; commands and pipelines can."
+            message = f"cannot run here: a component of type '{type_}'; commands, pipelines and parallel ones can."
             top.wrong("type", message, severity="elsewhere")
         else:
-            hint = type_hint(type_, ("command", "pipeline"), "types that run here")
+            hint = type_hint(type_, ("command", "pipeline", "parallel"), "types that run here")
             top.wrong("type", f"'{type_}' is the type of no component or pipeline.", hint)
         return None
 

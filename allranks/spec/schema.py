@@ -2,6 +2,7 @@
 
 The lists are those of the schemas in azure-ai-ml 1.35.2 (``azure/ai/ml/_schema``): CommandComponentSchema,
 PipelineComponentSchema, PipelineJobSchema, CommandSchema, SweepSchema, PipelineSchema, CommandJobSchema,
+PipelineParallelJobSchema, ParallelComponentSchema, ComponentParallelTaskSchema,
 ParameterSchema, InputPortSchema, OutputSchema and the classes of resources, distribution and limits.
 """
 
@@ -31,6 +32,15 @@ COMPONENT_STEP |= {"component", "environment_variables", "compute", "limits", "s
 SWEEP_STEP = NODE_KEYS | STEP_TEXTS | {"trial", "sampling_algorithm", "search_space", "objective", "early_termination"}
 SWEEP_JOB = SWEEP_STEP | JOB_KEYS | {"limits", "resources", "queue_settings"}
 SWEEP_STEP |= {"limits", "compute", "queue_settings", "resources", "identity"}
+PARALLEL_KEYS = frozenset(
+    {"task", "input_data", "mini_batch_size", "partition_keys", "error_threshold", "mini_batch_error_threshold"}
+    | {"max_concurrency_per_instance", "retry_settings", "logging_level", "resources"}
+)
+PARALLEL_STEP = NODE_KEYS | STEP_TEXTS | PARALLEL_KEYS | {"component", "environment_variables", "compute", "identity"}
+PARALLEL_COMPONENT = ASSET_KEYS | PARALLEL_KEYS
+PARALLEL_TASK = frozenset(
+    {"type", "code", "entry_script", "program_arguments", "model", "append_row_to", "environment"}
+)
 PIPELINE_STEP = NODE_KEYS | STEP_TEXTS | {"component", "settings"}
 INLINE_STEP = COMMAND_JOB | NODE_KEYS
 
@@ -92,7 +102,7 @@ IDENTITY_KEYS: dict[str, frozenset[str]] = {
 IDENTITY_KEYS["managed_identity"] = IDENTITY_KEYS["managed"]
 SERVICE_TYPES = frozenset({"jupyter_lab", "ssh", "tensor_board", "vs_code"})
 CLOUD_ONLY_TYPES = frozenset(
-    {"spark", "automl", "parallel", "import", "data_transfer", "finetuning", "distillation", "promptflow_parallel"}
+    {"spark", "automl", "import", "data_transfer", "finetuning", "distillation", "promptflow_parallel"}
     | {"flow", "do_while", "if_else", "parallel_for", "ray"}
 )
 

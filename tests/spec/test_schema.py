@@ -13,6 +13,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of marshmallow, about the S
 
 COMMAND_COMPONENT = "azure.ai.ml._schema.component.command_component.CommandComponentSchema"
 PIPELINE_COMPONENT = "azure.ai.ml._schema.pipeline.pipeline_component.PipelineComponentSchema"
+PARALLEL_COMPONENT = "azure.ai.ml._schema.component.parallel_component.ParallelComponentSchema"
+PARALLEL = "azure.ai.ml._schema.pipeline.pipeline_parallel_job"
 STEP = "azure.ai.ml._schema.pipeline.component_job"
 IO = "azure.ai.ml._schema.component.input_output"
 
@@ -25,6 +27,10 @@ IO = "azure.ai.ml._schema.component.input_output"
         ("azure.ai.ml._schema.pipeline.pipeline_job.PipelineJobSchema", schema.PIPELINE_JOB),
         (f"{STEP}.CommandSchema", schema.COMPONENT_STEP),
         (f"{STEP}.SweepSchema", schema.SWEEP_STEP),
+        (f"{STEP}.ParallelSchema", schema.PARALLEL_STEP),
+        (PARALLEL_COMPONENT, schema.PARALLEL_COMPONENT),
+        (f"{PARALLEL}.PipelineParallelJobSchema", schema.PARALLEL_STEP | {"environment"}),  # it has no effect there
+        ("azure.ai.ml._schema.component.parallel_task.ComponentParallelTaskSchema", schema.PARALLEL_TASK),
         ("azure.ai.ml._schema.pipeline.pipeline_component.PipelineSchema", schema.PIPELINE_STEP),
         ("azure.ai.ml._schema.pipeline.pipeline_command_job.PipelineCommandJobSchema", schema.INLINE_STEP),
         ("azure.ai.ml._schema.job.command_job.CommandJobSchema", schema.COMMAND_JOB),

@@ -47,5 +47,4 @@ COMMAND_READER = _CommandReader(
     noun="a step",
     ignored=_IN_THE_COMPONENT,
     without_component=" and no 'command'",
-    other_component="Write type: pipeline.",
 )

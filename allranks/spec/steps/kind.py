@@ -25,9 +25,9 @@ class StepReader:
         noun: how a message calls it.
         ignored: keys that Azure ML accepts and ignores, with the reason.
         component_key: where its component stands.
-        is_nested: whether that is a pipeline.
+        component_type: what that has to be.
         without_component: what else it has none of where its component is missing.
-        other_component: what to do about a component of another kind.
+        takes_step_kind: whether another type of step would take a component that this one does not.
     """
 
     name: str
@@ -35,9 +35,14 @@ class StepReader:
     noun: str
     ignored: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     component_key: str = "component"
-    is_nested: bool = False
+    component_type: type[Component | Pipeline] = Component
     without_component: str = ""
-    other_component: str = ""
+    takes_step_kind: bool = True
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether its component is a pipeline."""
+        return self.component_type is Pipeline
 
     def read(self, section: Section, name: str, find: FindComponent) -> Step:
         """Read a step of this kind; without a component that could be read it gets one without a name."""
@@ -76,10 +81,10 @@ class StepReader:
             section.wrong("", message, f"Write {key}: ./component.yaml.")
             return None
         component = find(section, key, name)
-        if component is None or self.is_nested == isinstance(component, Pipeline):
+        if component is None or type(component) is self.component_type:
             return component
         message = f"is a {component.noun} on a step of type '{self.name}'."
-        section.wrong(key, message, self.other_component)
+        section.wrong(key, message, f"Write type: {component.step_kind}." if self.takes_step_kind else "")
         return None
 
 

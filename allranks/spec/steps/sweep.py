@@ -193,4 +193,5 @@ SWEEP_READER = _SweepReader(
     noun="a sweep step",
     ignored=dict.fromkeys(schema.COMPONENT_STEP, "set it in the trial."),
     component_key="trial",
+    takes_step_kind=False,
 )

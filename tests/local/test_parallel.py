@@ -1,0 +1,405 @@
+"""Parallel steps with real workers: order of results, limits of failures, retries, what is killed, tables by size and key."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from allranks.local.folders import RunsHome
+from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step, wait_for
+
+SCORE = """
+    import os, sys, time
+    from pathlib import Path
+
+    def init():
+        print("init", sys.argv[1:], os.environ["AZ_BATCHAI_NODE_IP"], Path.cwd())
+
+    def run(mini_batch):
+        return [f"{Path(path).name} {Path(path).read_text().strip()}" for path in mini_batch]
+"""
+
+
+def project(folder: Path, script: str = SCORE, *, files: int = 7) -> Path:
+    """A folder with an entry script, and as many files, of which f00 holds 0."""
+    (folder / "src").mkdir()
+    (folder / "src" / "score.py").write_text(textwrap.dedent(script))
+    (folder / "data").mkdir()
+    for number in range(files):
+        (folder / "data" / f"f{number:02}").write_text(f"{number}\n")
+    return folder
+
+
+def parallel(**changes: object) -> dict:
+    """A parallel step with its task in place; None takes a key out, and ``task_…`` changes the task."""
+    document: dict = {
+        "type": "parallel",
+        "inputs": {"files": {"type": "uri_folder", "path": "./data"}},
+        "outputs": {"out": {"type": "uri_file"}},
+        "input_data": "${{inputs.files}}",
+        "mini_batch_size": "2",
+        "max_concurrency_per_instance": 2,
+        "task": {
+            "type": "run_function",
+            "code": "./src",
+            "entry_script": "score.py",
+            "environment": "azureml:whatever:1",
+            "append_row_to": "${{outputs.out}}",
+        },
+    }
+    for key, value in changes.items():
+        place = document["task"] if key.startswith("task_") else document
+        place[key.removeprefix("task_")] = value
+        if value is None:
+            del place[key.removeprefix("task_")]
+    return document
+
+
+def jobs(folder: Path, **steps: object) -> Path:
+    lines = [f"  {name}: {text if isinstance(text, str) else json.dumps(text)}\n" for name, text in steps.items()]
+    return pipeline(folder, "type: pipeline\nname: scoring\njobs:\n" + "".join(lines))
+
+
+def step_folder(home: Path, result: dict, name: str = "score") -> Path:
+    return RunsHome(home / ".allranks").run(result["run_id"]).step(name).path
+
+
+def test_results_stand_in_the_order_of_the_mini_batches_whoever_was_faster(tmp_path):
+    slow_first = SCORE.replace("return", 'time.sleep(0.5 * any(path.endswith("f00") for path in mini_batch)); return')
+    file = jobs(
+        project(tmp_path, slow_first),
+        score=parallel(resources={"instance_count": 2}, task_program_arguments="--model 'a b' --flag"),
+        use=step("wc -l < ${{inputs.x}}", inputs="x: '${{parent.jobs.score.outputs.out}}'"),
+    )
+    result = run_json(file, cwd=tmp_path)
+    assert result["exit"] == 0
+    score = result["steps"]["score"]
+    assert (score["nodes"], score["processes"]) == (2, 2)
+    assert score["metrics"] == {"mini_batches": 4, "failed_mini_batches": 0, "items": 7, "failed_items": 0}
+    assert Path(score["outputs"]["out"]).read_text() == "".join(f"f{n:02} {n}\n" for n in range(7))
+    logs = sorted((step_folder(tmp_path, result) / "user_logs").glob("std_log_process_*.txt"))
+    texts = [log.read_text() for log in logs]
+    assert len(texts) == 4
+    assert all("'--mini_batch_size', '2'" in text and "'--model', 'a b', '--flag']" in text for text in texts)
+    assert ["127.0.0.1" in text for text in texts] == [True, False, True, False]  # a node is a folder and an address
+    assert ["nodes/1/work" in text for text in texts] == [False, True, False, True]
+    again = run_json(file, cwd=tmp_path)
+    assert again["steps"]["score"]["reused_from"] == result["run_id"]
+    shown = allranks("run", file, "--dry-run", "--json", cwd=tmp_path)
+    rules = json.loads(shown.stdout)["steps"]["score"]["parallel"]
+    assert (rules["size"], rules["max_retries"], rules["run_timeout"], rules["error_threshold"]) == (2, 2, 60, -1)
+
+
+FAULTY = """
+    import os, sys, time
+    from pathlib import Path
+
+    def init(): pass
+
+    def run(mini_batch):
+        seen = Path(os.environ["SEEN"], Path(mini_batch[0]).name)
+        with seen.open("a") as file:
+            file.write("x")
+        tries = len(seen.read_text())
+        number = int(Path(mini_batch[0]).read_text())
+        {code}
+        return list(map(os.path.basename, mini_batch))
+"""
+
+
+def faulty(folder: Path, code: str, **changes: object) -> dict:
+    """Run a step of seven mini batches of one file each; ``code`` knows the ``number`` in it, and how many ``tries``."""
+    (folder / "seen").mkdir()
+    variables = {"SEEN": str(folder / "seen")}
+    text = parallel(mini_batch_size="1", environment_variables=variables, **changes)
+    return run_json(jobs(project(folder, FAULTY.format(code=code)), score=text), cwd=folder)
+
+
+def tries(folder: Path) -> list[int]:
+    return [len(path.read_text()) for path in sorted((folder / "seen").iterdir())]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if number == 3 and tries < 3: raise ValueError('later')",
+        "if number == 3 and tries < 3: os.kill(os.getpid(), 9)",
+        "if number == 3 and tries < 2: time.sleep(60)",
+    ],
+    ids=["raises", "killed", "hangs"],
+)
+def test_a_mini_batch_that_fails_is_tried_again(tmp_path, code):
+    result = faulty(tmp_path, code, retry_settings={"max_retries": 2, "timeout": 1})
+    assert result["exit"] == 0
+    assert tries(tmp_path) == [1, 1, 1, 2 if "sleep" in code else 3, 1, 1, 1]
+    assert Path(result["steps"]["score"]["outputs"]["out"]).read_text() == "".join(f"f0{n}\n" for n in range(7))
+
+
+def test_what_fails_for_good_is_left_out_within_the_thresholds(tmp_path):
+    result = faulty(
+        tmp_path,
+        "if number in (2, 5): raise ValueError('never')",
+        retry_settings={"max_retries": 1},
+        mini_batch_error_threshold=2,
+    )
+    assert result["exit"] == 0
+    assert result["steps"]["score"]["metrics"]["failed_mini_batches"] == 2
+    assert tries(tmp_path) == [1, 1, 2, 1, 1, 2, 1]
+    assert Path(result["steps"]["score"]["outputs"]["out"]).read_text() == "f00\nf01\nf03\nf04\nf06\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "changes", "why"),
+    [
+        ("raise ValueError('no')", {"mini_batch_error_threshold": 1}, "mini_batch_error_threshold is 1"),
+        ("raise ValueError('no')", {}, "all 7 mini batches have failed"),
+        ("return []", {"error_threshold": 3}, "4 items have failed, and error_threshold is 3"),
+        ("return []", {}, "there is no succeeded mini batch item returned from run()"),
+        ("return 'text'", {}, "run() returned a str"),
+        (
+            "if number < 3: raise ValueError('no')",
+            {"task_program_arguments": "--allowed_failed_percent 30"},
+            "3 of 7 mini batches have failed, and allowed_failed_percent is 30",
+        ),
+    ],
+)
+def test_too_many_failures_fail_the_step(tmp_path, code, changes, why):
+    result = faulty(tmp_path, code, retry_settings={"max_retries": 0}, **changes)
+    assert result["exit"] == 1
+    failure = result["steps"]["score"]["failure"]
+    assert why in "\n".join(failure["last_lines"])
+    assert carrying(f"AZUREML_ROOT_RUN_ID={result['run_id']}") == []
+
+
+def test_empty_answers_are_no_failures_where_nobody_counts_items(tmp_path):
+    changes = {"task_append_row_to": None, "mini_batch_error_threshold": 0, "outputs": None}
+    result = faulty(tmp_path, "return []", error_threshold=-1, **changes)
+    assert result["exit"] == 0
+    assert tries(tmp_path) == [1] * 7
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("def init(): raise SystemExit('no model')\ndef run(mini_batch): return mini_batch\n", "no model"),
+        ("def run(mini_batch): return mini_batch\n", "score.py has no function init()"),
+        (
+            "import os\ndef init(): os.kill(os.getpid(), 9)\ndef run(mini_batch): return mini_batch\n",
+            "was killed by SIGKILL, before init() had returned",
+        ),
+    ],
+)
+def test_a_script_that_cannot_start_fails_the_step(tmp_path, script, why):
+    file = jobs(project(tmp_path, script), score=parallel(retry_settings={"max_retries": 1}))
+    result = run_json(file, cwd=tmp_path)
+    assert result["exit"] == 1
+    assert why in "\n".join(result["steps"]["score"]["failure"]["last_lines"])
+
+
+def test_nothing_outlives_an_engine_that_is_killed_and_the_next_start_begins_anew(tmp_path):
+    code = "time.sleep(60 if number > 2 and not os.path.exists('/proc/self/nothing') and 'GO' not in os.environ else 0)"
+    (tmp_path / "seen").mkdir()
+    text = parallel(mini_batch_size="1", environment_variables={"SEEN": str(tmp_path / "seen")})
+    file = jobs(project(tmp_path, FAULTY.format(code=code)), score=text)
+    engine = subprocess.Popen(command("run", file), cwd=tmp_path, env=environ(), stdout=subprocess.DEVNULL)
+    try:
+        wait_for((tmp_path / "seen" / "f04").exists)
+        run_id = RunsHome(tmp_path / ".allranks").all_runs()[-1].id
+        assert len(carrying(f"AZUREML_ROOT_RUN_ID={run_id}")) >= 3  # the coordinator and two workers
+    finally:
+        engine.kill()
+        engine.wait()
+    wait_for(lambda: carrying(f"AZUREML_ROOT_RUN_ID={run_id}") == [])
+    result = run_json(file, cwd=tmp_path, GO="1")
+    assert result["exit"] == 0
+    assert tries(tmp_path) == [2, 2, 2, 2, 2, 1, 1]
+
+
+def test_ctrl_c_ends_the_workers(tmp_path):
+    text = SCORE.replace("return", "time.sleep(60); return")
+    file = jobs(project(tmp_path, text), score=parallel())
+    engine = subprocess.Popen(command("run", file), cwd=tmp_path, env=environ(), stdout=subprocess.DEVNULL)
+    runs = RunsHome(tmp_path / ".allranks")
+    logs = wait_for(lambda: runs.all_runs() and runs.all_runs()[-1].step("score").logs)
+    wait_for(
+        lambda: (logs / "std_log_process_1.txt").is_file() and "init" in (logs / "std_log_process_1.txt").read_text()
+    )
+    engine.send_signal(signal.SIGINT)
+    assert engine.wait(20) == 130
+    assert carrying(f"AZUREML_ROOT_RUN_ID={runs.all_runs()[-1].id}") == []
+
+
+TABLE = """
+    def init(): pass
+
+    def run(table, mini_batch_context):
+        print("key", mini_batch_context.partition_key_value, list(table.columns), len(table))
+        return table.assign(twice=table["x"] * 2)[["name", "x", "twice"]]
+"""
+MLTABLE = "paths: [{pattern: ./*.csv}]\ntransformations:\n- read_delimited: {delimiter: ',', encoding: utf8}\n"
+
+
+def table(folder: Path, rows: int = 40) -> None:
+    (folder / "table").mkdir()
+    (folder / "table" / "MLTable").write_text(MLTABLE)
+    for part in range(2):
+        lines = "".join(f"n{number:02},{number}\n" for number in range(part * rows, (part + 1) * rows))
+        (folder / "table" / f"part{part}.csv").write_text(f"name,x\n{lines}")
+
+
+def table_input(**more: object) -> dict:
+    return {"files": {"type": "mltable", "path": "./table", "mode": "direct"}, **more}
+
+
+def test_rows_of_a_table_are_divided_by_size_and_tables_are_returned(tmp_path):
+    pytest.importorskip("pandas")
+    table(project(tmp_path, TABLE, files=0))
+    arguments = "--append_row_dataframe_header True"
+    text = parallel(inputs=table_input(), mini_batch_size="128", task_program_arguments=arguments)
+    result = run_json(jobs(tmp_path, score=text), cwd=tmp_path)
+    assert result["exit"] == 0
+    score = result["steps"]["score"]
+    written = Path(score["outputs"]["out"]).read_text()
+    assert written == "name x twice\n" + "".join(f"n{n:02} {n} {2 * n}\n" for n in range(80))
+    assert (score["metrics"]["mini_batches"], score["metrics"]["items"]) == (6, 80)  # 270 and 280 bytes of rows
+
+
+def test_a_table_is_divided_by_the_keys_in_its_paths(tmp_path):
+    pytest.importorskip("pandas")
+    project(tmp_path, TABLE, files=0)
+    for store, brand in [("10", "a"), ("10", "b"), ("9", "a")]:
+        folder = tmp_path / "table" / store / brand
+        folder.mkdir(parents=True)
+        (folder / "rows.csv").write_text(f"name,x\n{store}{brand},1\n")
+    path_format = "{store}/{brand}/{file}.{extension}"
+    (tmp_path / "table" / "MLTable").write_text(
+        "paths: [{pattern: ./**/*.csv}]\ntransformations:\n- read_delimited: {delimiter: ',', include_path_column: true}\n"
+        f"- extract_columns_from_partition_format: {{partition_format: '{path_format}'}}\n"
+        "- drop_columns: [Path, file, extension]\n"
+    )
+    text = parallel(inputs=table_input(), partition_keys=["store", "brand"], mini_batch_size=None)
+    result = run_json(jobs(tmp_path, score=text), cwd=tmp_path)
+    assert Path(result["steps"]["score"]["outputs"]["out"]).read_text() == "10a 1 2\n10b 1 2\n9a 1 2\n"
+    logs = (step_folder(tmp_path, result) / "user_logs").glob("std_log_process_*.txt")
+    assert "key {'store': '9', 'brand': 'a'} ['store', 'brand', 'name', 'x'] 1" in "".join(
+        one.read_text() for one in logs
+    )
+
+
+def test_an_mltable_of_files_is_a_list_of_paths(tmp_path):
+    project(tmp_path)
+    (tmp_path / "data" / "MLTable").write_text("paths: [{pattern: './f0[135]'}, {file: f02}]\n")
+    inputs = {"files": {"type": "mltable", "path": "./data"}}
+    text = parallel(inputs=inputs, outputs={"out": {"type": "uri_folder"}}, mini_batch_size=None)
+    result = run_json(jobs(tmp_path, score=text), cwd=tmp_path)
+    written = Path(result["steps"]["score"]["outputs"]["out"], "parallel_run_step.txt").read_text()
+    assert written == "f01 1\nf03 3\nf05 5\nf02 2\n"
+    assert result["steps"]["score"]["metrics"]["mini_batches"] == 4
+
+
+@pytest.mark.parametrize(
+    ("mltable", "message"),
+    [
+        (None, "is no mltable"),
+        ("paths: []\n", "lists no paths"),
+        ("paths: [{file: 'azureml://x/y'}]\n", "lies in the cloud"),
+        ("paths: [{file: nowhere}]\n", "there is no file 'nowhere'"),
+        ("paths: [{file: f00}]\ntransformations: [{read_parquet: {}}]\n", "asks for 'read_parquet'"),
+        ("paths: [{file: f00}]\ntransformations: [{read_delimited: {encoding: ebcdic}}]\n", "ebcdic"),
+    ],
+)
+def test_an_mltable_that_cannot_be_read_here_is_refused_before_anything_starts(tmp_path, mltable, message):
+    project(tmp_path)
+    if mltable is not None:
+        (tmp_path / "data" / "MLTable").write_text(mltable)
+    text = parallel(inputs={"files": {"type": "mltable", "path": "./data"}})
+    done = allranks("run", jobs(tmp_path, score=text), cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not (tmp_path / ".allranks").exists()
+
+
+def test_a_parallel_component_is_a_target_and_a_step_may_change_its_settings(tmp_path):
+    project(tmp_path)
+    component = parallel(inputs={"files": {"type": "uri_folder"}}, name="scorer", version="1", mini_batch_size="1")
+    component["task"]["code"] = "./src"
+    (tmp_path / "scorer.yaml").write_text(json.dumps(component))
+    alone = run_json("scorer.yaml", "files=data", cwd=tmp_path)
+    assert alone["steps"]["scorer"]["metrics"]["mini_batches"] == 7
+    inputs = {"files": {"type": "uri_folder", "path": "./data"}}
+    used = {"type": "parallel", "component": "./scorer.yaml", "inputs": inputs, "mini_batch_size": "4"}
+    result = run_json(jobs(tmp_path, score=used), cwd=tmp_path)
+    assert result["steps"]["score"]["metrics"]["mini_batches"] == 2
+
+
+def test_a_killed_worker_is_replaced(tmp_path):
+    script = SCORE.replace("return", "time.sleep(0.3); return")
+    file = jobs(project(tmp_path, script), score=parallel(mini_batch_size="1"))
+    engine = subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE)
+    runs = RunsHome(tmp_path / ".allranks")
+    log = wait_for(lambda: runs.all_runs() and runs.all_runs()[-1].step("score").log(1))
+    wait_for(lambda: log.is_file() and "init" in log.read_text())
+    victims = [pid for pid in carrying("AZUREML_PROCESS_NAME=rank_1") if str(tmp_path) in _folder(pid)]
+    assert len(victims) == 1
+    os.kill(victims[0], signal.SIGKILL)
+    output, _ = engine.communicate(timeout=60)
+    assert engine.returncode == 0
+    score = json.loads(output)["steps"]["score"]
+    assert Path(score["outputs"]["out"]).read_text() == "".join(f"f{n:02} {n}\n" for n in range(7))
+    assert log.read_text().count("init") == 2
+
+
+def _folder(pid: int) -> str:
+    return str(Path(f"/proc/{pid}/cwd").readlink())
+
+
+PYTHON = """
+    from azure.ai.ml import Input, Output
+    from azure.ai.ml.dsl import pipeline
+    from azure.ai.ml.parallel import RunFunction, parallel_run_function
+
+    score = parallel_run_function(
+        name="score", inputs={"files": Input(type="uri_folder")}, outputs={"out": Output(type="uri_file")},
+        input_data="${{inputs.files}}", instance_count=2, max_concurrency_per_instance=1, mini_batch_size="3",
+        error_threshold=0, retry_settings={"max_retries": 0, "timeout": 30},
+        task=RunFunction(code="./src", entry_script="score.py", environment="azureml:e:1",
+                         append_row_to="${{outputs.out}}"),
+    )
+
+    @pipeline(default_compute="c")
+    def scoring(data: Input(type="uri_folder")):
+        return {"out": score(files=data).outputs.out}
+"""
+
+
+@pytest.mark.slow
+def test_a_python_pipeline_runs_and_what_is_not_written_as_yaml_is_said(tmp_path):
+    pytest.importorskip("azure.ai.ml")
+    project(tmp_path)
+    (tmp_path / "many.py").write_text(textwrap.dedent(PYTHON))
+    result = run_json("many.py:scoring", "data=data", cwd=tmp_path)
+    assert result["exit"] == 0
+    assert (result["steps"]["score"]["nodes"], result["steps"]["score"]["metrics"]["mini_batches"]) == (2, 3)
+    exported = allranks("export", "many.py:scoring", cwd=tmp_path)
+    assert exported.returncode == 2
+    assert "a step of type parallel" in exported.stderr
+
+
+def test_what_would_be_sent_names_nodes_and_workers(tmp_path):
+    pytest.importorskip("azure.ai.ml")
+    file = jobs(project(tmp_path), score=parallel(resources={"instance_count": 3}))
+    done = allranks("submit", file, "--dry-run", "--json", "--compute", "c", cwd=tmp_path)
+    sent = json.loads(done.stdout)["steps"]["score"]
+    assert (sent["nodes"], sent["processes"], sent["files"]) == (3, 2, 1)
+    refused = allranks("submit", file, "--dry-run", "--scale", "score=2x1", "--compute", "c", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "not a Parallel" in refused.stderr
+    scaled = allranks("run", file, "--dry-run", "--json", "--scale", "score=1x4", cwd=tmp_path)
+    step = json.loads(scaled.stdout)["steps"]["score"]
+    assert (step["nodes"], step["processes"]) == (1, 4)
