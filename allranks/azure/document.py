@@ -84,6 +84,8 @@ def _declarations(component: PipelineComponent) -> Iterator[tuple[str, dict[str,
 def _ports_fed_by(component: PipelineComponent, name: str) -> Iterator[Any]:
     """The inputs of the steps' components that take exactly this input of the pipeline."""
     for node in component.jobs.values():
+        if node.type == "if_else":
+            continue
         declared = dict(flat_ports(getattr(node.component, "inputs", None) or {}))
         for port, value in sdk.given_inputs(node).items():
             if value_text(value) == f"${{{{parent.inputs.{name}}}}}" and port in declared:
@@ -104,6 +106,8 @@ def _steps(component: PipelineComponent) -> dict[str, Any]:
 
 
 def _step(node: Any) -> dict[str, Any]:
+    if node.type == "if_else":  # the SDK's own schema writes it, bindings and all
+        return {"type": node.type, **plain_value(sdk.entity_document(node))}
     common = {
         "type": node.type,
         "display_name": node.display_name if isinstance(node.display_name, str) else None,

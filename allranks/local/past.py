@@ -31,6 +31,7 @@ def _step(name: str, step: Mapping[str, Any]) -> StepResult:
         after=tuple(step["after"]),
         sweep=past_sweep(step) if "trials" in step else None,
         parameters=step.get("parameters", {}),
+        decision=step.get("decision"),
         **{attribute: step[attribute] for attribute in _AS_WRITTEN},
     )
 

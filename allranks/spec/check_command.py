@@ -37,11 +37,16 @@ def check_component_name(component: Component) -> Iterator[Problem]:
 
 def check_command(component: Component) -> list[Problem]:
     """Check everything of a component but its name."""
-    return [
+    ports = [
         *check_ports(component.source, component.inputs, "inputs"),
         *check_ports(component.source, component.outputs, "outputs"),
         *check_inputs(component.source, component.inputs),
         *_check_optional_defaults(component),
+    ]
+    if not component.runs_command:
+        return ports
+    return [
+        *ports,
         *_check_text(component),
         *_check_environment(component),
         *_check_files(component),

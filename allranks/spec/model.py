@@ -200,9 +200,39 @@ class Component:
     tier: str | None = None
 
     @property
+    def runs_command(self) -> bool:
+        """Whether its ranks run ``command``."""
+        return True
+
+    @property
     def is_generated(self) -> bool:
         """Whether mldesigner made it from a function of Python, to which it gives the inputs itself."""
         return self.command.startswith("mldesigner execute")
+
+
+@dataclass(frozen=True, slots=True)
+class DecidingComponent(Component):
+    """What stands for the component of a step that decides which others run: its one input is the condition."""
+
+    noun: ClassVar[str] = "condition"
+
+    @property
+    def runs_command(self) -> bool:
+        """Nothing is run."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The steps that run where a condition is true, and those that run where it is false, by name."""
+
+    true_block: tuple[str, ...]
+    false_block: tuple[str, ...]
+
+    @property
+    def targets(self) -> dict[str, bool]:
+        """Each of these steps with the decision at which it runs."""
+        return dict.fromkeys(self.false_block, False) | dict.fromkeys(self.true_block, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +285,7 @@ class Step:
     tier: str | None = None
     is_inline: bool = False
     kind: str = "command"
+    branch: Branch | None = None
 
     @property
     def has_component(self) -> bool:

@@ -28,6 +28,7 @@ SWEEP_STEP = NODE_KEYS | STEP_TEXTS | {"trial", "sampling_algorithm", "search_sp
 SWEEP_JOB = SWEEP_STEP | JOB_KEYS | {"limits"}
 SWEEP_STEP |= {"limits", "compute", "queue_settings", "resources", "identity"}
 PIPELINE_STEP = NODE_KEYS | STEP_TEXTS | {"component", "settings"}
+IF_ELSE_STEP = frozenset({"$schema", "type", "condition", "true_block", "false_block"})
 INLINE_STEP = COMMAND_JOB | NODE_KEYS
 
 INPUT_KEYS = frozenset(
@@ -77,7 +78,7 @@ PORT_MODES = frozenset(
 )
 CLOUD_ONLY_TYPES = frozenset(
     {"spark", "automl", "parallel", "import", "data_transfer", "finetuning", "distillation", "promptflow_parallel"}
-    | {"flow", "do_while", "if_else", "parallel_for", "ray"}
+    | {"flow", "do_while", "parallel_for", "ray"}
 )
 
 COMPONENT_NAME = re.compile(r"[a-z][a-z\d_]*")
