@@ -122,6 +122,8 @@ def _step(node: Any) -> dict[str, Any]:
         search = {key: _type_first(written.get(key)) for key in SWEEP_FIELDS}
         search["resources"] = picked_fields(node.resources, RESOURCE_FIELDS)
         return common | {"trial": _trial(node.trial)} | search
+    if node.type == "data_transfer":
+        return common | {"task": node.task, "component": _component(node.component)}
     if node.type not in ("command", "pipeline"):
         return common
     return common | {"component": _component(node.component)} | (_launch(node) if node.type == "command" else {})
@@ -218,4 +220,6 @@ def _component(component: Any) -> Any:
             | {"inputs": dict(_declarations(component)), "outputs": _outputs(component.outputs)}
             | {"jobs": _steps(component)}
         )
+    if component.type == "data_transfer":
+        return plain_value(sdk.entity_document(component))
     return command_document(component)

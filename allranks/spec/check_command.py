@@ -19,7 +19,8 @@ from allranks.spec.expressions import (
     near_references,
     single_reference,
 )
-from allranks.spec.model import Component, Distribution, Input, Output, Resources, Source
+from allranks.spec.model import Component, CopyComponent, Distribution, Input, Output, Resources, Source
+from allranks.spec.read_transfer import check_copy
 from allranks.spec.section import a_or_an, shown_value
 from allranks.spec.suggest import did_you_mean
 from allranks.spec.values import check_command_values, check_value, default_values
@@ -43,6 +44,8 @@ def check_command(component: Component) -> list[Problem]:
         *check_inputs(component.source, component.inputs),
         *_check_optional_defaults(component),
     ]
+    if isinstance(component, CopyComponent):
+        ports += check_copy(component)
     if not component.runs_command:
         return ports
     return [

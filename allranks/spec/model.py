@@ -223,6 +223,23 @@ class DecidingComponent(Component):
 
 
 @dataclass(frozen=True, slots=True)
+class CopyComponent(Component):
+    """A component that copies its inputs into its one output.
+
+    Attributes:
+        copy_mode: ``merge_with_overwrite`` or ``fail_if_conflict``.
+    """
+
+    noun: ClassVar[str] = "data_transfer component"
+    copy_mode: str = "fail_if_conflict"
+
+    @property
+    def runs_command(self) -> bool:
+        """The copy is the engine's."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
 class Branch:
     """The steps that run where a condition is true, and those that run where it is false, by name."""
 

@@ -29,6 +29,10 @@ SWEEP_JOB = SWEEP_STEP | JOB_KEYS | {"limits"}
 SWEEP_STEP |= {"limits", "compute", "queue_settings", "resources", "identity"}
 PIPELINE_STEP = NODE_KEYS | STEP_TEXTS | {"component", "settings"}
 IF_ELSE_STEP = frozenset({"$schema", "type", "condition", "true_block", "false_block"})
+_COPY = frozenset({"task", "data_copy_mode"})
+COPY_COMPONENT = ASSET_KEYS | _COPY
+COPY_STEP = NODE_KEYS | STEP_TEXTS | {"component", "compute", "task"}
+INLINE_COPY_STEP = JOB_KEYS | NODE_KEYS | _COPY
 INLINE_STEP = COMMAND_JOB | NODE_KEYS
 
 INPUT_KEYS = frozenset(
@@ -77,7 +81,7 @@ PORT_MODES = frozenset(
     {"direct", "download", "eval_download", "eval_mount", "mount", "ro_mount", "rw_mount", "upload", "link"}
 )
 CLOUD_ONLY_TYPES = frozenset(
-    {"spark", "automl", "parallel", "import", "data_transfer", "finetuning", "distillation", "promptflow_parallel"}
+    {"spark", "automl", "parallel", "import", "finetuning", "distillation", "promptflow_parallel"}
     | {"flow", "do_while", "parallel_for", "ray"}
 )
 

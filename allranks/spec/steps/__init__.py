@@ -10,6 +10,7 @@ from allranks.spec import schema, settings
 from allranks.spec.model import Step
 from allranks.spec.section import Section
 from allranks.spec.steps.command import COMMAND_READER
+from allranks.spec.steps.data_transfer import DATA_TRANSFER_READER
 from allranks.spec.steps.if_else import IF_ELSE_READER
 from allranks.spec.steps.kind import FindComponent, StepReader, bare_step
 from allranks.spec.steps.sweep import SWEEP_READER
@@ -20,7 +21,7 @@ PIPELINE_READER = StepReader(
     "pipeline", schema.PIPELINE_STEP, "a pipeline step", _INSIDE, is_nested=True, other_component="Write type: command."
 )
 STEP_KINDS: Mapping[str, StepReader] = MappingProxyType(
-    {kind.name: kind for kind in (COMMAND_READER, IF_ELSE_READER, PIPELINE_READER, SWEEP_READER)}
+    {kind.name: kind for kind in (COMMAND_READER, DATA_TRANSFER_READER, IF_ELSE_READER, PIPELINE_READER, SWEEP_READER)}
 )
 
 

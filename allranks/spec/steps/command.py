@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from allranks.spec import schema, settings
+from allranks.spec import schema
 from allranks.spec.model import Step
 from allranks.spec.read_command import read_command
 from allranks.spec.section import Section
-from allranks.spec.steps.kind import FindComponent, StepReader, bare_step
+from allranks.spec.steps.kind import FindComponent, StepReader, inline_step
 
 _IN_THE_COMPONENT = dict.fromkeys(("environment", "command", "code"), "the component's own counts.")
 
@@ -25,16 +23,7 @@ class _CommandReader(StepReader):
 def _read_inline(section: Section, name: str) -> Step:
     """Read a step with its command in place; ``infer_port_types`` gives its component the inputs and outputs."""
     section.known(schema.INLINE_STEP, "a step with a command")
-    settings.check_services(section)
-    return replace(
-        bare_step(section, name),
-        component=read_command(section, name),
-        environment_variables=settings.read_variables(section),
-        timeout=settings.read_timeout(section),
-        compute=settings.read_compute(section),
-        display_name=section.text("display_name"),
-        is_inline=True,
-    )
+    return inline_step(section, name, read_command(section, name), COMMAND_READER.name)
 
 
 COMMAND_READER = _CommandReader(
