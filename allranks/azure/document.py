@@ -124,9 +124,15 @@ def _step(node: Any) -> dict[str, Any]:
         return common | {"trial": _trial(node.trial)} | search
     if node.type == "data_transfer":
         return common | {"task": node.task, "component": _component(node.component)}
+    if node.type == "spark":
+        return common | {"component": _component(node.component), "resources": plain_value(_spark_resources(node))}
     if node.type not in ("command", "pipeline"):
         return common
     return common | {"component": _component(node.component)} | (_launch(node) if node.type == "command" else {})
+
+
+def _spark_resources(node: Any) -> dict[str, Any]:
+    return picked_fields(node.resources, ("instance_type", "runtime_version")) or {}
 
 
 def _type_first(setting: Any) -> Any:
@@ -220,6 +226,6 @@ def _component(component: Any) -> Any:
             | {"inputs": dict(_declarations(component)), "outputs": _outputs(component.outputs)}
             | {"jobs": _steps(component)}
         )
-    if component.type == "data_transfer":
+    if component.type in ("data_transfer", "spark"):
         return plain_value(sdk.entity_document(component))
     return command_document(component)

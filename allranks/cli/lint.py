@@ -19,12 +19,13 @@ from allranks.errors import Problem, SpecError, UnknownNameError, UsageError
 from allranks.local.assets import CloudStandIns, read_mapping
 from allranks.spec import Component, Pipeline, check_designer, check_document, check_machines, check_quotes, read_spec
 from allranks.spec.schema import CLOUD_ONLY_TYPES
+from allranks.spec.steps import STEP_KINDS
 
 HELP = "check component and pipeline YAML: types, ranges, references, cycles, names"
 
 _OURS = re.compile(
-    r"^\$schema:.*(commandComponent|pipelineComponent|pipelineJob)"
-    rf"|^type:\s*['\"]?(command|pipeline|{'|'.join(sorted(CLOUD_ONLY_TYPES))})\b|^jobs:",
+    r"^\$schema:.*(commandComponent|pipelineComponent|pipelineJob|commandJob|sweepJob|sparkJob)"
+    rf"|^type:\s*['\"]?({'|'.join(sorted(CLOUD_ONLY_TYPES | STEP_KINDS.keys()))})\b|^jobs:",
     re.MULTILINE,
 )
 _PREFIX = {"error": "", "warning": "warning: ", "elsewhere": "note: "}

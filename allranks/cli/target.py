@@ -68,7 +68,7 @@ def one_step_pipeline(component: Component) -> Pipeline:
     """A pipeline of one step, called like the component, whose inputs are the component's."""
     inputs = {name: f"${{{{parent.inputs.{name}}}}}" for name in component.inputs}
     outputs = {name: f"${{{{parent.outputs.{name}}}}}" for name in component.outputs}
-    step = Step(component.name, component, MappingProxyType(inputs), MappingProxyType(outputs))
+    step = Step(component.name, component, MappingProxyType(inputs), MappingProxyType(outputs), kind=component.kind)
     return Pipeline(
         name=component.name,
         source=component.source,

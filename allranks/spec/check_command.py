@@ -19,7 +19,17 @@ from allranks.spec.expressions import (
     near_references,
     single_reference,
 )
-from allranks.spec.model import Component, CopyComponent, Distribution, Input, Output, Resources, Source
+from allranks.spec.model import (
+    Component,
+    CopyComponent,
+    Distribution,
+    Input,
+    Output,
+    Resources,
+    Source,
+    SparkComponent,
+)
+from allranks.spec.read_spark import check_spark
 from allranks.spec.read_transfer import check_copy
 from allranks.spec.section import a_or_an, shown_value
 from allranks.spec.suggest import did_you_mean
@@ -48,6 +58,9 @@ def check_command(component: Component) -> list[Problem]:
         ports += check_copy(component)
     if not component.runs_command:
         return ports
+    if isinstance(component, SparkComponent):
+        text = _check_text(component) if component.command.strip() else ()
+        return [*ports, *text, *_check_files(component), *check_spark(component), *_check_default_quotes(component)]
     return [
         *ports,
         *_check_text(component),

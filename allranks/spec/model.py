@@ -173,6 +173,7 @@ class Component:
 
     Attributes:
         noun: how a message calls such a document.
+        kind: that of a step that runs it.
         code: the folder (or single file) that becomes the snapshot; None when the command needs no files.
         includes: ``additional_includes``, absolute, in the order written.
         timeout: seconds, from ``limits.timeout``; a binding stays text; None for no limit.
@@ -180,6 +181,7 @@ class Component:
     """
 
     noun: ClassVar[str] = "command component"
+    kind: ClassVar[str] = "command"
     name: str
     source: Source
     version: str = ""
@@ -231,12 +233,32 @@ class CopyComponent(Component):
     """
 
     noun: ClassVar[str] = "data_transfer component"
+    kind: ClassVar[str] = "data_transfer"
     copy_mode: str = "fail_if_conflict"
 
     @property
     def runs_command(self) -> bool:
         """The copy is the engine's."""
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class SparkComponent(Component):
+    """A component that runs a Spark application; its ``command`` is the text of the application's arguments.
+
+    Attributes:
+        entry: the file that is submitted, from the root of the code, as the files in the four tuples.
+        conf: Spark's own settings, by its own names.
+    """
+
+    noun: ClassVar[str] = "Spark component"
+    kind: ClassVar[str] = "spark"
+    entry: str = ""
+    py_files: tuple[str, ...] = ()
+    jars: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    archives: tuple[str, ...] = ()
+    conf: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from allranks.spec.inline import infer_port_types
 from allranks.spec.limits import MOST_NESTED, MOST_STEPS
 from allranks.spec.model import Component, Input, Pipeline, Settings, Step
 from allranks.spec.read_command import read_command_document
+from allranks.spec.read_spark import read_spark_document
 from allranks.spec.read_transfer import read_copy_document
 from allranks.spec.section import Section, is_address
 from allranks.spec.standalone import sweep_job, with_variables
@@ -62,6 +63,8 @@ class DocumentReader:
             return self._pipeline(top, name)
         if type_ == "command":
             return read_command_document(top, name)
+        if type_ == "spark":
+            return read_spark_document(top, name)
         if type_ == "data_transfer":
             return read_copy_document(top, name)
         if type_ == "sweep" and not top.where:
@@ -74,7 +77,7 @@ class DocumentReader:
             message = f"cannot run here: a component of type '{type_}'; commands and pipelines can."
             top.wrong("type", message, severity="elsewhere")
         else:
-            hint = type_hint(type_, ("command", "data_transfer", "pipeline"), "types that run here")
+            hint = type_hint(type_, ("command", "data_transfer", "pipeline", "spark", "sweep"), "types that run here")
             top.wrong("type", f"'{type_}' is the type of no component or pipeline.", hint)
         return None
 

@@ -29,6 +29,12 @@ SWEEP_JOB = SWEEP_STEP | JOB_KEYS | {"limits"}
 SWEEP_STEP |= {"limits", "compute", "queue_settings", "resources", "identity"}
 PIPELINE_STEP = NODE_KEYS | STEP_TEXTS | {"component", "settings"}
 IF_ELSE_STEP = frozenset({"$schema", "type", "condition", "true_block", "false_block"})
+_SPARK = frozenset({"code", "entry", "py_files", "jars", "files", "archives", "conf", "environment", "args"})
+SPARK_COMPONENT = ASSET_KEYS | _SPARK | {"additional_includes"}
+SPARK_JOB = JOB_KEYS | _SPARK | {"resources"}
+SPARK_STEP = NODE_KEYS | STEP_TEXTS | _SPARK - {"code"} | {"component", "compute", "resources", "identity"}
+INLINE_SPARK_STEP = SPARK_JOB | NODE_KEYS
+SPARK_SIZES = tuple(f"standard_e{cores}s_v3" for cores in (4, 8, 16, 32, 64))
 _COPY = frozenset({"task", "data_copy_mode"})
 COPY_COMPONENT = ASSET_KEYS | _COPY
 COPY_STEP = NODE_KEYS | STEP_TEXTS | {"component", "compute", "task"}
@@ -81,7 +87,7 @@ PORT_MODES = frozenset(
     {"direct", "download", "eval_download", "eval_mount", "mount", "ro_mount", "rw_mount", "upload", "link"}
 )
 CLOUD_ONLY_TYPES = frozenset(
-    {"spark", "automl", "parallel", "import", "finetuning", "distillation", "promptflow_parallel"}
+    {"automl", "parallel", "import", "finetuning", "distillation", "promptflow_parallel"}
     | {"flow", "do_while", "parallel_for", "ray"}
 )
 

@@ -48,7 +48,7 @@ MISTAKES = [
     ("mapping for text", HEAD + TAIL + "description: {a: b}\n", "description", "is a mapping, and should be a text."),
     # The document
     ("neither", "name: x\n", "", "has neither 'jobs' nor 'command', so it is no pipeline and no command component."),
-    ("other type", "type: spark\nname: x\n", "type", "cannot run here: a component of type 'spark'; commands and pipelines can."),
+    ("other type", "type: automl\nname: x\n", "type", "cannot run here: a component of type 'automl'; commands and pipelines can."),
     ("misspelt type", "type: comand\nname: x\n", "type", "'comand' is the type of no component or pipeline. Did you mean 'command'?"),
     ("misspelt type of another component", "type: parallell\nname: x\n", "type", "'parallell' is the type of no component or pipeline. Did you mean 'parallel'?"),
     ("unknown key", HEAD + TAIL + "is_determinstic: true\n", "is_determinstic", "'is_determinstic' is not a key of a component. Did you mean 'is_deterministic'?"),

@@ -13,6 +13,7 @@ from allranks.spec.steps.command import COMMAND_READER
 from allranks.spec.steps.data_transfer import DATA_TRANSFER_READER
 from allranks.spec.steps.if_else import IF_ELSE_READER
 from allranks.spec.steps.kind import FindComponent, StepReader, bare_step
+from allranks.spec.steps.spark import SPARK_READER
 from allranks.spec.steps.sweep import SWEEP_READER
 from allranks.spec.suggest import did_you_mean, nearest_hint
 
@@ -21,7 +22,10 @@ PIPELINE_READER = StepReader(
     "pipeline", schema.PIPELINE_STEP, "a pipeline step", _INSIDE, is_nested=True, other_component="Write type: command."
 )
 STEP_KINDS: Mapping[str, StepReader] = MappingProxyType(
-    {kind.name: kind for kind in (COMMAND_READER, DATA_TRANSFER_READER, IF_ELSE_READER, PIPELINE_READER, SWEEP_READER)}
+    {
+        kind.name: kind
+        for kind in (COMMAND_READER, DATA_TRANSFER_READER, IF_ELSE_READER, PIPELINE_READER, SPARK_READER, SWEEP_READER)
+    }
 )
 
 
