@@ -24,7 +24,7 @@ from allranks.spec.steps import STEP_KINDS
 HELP = "check component and pipeline YAML: types, ranges, references, cycles, names"
 
 _OURS = re.compile(
-    r"^\$schema:.*(commandComponent|pipelineComponent|pipelineJob|commandJob|sweepJob|sparkJob)"
+    r"^\$schema:.*(commandComponent|pipelineComponent|pipelineJob|commandJob|sweepJob|sparkJob|schedule)"
     rf"|^type:\s*['\"]?({'|'.join(sorted(CLOUD_ONLY_TYPES | STEP_KINDS.keys()))})\b|^jobs:",
     re.MULTILINE,
 )

@@ -16,6 +16,7 @@ from allranks.spec.inline import infer_port_types
 from allranks.spec.limits import MOST_NESTED, MOST_STEPS
 from allranks.spec.model import Component, Input, Pipeline, Settings, Step
 from allranks.spec.read_command import read_command_document
+from allranks.spec.read_schedule import is_schedule, read_schedule
 from allranks.spec.read_spark import read_spark_document
 from allranks.spec.read_transfer import read_copy_document
 from allranks.spec.section import Section, is_address
@@ -58,6 +59,8 @@ class DocumentReader:
         return replace(found, source=replace(found.source, problems=warnings))
 
     def _component_or_pipeline(self, top: Section, name: str) -> Component | Pipeline | None:
+        if is_schedule(top):
+            return read_schedule(top, self._referenced)
         type_ = top.text("type") or ("pipeline" if "jobs" in top else "command" if "command" in top else "")
         if type_ == "pipeline" or "jobs" in top:
             return self._pipeline(top, name)

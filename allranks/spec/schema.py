@@ -35,6 +35,7 @@ SPARK_JOB = JOB_KEYS | _SPARK | {"resources"}
 SPARK_STEP = NODE_KEYS | STEP_TEXTS | _SPARK - {"code"} | {"component", "compute", "resources", "identity"}
 INLINE_SPARK_STEP = SPARK_JOB | NODE_KEYS
 SPARK_SIZES = tuple(f"standard_e{cores}s_v3" for cores in (4, 8, 16, 32, 64))
+SCHEDULE = frozenset({"$schema", "name", "display_name", "description", "tags", "properties", "trigger", "create_job"})
 _COPY = frozenset({"task", "data_copy_mode"})
 COPY_COMPONENT = ASSET_KEYS | _COPY
 COPY_STEP = NODE_KEYS | STEP_TEXTS | {"component", "compute", "task"}
