@@ -27,12 +27,10 @@ _PREVIEW = "AZURE_ML_CLI_PRIVATE_FEATURES_ENABLED"  # what the SDK asks (is_priv
 
 @dataclass(frozen=True, slots=True)
 class JobSource:
-    """A target as it was read.
+    """A target as it was read; ``build`` makes the SDK's job, from values for a pipeline function.
 
-    Attributes:
-        build: makes the SDK's job, from values for a pipeline function.
-        compute: where it runs unless somebody says otherwise: only a job can name a default of its own.
-        step: the one step, if the target is a component.
+    The compute is where it runs unless somebody says otherwise: only a job can name a default of its own. ``step`` is
+    the one step, if the target is a component.
     """
 
     pipeline: Pipeline
@@ -42,11 +40,7 @@ class JobSource:
 
 
 def read_source(target: Any, resolve: FileResolver) -> JobSource:
-    """Read a name of the library, a YAML file, ``FILE.py:FUNCTION`` or a pipeline job of the SDK.
-
-    Raises:
-        AllranksError: the target is wrong, or what it names is not valid.
-    """
+    """Read a name of the library, a YAML file, ``FILE.py:FUNCTION`` or a job of the SDK; raises AllranksError."""
     if not isinstance(target, str):
         return JobSource(pipeline_of_job(target, resolve), lambda _values: target)
     if is_python_target(target):
@@ -86,12 +80,7 @@ def _require_preview(pipeline: Pipeline) -> None:
 
 
 def pipeline_of_job(job: Any, resolve: FileResolver) -> Pipeline:
-    """What a pipeline job of the SDK says.
-
-    Raises:
-        UsageError: it is no pipeline job.
-        SpecError: it is not valid.
-    """
+    """What a pipeline job of the SDK says; raises UsageError for anything else, SpecError for one that is wrong."""
     with sdk_imported():
         from azure.ai.ml.entities import PipelineJob
 
