@@ -44,7 +44,7 @@ args: --words ${{{{inputs.words}}}} --counted ${{{{outputs.counted}}}}
 """
 
 
-def _files(folder: Path, script: str = COUNT) -> Path:
+def spark_files(folder: Path, script: str = COUNT) -> Path:
     """A component, a pipeline that uses it, and a folder with a spark-submit."""
     (folder / "src").mkdir()
     (folder / "src" / "count.py").write_text(script)
@@ -79,7 +79,7 @@ def _path(folder: Path) -> str:
 
 
 def test_the_application_is_submitted_with_its_settings_and_makes_its_output(tmp_path):
-    result = run_json(_files(tmp_path), cwd=tmp_path, PATH=_path(tmp_path))
+    result = run_json(spark_files(tmp_path), cwd=tmp_path, PATH=_path(tmp_path))
     assert result["exit"] == 0, result
     assert Path(result["outputs"]["counted"], "part-0").read_text() == "6"
     options = Path(result["steps"]["count"]["folder"], "user_logs", "std_log.txt").read_text()
@@ -88,7 +88,7 @@ def test_the_application_is_submitted_with_its_settings_and_makes_its_output(tmp
 
 
 def test_a_component_and_a_job_run_by_themselves(tmp_path):
-    _files(tmp_path)
+    spark_files(tmp_path)
     component = run_json("count.yaml", "words=words.txt", cwd=tmp_path, PATH=_path(tmp_path))
     assert Path(component["outputs"]["counted"], "part-0").read_text() == "6"
     head = "type: spark\ninputs: {words: {type: uri_file, path: ./words.txt, mode: direct}}\ncompute: azureml:pool\n"
@@ -98,7 +98,7 @@ def test_a_component_and_a_job_run_by_themselves(tmp_path):
 
 
 def test_without_spark_it_is_said_what_to_install(tmp_path):
-    file = _files(tmp_path)
+    file = spark_files(tmp_path)
     (tmp_path / "bin" / "spark-submit").unlink()
     if Path(sys.executable).with_name("spark-submit").exists():
         pytest.skip("pyspark is installed beside this interpreter")
@@ -112,7 +112,7 @@ def test_without_spark_it_is_said_what_to_install(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("spark-submit") or not shutil.which("java"), reason="Spark is not installed")
 def test_the_real_spark_runs_it(tmp_path):
-    result = run_json(_files(tmp_path, SPARK), cwd=tmp_path)
+    result = run_json(spark_files(tmp_path, SPARK), cwd=tmp_path)
     assert result["exit"] == 0, result
     parts = Path(result["outputs"]["counted"]).glob("part-*")
     assert sorted(word for part in parts for word in part.read_text().split()) == ["be", "be", "not", "or", "to", "to"]
@@ -141,7 +141,7 @@ STEP_MISTAKES = [
 
 
 def test_each_mistake_of_a_component_has_its_message(tmp_path):
-    _files(tmp_path)
+    spark_files(tmp_path)
     good = (
         (tmp_path / "count.yaml")
         .read_text()
@@ -159,7 +159,7 @@ def test_each_mistake_of_a_component_has_its_message(tmp_path):
 
 
 def test_each_mistake_of_a_step_has_its_message(tmp_path):
-    good = _files(tmp_path).read_text()
+    good = spark_files(tmp_path).read_text()
     for number, (right, wrong, _) in enumerate(STEP_MISTAKES):
         assert right in good
         (tmp_path / f"wrong{number}.yaml").write_text(good.replace(right, wrong, 1))
