@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,14 +14,14 @@ from typing import Any
 from allranks.azure.python_target import is_python_target, split_target
 from allranks.cli import target
 from allranks.cli.text import YAML_SUFFIXES
-from allranks.errors import SpecError, UnknownNameError, UsageError
+from allranks.errors import CannotRunHereError, SpecError, UnknownNameError, UsageError
 from allranks.local.assets import CloudStandIns, read_mapping
 from allranks.local.checkout_assets import CheckoutAssets
 from allranks.local.described import with_environment_files
 from allranks.local.folders import RunFolder, RunsHome, read_json_file
 from allranks.local.heavy import heavy_snapshots
 from allranks.local.options import RunOptions
-from allranks.local.plan import RunPlan
+from allranks.local.plan import PlannedStep, RunPlan
 from allranks.local.planning import plan_pipeline
 from allranks.local.requirements import choose_interpreters
 from allranks.local.settings import absolute_values, all_steps, apply_scale, apply_values, change_step
@@ -107,9 +108,27 @@ def _plan(pipeline: Pipeline, home: RunsHome, stands: CloudStandIns, request: Ru
     plan = replace(plan, steps=with_environment_files(plan.steps, stands, chosen))
     interpreters = choose_interpreters(plan.steps, home.path, chosen)
     steps = {name: replace(step, python=interpreters.pythons.get(name)) for name, step in plan.steps.items()}
+    _require_programs(steps)
     heavy = heavy_snapshots(step.component for step in steps.values())
     warnings = (str(problem).removeprefix(f"{Path.cwd()}/") for problem in (*problems, *machines, *heavy))
     return replace(plan, steps=steps, notes=(*warnings, *interpreters.notes, *plan.notes))
+
+
+def _require_programs(steps: Mapping[str, PlannedStep]) -> None:
+    """Look beside each step's interpreter, and on PATH, for the programs that its kind needs.
+
+    Raises:
+        CannotRunHereError: with all that is missing.
+    """
+    lacking: dict[tuple[str, str], list[str]] = {}
+    for name, step in steps.items():
+        beside = (step.python or Path(sys.executable)).parent
+        for program, remedy in step.needs.items():
+            if shutil.which(program, path=f"{beside}:{os.environ.get('PATH', os.defpath)}") is None:
+                lacking.setdefault((program, remedy), []).append(name)
+    if lacking:
+        said = [f"{', '.join(names)}: needs {program}, which is not there." for (program, _), names in lacking.items()]
+        raise CannotRunHereError("\n".join(said), "\n".join(dict.fromkeys(remedy for _, remedy in lacking)))
 
 
 def chosen_interpreter(text: str) -> tuple[str, str]:

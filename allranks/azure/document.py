@@ -86,6 +86,8 @@ def _declarations(component: PipelineComponent) -> Iterator[tuple[str, dict[str,
 def _ports_fed_by(component: PipelineComponent, name: str) -> Iterator[Any]:
     """The inputs of the steps' components that take exactly this input of the pipeline."""
     for node in component.jobs.values():
+        if node.type == "if_else":
+            continue
         declared = dict(flat_ports(getattr(node.component, "inputs", None) or {}))
         for port, value in sdk.given_inputs(node).items():
             if value_text(value) == f"${{{{parent.inputs.{name}}}}}" and port in declared:
@@ -106,6 +108,8 @@ def _steps(component: PipelineComponent) -> dict[str, Any]:
 
 
 def _step(node: Any) -> dict[str, Any]:
+    if node.type == "if_else":  # the SDK's own schema writes it, bindings and all
+        return {"type": node.type, **plain_value(sdk.entity_document(node))}
     common = {
         "type": node.type,
         "display_name": node.display_name if isinstance(node.display_name, str) else None,
@@ -124,9 +128,17 @@ def _step(node: Any) -> dict[str, Any]:
         written = plain_value(sdk.entity_document(node))
         own = {key: written.get(key) for key in PARALLEL_FIELDS}
         return common | {"component": _component(node.component), **own}
+    if node.type == "data_transfer":
+        return common | {"task": node.task, "component": _component(node.component)}
+    if node.type == "spark":
+        return common | {"component": _component(node.component), "resources": plain_value(_spark_resources(node))}
     if node.type not in ("command", "pipeline"):
         return common
     return common | {"component": _component(node.component)} | (_launch(node) if node.type == "command" else {})
+
+
+def _spark_resources(node: Any) -> dict[str, Any]:
+    return picked_fields(node.resources, ("instance_type", "runtime_version")) or {}
 
 
 def _type_first(setting: Any) -> Any:
@@ -220,4 +232,6 @@ def _component(component: Any) -> Any:
             | {"inputs": dict(_declarations(component)), "outputs": _outputs(component.outputs)}
             | {"jobs": _steps(component)}
         )
+    if component.type in ("data_transfer", "spark"):
+        return plain_value(sdk.entity_document(component))
     return parallel_document(component) if component.type == "parallel" else command_document(component)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,11 +15,14 @@ from allranks.azure.job_changes import sdk_value
 from allranks.azure.python_target import is_python_target, split_target
 from allranks.azure.sdk import component_of_node, job_of_component
 from allranks.errors import UsageError
+from allranks.local.settings import all_steps
 from allranks.spec import Component, Data, Pipeline, pipeline_from, read_spec
 from allranks.spec.document import read_yaml
 from allranks.spec.model import LITERAL_TYPES, Source
 from allranks.spec.reader import FileResolver
 from allranks.spec.step_sizes import SERVERLESS
+
+_PREVIEW = "AZURE_ML_CLI_PRIVATE_FEATURES_ENABLED"  # what the SDK asks (is_private_preview_enabled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +58,26 @@ def read_source(target: Any, resolve: FileResolver) -> JobSource:
     file = find_yaml(target)
     found = read_spec(file, resolve=resolve)
     written, _ = read_yaml(file)
-    # The SDK makes no pipeline of a command job or a sweep job by itself.
-    if written.get("type") == "sweep" or "commandjob" in str(written.get("$schema")).lower():
+    # The SDK makes no pipeline of a command job, a sweep job or a Spark job by itself.
+    of_job = any(one in str(written.get("$schema")).lower() for one in ("commandjob", "sparkjob"))
+    if written.get("type") == "sweep" or of_job:
         message = f"{file} is a job by itself, and `allranks submit` sends pipelines and components."
         raise UsageError(message, f"Send it with: az ml job create --file {file}.")
     if isinstance(found, Component):
         name = found.name
         return JobSource(one_step_pipeline(found), lambda _values: _job_of_component(file, name), SERVERLESS, name)
+    _require_preview(found)
     if _is_component(written):
         return JobSource(found, lambda values: _job_of_pipeline(file, found, values), SERVERLESS)
     return JobSource(found, lambda _values: load_job(file))
+
+
+def _require_preview(pipeline: Pipeline) -> None:
+    """The SDK knows steps that decide only where its private preview is switched on, and says little otherwise."""
+    deciding = [name for name, step in all_steps(pipeline) if step.branch is not None]
+    if deciding and os.environ.get(_PREVIEW, "").lower() != "true":
+        message = f"step {', '.join(deciding)}: if_else is a private preview of Azure ML, which is not switched on."
+        raise UsageError(message, f"Set {_PREVIEW}=true.")
 
 
 def pipeline_of_job(job: Any, resolve: FileResolver) -> Pipeline:

@@ -65,7 +65,7 @@ def given_inputs(node: Any) -> Mapping[str, Any]:
 
 def component_of_node(node: Any) -> Any:
     """What a step of any type runs: the component, or the id of one; Azure's full id once its job was sent."""
-    return node._component
+    return getattr(node, "_component", None)  # a node that decides about others has none
 
 
 def name_component(node: Any, identifier: str) -> None:

@@ -32,12 +32,13 @@ from allranks.spec import (
     read_spec,
 )
 from allranks.spec.schema import CLOUD_ONLY_TYPES
+from allranks.spec.steps import STEP_KINDS
 
 HELP = "check component and pipeline YAML: types, ranges, references, cycles, names"
 
 _OURS = re.compile(
-    r"^\$schema:.*(commandComponent|pipelineComponent|pipelineJob)"
-    rf"|^type:\s*['\"]?(command|pipeline|parallel|{'|'.join(sorted(CLOUD_ONLY_TYPES))})\b|^jobs:",
+    r"^\$schema:.*(commandComponent|pipelineComponent|pipelineJob|commandJob|sweepJob|sparkJob|schedule)"
+    rf"|^type:\s*['\"]?({'|'.join(sorted(CLOUD_ONLY_TYPES | STEP_KINDS.keys()))})\b|^jobs:",
     re.MULTILINE,
 )
 _PREFIX = {"error": "", "warning": "warning: ", "elsewhere": "note: "}

@@ -117,6 +117,8 @@ def _described(step: StepResult) -> str:
     took = duration_words(step.seconds) if step.started is not None else ""
     if step.aborts_at_exit:
         took += f", attempt repeated {step.aborts_at_exit} times: a rank was killed by SIGABRT while Python ended"
+    if step.decision is not None:
+        return f"{step.status}, the condition is {str(step.decision).lower()}"
     found = step.status + _tail(took) + _tail(shorter_metrics(step.metrics)[0]) + _tail(best_trial(step.sweep))
     why = step.failure.message if step.failure and step.parameters else ""  # a step's is told at the end
     return found + (f": {why}" if why else "")

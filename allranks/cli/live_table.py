@@ -97,13 +97,20 @@ def _lines(step: StepResult) -> list[_TableLine]:
     line = _TableLine(
         step.name,
         step.status + (" (reused)" if step.reused_from else ""),
-        f"{step.nodes} x {step.processes}",
+        f"{step.nodes} x {step.processes}" if step.nodes else "",
         duration_words(step.seconds) if step.started is not None else "",
         progress if step.status == RUNNING else None,
-        shorter_metrics(dict(progress.metrics) or dict(step.metrics)),
+        _measured(step, progress),
         STATUS_STYLES.get(step.status, ""),
     )
     return [line, *(_trials(step.name, step.sweep) if step.sweep is not None and step.status == RUNNING else ())]
+
+
+def _measured(step: StepResult, progress: StepProgress) -> tuple[str, ...]:
+    """Ways to say what a step has measured, or what it has decided."""
+    if step.decision is not None:
+        return (f"the condition is {str(step.decision).lower()}",)
+    return shorter_metrics(dict(progress.metrics) or dict(step.metrics))
 
 
 def _trials(name: str, sweep: SweepResult) -> list[_TableLine]:

@@ -90,6 +90,11 @@ def _resumed(args: argparse.Namespace, home: RunsHome, given: dict[str, Any]) ->
 def _print_dry_run(document: dict[str, Any], plan: RunPlan) -> None:
     print_notes(plan)
     for name, step in document["steps"].items():
+        when = "".join(f" if {one} is {str(wanted).lower()}" for one, wanted in step.get("when", {}).items())
         reuse = "would be reused" if step["reused"] else "would run"
+        if "command" not in step:
+            print(f"{name}: would decide{when} by {', '.join(step['inputs'].values())}")
+            continue
+        reuse += when
         print(f"{name}: {step['nodes']} x {step['processes']}, {reuse}, snapshot {step['snapshot'][:12]}")
         print("  " + step["command"].strip().replace("\n", "\n  "))

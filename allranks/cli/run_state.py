@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from allranks.local.folders import RunFolder, RunsHome, StepFolder, read_json_file
-from allranks.local.result import CANCELLED, FAILED, RUNNING, SKIPPED, SUCCEEDED
+from allranks.local.result import CANCELLED, FAILED, NOT_TAKEN, RUNNING, SKIPPED, SUCCEEDED
 
-FINISHED_STATUSES = (SUCCEEDED, FAILED, SKIPPED, CANCELLED)
+FINISHED_STATUSES = (SUCCEEDED, FAILED, SKIPPED, NOT_TAKEN, CANCELLED)
 
 
 def read_run_state(folder: RunFolder) -> dict[str, Any]:

@@ -44,16 +44,25 @@ class PipelineScope:
     Attributes:
         prefix: the dotted name of the pipeline's own step and a dot; empty for the outermost.
         inputs: the pipeline's inputs, resolved.
+        chosen_by: the steps that decide whether the pipeline's own step runs, as ``PlannedStep`` has them.
     """
 
     pipeline: Pipeline
     findings: PlanFindings
     prefix: str = ""
     inputs: Mapping[str, _Resolved] = field(default_factory=dict)
+    chosen_by: tuple[tuple[str, bool], ...] = ()
 
     def nested(self, step: Step, pipeline: Pipeline) -> PipelineScope:
         """The scope of the pipeline that is a step of this one."""
-        return PipelineScope(pipeline, self.findings, f"{self.prefix}{step.name}.", self.resolve_inputs(step))
+        inputs, chosen_by = self.resolve_inputs(step), self.deciding(step.name)
+        return PipelineScope(pipeline, self.findings, f"{self.prefix}{step.name}.", inputs, chosen_by)
+
+    def deciding(self, name: str) -> tuple[tuple[str, bool], ...]:
+        """The steps that decide whether a step of this pipeline runs, each with the decision at which it does."""
+        branches = {one.name: one.branch.targets for one in self.pipeline.steps.values() if one.branch is not None}
+        own = ((self.prefix + one, targets[name]) for one, targets in branches.items() if name in targets)
+        return (*self.chosen_by, *own)
 
     def resolve_inputs(self, step: Step, searched: Collection[str] = ()) -> Mapping[str, _Resolved]:
         """A step's inputs, but for those that get their values while it runs."""

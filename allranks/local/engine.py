@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 
 from allranks.local import machine, processes
+from allranks.local.branches import is_taken, settled_inputs
 from allranks.local.cache import StepCache, Workplace, discard_leftovers
 from allranks.local.execution import RunContext, StepExecution, abandon_steps, take_snapshots
 from allranks.local.folders import private_umask
@@ -21,7 +22,17 @@ from allranks.local.options import RunObserver, RunOptions, new_run_id
 from allranks.local.plan import RunPlan
 from allranks.local.record import RunRecord
 from allranks.local.report import RunningPage, write_run_page
-from allranks.local.result import CANCELLED, FAILED, RETRYING, SKIPPED, SUCCEEDED, WAITING, RunResult, StepFailure
+from allranks.local.result import (
+    CANCELLED,
+    FAILED,
+    NOT_TAKEN,
+    RETRYING,
+    SKIPPED,
+    SUCCEEDED,
+    WAITING,
+    RunResult,
+    StepFailure,
+)
 from allranks.local.signals import caught_signals
 from allranks.local.tracking.steps import RunTracking
 from allranks.local.watch import GangWatch
@@ -123,13 +134,25 @@ class _Engine:
     def _consider(self, execution: StepExecution) -> None:
         """Skip, reuse or start one waiting step, or leave it waiting."""
         upstream = [self._steps[name] for name in execution.step.after]
-        if any(other.is_finished and other.status != SUCCEEDED for other in upstream):
+        if any(other.is_finished and other.status not in {SUCCEEDED, NOT_TAKEN} for other in upstream):
             self._end(execution, SKIPPED)
-        elif all(other.status == SUCCEEDED for other in upstream):
+        elif all(other.is_finished for other in upstream) and self._settle(execution):
             sources = {other.step.name: other.source for other in upstream if other.source}
             execution.key = execution.key or execution.identify(sources)
             if not self._reuse(execution) and self._may_start(execution) and self._acquire(execution):
                 self._launch(execution)
+
+    def _settle(self, execution: StepExecution) -> bool:
+        """Whether it is to run, with what the steps before it have told; one that is not has ended."""
+        if not is_taken(execution.step, self._steps):
+            self._end(execution, NOT_TAKEN)
+            return False
+        settled = settled_inputs(execution.step, self._steps)
+        if isinstance(settled, StepFailure):
+            self._end(execution, FAILED, settled)
+            return False
+        execution.step = settled
+        return True
 
     def _reusable(self, execution: StepExecution) -> bool:
         return self._options.use_cache and not self._plan.force_rerun and execution.step.component.is_deterministic
@@ -143,6 +166,8 @@ class _Engine:
 
     def _may_start(self, execution: StepExecution) -> bool:
         """Whether the cores suffice; a step larger than the machine runs alone."""
+        if execution.step.ranks == 0:
+            return True
         busy = sum(other.step.ranks for other in self._executions if other.gang is not None)
         return busy == 0 or busy + execution.step.ranks <= machine.usable_cores()
 

@@ -23,6 +23,7 @@ from allranks.local.plan import PlannedStep
 from allranks.local.result import (
     CANCELLED,
     FAILED,
+    NOT_TAKEN,
     RETRYING,
     RUNNING,
     SKIPPED,
@@ -62,12 +63,15 @@ class StepExecution(ABC):
         source: the execution whose outputs stand for this step's, once there is one.
         gang: the ranks of the running attempt; None for a kind of step that runs as parts.
         files, snapshot_hash: its snapshot, which is its parent's where it is a part.
+        step: as planned, and once the steps that it comes ``after`` have ended, with what these have told.
+        decision: what it has decided, where that is what it does.
         aborts_at_exit: attempts that were repeated because Python's end had killed a rank; see ``aborts.py``.
         due: when the attempt's time is up, or when the next attempt may start (monotonic seconds).
     """
 
     def __init__(self, step: PlannedStep, context: RunContext, parent: StepExecution | None = None) -> None:
         self.step = step
+        self.after = step.after
         self.context = context
         self.parent = parent
         self.folder = context.run.step(step.name)
@@ -76,6 +80,7 @@ class StepExecution(ABC):
         self.aborts_at_exit = 0
         self.source: FinishedStep | None = None
         self.failure: StepFailure | None = None
+        self.decision: bool | None = None
         self.gang: RankGang | None = None
         self.workplace: Workplace | None = None
         self.due: float | None = None
@@ -121,7 +126,7 @@ class StepExecution(ABC):
     @property
     def is_finished(self) -> bool:
         """Whether nothing more will happen to it."""
-        return self.status in {SUCCEEDED, FAILED, SKIPPED, CANCELLED}
+        return self.status in {SUCCEEDED, FAILED, SKIPPED, NOT_TAKEN, CANCELLED}
 
     @property
     def reused_from(self) -> str | None:
@@ -233,8 +238,9 @@ class StepExecution(ABC):
             metrics=read_progress(folder.metrics()).metrics,
             failure=self.failure,
             component=self.step.component.name,
-            after=self.step.after,
+            after=self.after,
             mlflow_run_id=self.mlflow_run_id,
+            decision=self.decision,
         )
 
 

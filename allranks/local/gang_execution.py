@@ -24,6 +24,7 @@ from allranks.local.result import FAILED, RETRYING, RUNNING, SUCCEEDED, StepFail
 from allranks.local.traces import point_at_sources
 from allranks.local.tracking.jobs import job_run_id
 from allranks.local.variables import EmulatedCluster, data_variables, inherited_variables, job_variables
+from allranks.spec.model import LITERAL_TYPES
 
 _LONGEST_PAUSE = 30.0  # seconds; the pause before a retry doubles from one second up to this
 _SECRETS = ("TOKEN", "KEY", "SECRET", "SAS", "PASSWORD")  # in the names of variables that are not shown
@@ -95,12 +96,12 @@ class GangExecution(StepExecution):
                     add_commands(overlay, self.python, self.context.environ.get("PATH", ""))
 
     def _make_places(self) -> dict[str, str]:
-        """Where each output is written; folders are made, files are the script's to make."""
+        """Where each output is written; folders are made, files (and with them literals) are the script's to make."""
         assert self.workplace is not None  # noqa: S101
         places = {}
         for name, output in self.step.outputs.items():
             place = self.workplace.outputs / name
-            if output.type != "uri_file":
+            if output.type not in {"uri_file", *LITERAL_TYPES}:
                 place.mkdir(exist_ok=True)
             places[name] = str(place)
         return places
@@ -241,6 +242,7 @@ class GangExecution(StepExecution):
             "processes": step.processes,
             "timeout": step.timeout,
             "after": list(step.after),
+            **({"when": dict(step.chosen_by)} if step.chosen_by else {}),
             "snapshot": self.snapshot_hash,
             "files": [file.path for file in self.files],
             "reused": finished is not None,

@@ -32,6 +32,7 @@ def _step(name: str, step: Mapping[str, Any]) -> StepResult:
         sweep=past_sweep(step) if "trials" in step else None,
         parameters=step.get("parameters", {}),
         mlflow_run_id=step.get("mlflow_run_id"),
+        decision=step.get("decision"),
         **{attribute: step[attribute] for attribute in _AS_WRITTEN},
     )
 

@@ -43,6 +43,8 @@ class PlannedStep:
         processes: ranks on each node, those included that the command starts itself (torchrun).
         launched: processes that are started on each node by whoever runs the step.
         timeout: seconds for one attempt, or None.
+        needs: the programs that have to be there for it, each with what to do where one is not.
+        chosen_by: the steps that decide whether it runs, each with the decision at which it does.
         python: the interpreter of the environment that the step names; None for the run's own.
     """
 
@@ -59,11 +61,13 @@ class PlannedStep:
     launched: int = 1
     parameter_servers: int = 0
     python: Path | None = None
+    chosen_by: tuple[tuple[str, bool], ...] = ()
+    needs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def after(self) -> tuple[str, ...]:
-        """The steps whose outputs it reads, each once, in the order of the inputs."""
-        return tuple(dict.fromkeys(output.step for output in self.bound.values()))
+        """The steps whose outputs it reads, each once, in the order of the inputs; then those that decide about it."""
+        return tuple(dict.fromkeys([*(output.step for output in self.bound.values()), *dict(self.chosen_by)]))
 
     @property
     def ranks(self) -> int:

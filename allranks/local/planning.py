@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from graphlib import TopologicalSorter
 from pathlib import Path
 from types import MappingProxyType
@@ -52,7 +53,8 @@ def _flatten(scope: PipelineScope) -> list[PlannedStep]:
         if isinstance(step.component, Pipeline):
             found += _flatten(scope.nested(step, step.component))
         else:
-            found.append(step_kind(step.kind).plan(step, step.component, scope))
+            planned = step_kind(step.kind).plan(step, step.component, scope)
+            found.append(replace(planned, chosen_by=scope.deciding(step.name)))
     return found
 
 

@@ -133,6 +133,7 @@ def _graph(steps: dict[str, Any]) -> dict[str, _Box]:
         column = columns[name] = max((columns[other] + 1 for other in step["after"]), default=0)
         ranks = step["nodes"] * step["processes"]
         label = f"{step['nodes']} x {step['processes']} ranks" if ranks > 1 else step["component"]
+        label += f": {step['decision']}".lower() if "decision" in step else ""
         x, y = column * (_WIDTH + _GAP_X) + 2, rows[column] * (_HEIGHT + _GAP_Y) + 2
         boxes[name] = _Box(name, "reused" if step["reused"] else step["status"], label, x, y)
         rows[column] += 1

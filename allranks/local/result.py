@@ -14,6 +14,7 @@ from allranks.local.metrics_file import read_end, read_metrics
 from allranks.redaction import redact
 
 SUCCEEDED, FAILED, SKIPPED, CANCELLED = "succeeded", "failed", "skipped", "cancelled"
+NOT_TAKEN = "not taken"
 WAITING, RUNNING, RETRYING = "waiting", "running", "retrying"
 
 
@@ -98,7 +99,8 @@ class StepResult:
     """What became of one step.
 
     Attributes:
-        status: succeeded, failed, skipped or cancelled (waiting, running or retrying while the run goes on).
+        status: succeeded, failed, skipped (what it needs has failed), not taken (a condition was for other steps) or
+            cancelled (waiting, running or retrying while the run goes on).
         started: seconds since the run began, or None.
         seconds: how long it took, all attempts and pauses included; 0 for a reused step.
         reused_from: the run whose outputs were taken, or None.
@@ -110,6 +112,7 @@ class StepResult:
         parameters: the values that a trial tries; empty for steps.
         mlflow_run_id: the MLflow run that it has logged to, or the step that it reuses; None before it starts. See
             ``tracking/reading.py``.
+        decision: what an if_else step has decided; None for other steps.
     """
 
     name: str
@@ -130,6 +133,7 @@ class StepResult:
     parameters: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     aborts_at_exit: int = 0
     mlflow_run_id: str | None = None
+    decision: bool | None = None
 
     @property
     def logs(self) -> list[Path]:
@@ -157,6 +161,7 @@ class StepResult:
             **({"parameters": dict(self.parameters)} if self.parameters else {}),
             **({"aborts_at_exit": self.aborts_at_exit} if self.aborts_at_exit else {}),
             **(self.sweep.document() if self.sweep else {}),
+            **({} if self.decision is None else {"decision": self.decision}),
         }
 
 

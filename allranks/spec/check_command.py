@@ -20,8 +20,20 @@ from allranks.spec.expressions import (
     near_references,
     single_reference,
 )
-from allranks.spec.model import Component, Distribution, Input, Output, Pipeline, Resources, Source
+from allranks.spec.model import (
+    Component,
+    CopyComponent,
+    Distribution,
+    Input,
+    Output,
+    Pipeline,
+    Resources,
+    Source,
+    SparkComponent,
+)
 from allranks.spec.parallel import ParallelComponent
+from allranks.spec.read_spark import check_spark
+from allranks.spec.read_transfer import check_copy
 from allranks.spec.script_inputs import ScriptInputs
 from allranks.spec.section import a_or_an, shown_value
 from allranks.spec.suggest import did_you_mean
@@ -40,11 +52,21 @@ def check_component_name(component: Component | Pipeline) -> Iterator[Problem]:
 
 def check_command(component: Component) -> list[Problem]:
     """Check everything of a component but its name."""
-    return [
+    ports = [
         *check_ports(component.source, component.inputs, "inputs"),
         *check_ports(component.source, component.outputs, "outputs"),
         *check_inputs(component.source, component.inputs),
         *_check_optional_defaults(component),
+    ]
+    if isinstance(component, CopyComponent):
+        ports += check_copy(component)
+    if not component.runs_command:
+        return ports
+    if isinstance(component, SparkComponent):
+        text = _check_text(component) if component.command.strip() else ()
+        return [*ports, *text, *_check_files(component), *check_spark(component), *_check_default_quotes(component)]
+    return [
+        *ports,
         *_check_text(component),
         *_check_environment(component),
         *_check_files(component),

@@ -56,6 +56,7 @@ class StepCheck(StepBindings):
         """Yield what is wrong with the step's wiring and settings; of a component that is not known here, less."""
         yield from self._check_inputs()
         yield from self._check_outputs()
+        yield from self._check_branch()
         yield from check_settings(self)
         yield from check_parallel_bindings(self)
         if isinstance(self.step.component, Component):
@@ -77,7 +78,7 @@ class StepCheck(StepBindings):
             yield from check_space(self, step.sweep)
 
     def _check_input(self, declared: Input, value: Literal | Data) -> Iterator[Problem]:
-        where = f"inputs.{declared.name}"
+        where = f"inputs.{declared.name}" if self.step.branch is None else declared.name
         text = input_text(value)
         problems = list(self._check_bindings(text, where))
         yield from problems
@@ -153,11 +154,19 @@ class StepCheck(StepBindings):
             if declared.enum and declared.default is not None:
                 if isinstance(typed := check_value(declared, declared.default), Problem):
                     yield self.wrong(f"inputs.{name}", f"the default {typed.message}", "Give a value here.")
-            elif declared.required:
+            elif declared.required and self.step.branch is None:  # its reader says what a condition can be
                 hint = nearest_hint(name, sorted(step.inputs.keys() - step.component.inputs.keys()))
                 message = f"the required input '{name}' ({declared.type}) is missing."
                 hint = hint or f"Write {name}: … below the step's inputs."
                 yield self.wrong("inputs" if step.inputs else "", message, hint)
+
+    def _check_branch(self) -> Iterator[Problem]:
+        """Check that the steps that a condition decides about are there."""
+        branch, steps = self.step.branch, self.pipeline.steps
+        for name, wanted in branch.targets.items() if branch else ():
+            if name not in steps:
+                where = "true_block" if wanted else "false_block"
+                yield self.unknown(where, f"there is no step '{name}'.", name, steps, "steps")
 
     def _check_outputs(self) -> Iterator[Problem]:
         declared = self.step.component.outputs

@@ -28,6 +28,9 @@ def step_dependencies(step: Step) -> tuple[str, ...]:
 def find_cycle(pipeline: Pipeline) -> list[str] | None:
     """Return the steps of one cycle, the first one again at the end, or None when the steps can be ordered."""
     needs = {name: [d for d in step_dependencies(step) if d in pipeline.steps] for name, step in pipeline.steps.items()}
+    for name, step in pipeline.steps.items():
+        for target in step.branch.targets if step.branch else ():
+            needs.get(target, []).append(name)
     try:
         TopologicalSorter(needs).prepare()
     except CycleError as error:

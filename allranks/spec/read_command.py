@@ -17,7 +17,8 @@ _ON_THE_STEP = dict.fromkeys(schema.COMMAND_JOB - schema.COMMAND_COMPONENT, "wri
 
 def read_command_document(top: Section, name: str) -> Component:
     """Read a component, or a command job as one whose inputs have their values as defaults."""
-    job = "commandjob" in top.text("$schema").lower()
+    # The schema is for editors: a nameless document that says where it runs is a job all the same.
+    job = "commandjob" in top.text("$schema").lower() or ("name" not in top and "compute" in top)
     if job:
         top.known(schema.COMMAND_JOB, "a command job")
         settings.check_services(top)

@@ -38,7 +38,7 @@ def read_parallel_document(top: Section, name: str) -> ParallelComponent:
     return replace(
         component,
         inputs=MappingProxyType(ports.read_declared_inputs(top.mapping("inputs"))),
-        outputs=MappingProxyType(ports.read_outputs(top.mapping("outputs"), typed=True)),
+        outputs=MappingProxyType(ports.read_outputs(top.mapping("outputs"), schema.COMPONENT)),
     )
 
 

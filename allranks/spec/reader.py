@@ -17,6 +17,9 @@ from allranks.spec.limits import MOST_NESTED, MOST_STEPS
 from allranks.spec.model import Component, Input, Pipeline, Settings, Step
 from allranks.spec.read_command import read_command_document
 from allranks.spec.read_parallel import read_parallel_document
+from allranks.spec.read_schedule import is_schedule, read_schedule
+from allranks.spec.read_spark import read_spark_document
+from allranks.spec.read_transfer import read_copy_document
 from allranks.spec.section import Section, is_address
 from allranks.spec.spelling import declared_spelling, respell_bindings, respell_steps
 from allranks.spec.standalone import sweep_job, with_variables
@@ -58,6 +61,8 @@ class DocumentReader:
         return replace(found, source=replace(found.source, problems=warnings))
 
     def _component_or_pipeline(self, top: Section, name: str) -> Component | Pipeline | None:
+        if is_schedule(top):
+            return read_schedule(top, self._referenced)
         type_ = top.text("type") or ("pipeline" if "jobs" in top else "command" if "command" in top else "")
         if type_ == "pipeline" or "jobs" in top:
             _check_pipeline_type(top, type_)
@@ -67,6 +72,10 @@ class DocumentReader:
             return read_command_document(top, name)
         if type_ == "parallel":
             return read_parallel_document(top, name)
+        if type_ == "spark":
+            return read_spark_document(top, name)
+        if type_ == "data_transfer":
+            return read_copy_document(top, name)
         if type_ == "sweep" and not top.where:
             rewritten = sweep_job(top)
             pipeline = self._pipeline(rewritten, rewritten.text("name"))
@@ -74,10 +83,12 @@ class DocumentReader:
         if not type_:
             top.wrong("", "has neither 'jobs' nor 'command', so it is no pipeline and no command component.")
         elif type_ in schema.CLOUD_ONLY_TYPES:
-            message = f"cannot run here: a component of type '{type_}'; commands, pipelines and parallel ones can."
+            message = f"cannot run here: a component of type '{type_}'."
             top.wrong("type", message, severity="elsewhere")
         else:
-            hint = type_hint(type_, ("command", "pipeline", "parallel"), "types that run here")
+            hint = type_hint(
+                type_, ("command", "data_transfer", "parallel", "pipeline", "spark", "sweep"), "types that run here"
+            )
             top.wrong("type", f"'{type_}' is the type of no component or pipeline.", hint)
         return None
 

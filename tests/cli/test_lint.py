@@ -115,11 +115,11 @@ def test_wrong_paths(cli: Callable[..., Any], tree: Path, path: str, message: st
 
 
 ELSEWHERE = {
-    "a Spark component": "type: spark\nname: join\nversion: 0.1.0\nentry: {file: join.py}\n",
+    "a component of a loop": "type: parallel\nname: join\nversion: 0.1.0\n",
     "an AutoML component": "type: automl\nname: choose\nversion: 0.1.0\ntask: text_ner\n",
     "a component of a registry": "jobs:\n  t: {component: azureml://registries/theirs/components/train/versions/0.1.y4}\n",
-    "a Spark step": "jobs:\n  t: {type: spark, component: azureml:join:1}\n",
-    "a branch": "jobs:\n  t: {type: if_else, condition: '${{parent.jobs.s.outputs.x}}'}\n",
+    "a Spark step": "jobs:\n  t: {type: spark, component: azureml:join:1, compute: pool}\n",
+    "a loop": "jobs:\n  t: {type: do_while, body: '${{parent.jobs.s}}'}\n",
     "code in git": GOOD + "code: git+https://example.com/repository\n",
 }
 

@@ -47,7 +47,7 @@ MISTAKES = [
     ("mapping for text", HEAD + TAIL + "description: {a: b}\n", "description", "is a mapping, and should be a text."),
     # The document
     ("neither", "name: x\n", "", "has neither 'jobs' nor 'command', so it is no pipeline and no command component."),
-    ("other type", "type: spark\nname: x\n", "type", "cannot run here: a component of type 'spark'; commands, pipelines and parallel ones can."),
+    ("other type", "type: automl\nname: x\n", "type", "cannot run here: a component of type 'automl'."),
     ("misspelt type", "type: comand\nname: x\n", "type", "'comand' is the type of no component or pipeline. Did you mean 'command'?"),
     ("misspelt type of another component", "type: parallell\nname: x\n", "type", "'parallell' is the type of no component or pipeline. Did you mean 'parallel'?"),
     ("unknown pipeline key", step("experimentname: x\n"), "experimentname", "'experimentname' is not a key of a pipeline. Did you mean 'experiment_name'?"),
@@ -117,8 +117,7 @@ MISTAKES = [
     ("workers", step("    distribution: {type: TensorFlow, worker_count: 4}\n    resources: {instance_count: 2}\n"), "jobs.train.distribution.worker_count", "worker_count is 4, and resources.instance_count is 2; Azure ML starts one worker a node. Set both to 4."),
     ("resources key", step("    resources: {instances: 2}\n"), "jobs.train.resources.instances", "'instances' is not a key of resources. Did you mean 'instance_count'?"),
     # Steps
-    ("spark step", step("  more: {type: spark}\n"), "jobs.more.type", "cannot run here: step 'more' is of type 'spark'; command, pipeline, sweep and parallel steps can."),
-    ("automl step", step("  more: {type: automl}\n"), "jobs.more.type", "cannot run here: step 'more' is of type 'automl'"),
+    ("automl step", step("  more: {type: automl}\n"), "jobs.more.type", "cannot run here: step 'more' is of type 'automl'; command, "),
     ("preview's component", step("  more: {type: component}\n"), "jobs.more.type", "'component' is a type of the preview of Azure ML v2. Write type: command."),
     ("step type", step("  more: {type: comand}\n"), "jobs.more.type", "'comand' is no type of a step. Did you mean 'command'?"),
     ("step type of elsewhere", step("  more: {type: sparc}\n"), "jobs.more.type", "'sparc' is no type of a step. Did you mean 'spark'?"),

@@ -105,7 +105,6 @@ def test_each_step_that_cannot_run_here_is_named_once(problems_of):
     assert found == [
         "jobs.check.component",
         "jobs.choose.component",
-        "jobs.which.type",
         "jobs.score.component",
         "jobs.tune.component",
     ]

@@ -37,7 +37,6 @@ class SweepExecution(StepExecution):
         super().__init__(step, context)
         self.search = step.search
         self.trials: list[TrialExecution] = []
-        self._sweep = step
         self._sampler = make_sampler(self.search)
         self._journal: list[dict[str, Any]] = []
         self._fault = ""
@@ -92,7 +91,8 @@ class SweepExecution(StepExecution):
 
     def _trial(self, parameters: TrialParameters) -> TrialExecution:
         """The next trial, which tries these values."""
-        return TrialExecution(self, self._sweep, len(self.trials), parameters)
+        assert isinstance(self.step, PlannedSweep)  # noqa: S101 its kind has planned it
+        return TrialExecution(self, self.step, len(self.trials), parameters)
 
     def _recalled(self) -> TrialExecution | None:
         """The next trial of the journal."""

@@ -10,15 +10,29 @@ from allranks.spec import schema, settings
 from allranks.spec.model import Pipeline, Step
 from allranks.spec.section import Section
 from allranks.spec.steps.command import COMMAND_READER
+from allranks.spec.steps.data_transfer import DATA_TRANSFER_READER
+from allranks.spec.steps.if_else import IF_ELSE_READER
 from allranks.spec.steps.kind import FindComponent, StepReader, bare_step
 from allranks.spec.steps.parallel import PARALLEL_READER
+from allranks.spec.steps.spark import SPARK_READER
 from allranks.spec.steps.sweep import SWEEP_READER
 from allranks.spec.suggest import did_you_mean, nearest_hint
 
 _INSIDE = dict.fromkeys(schema.COMPONENT_STEP | schema.SWEEP_STEP, "write it on the steps of the inner pipeline.")
 PIPELINE_READER = StepReader("pipeline", schema.PIPELINE_STEP, "a pipeline step", _INSIDE, component_type=Pipeline)
 STEP_KINDS: Mapping[str, StepReader] = MappingProxyType(
-    {kind.name: kind for kind in (COMMAND_READER, PIPELINE_READER, SWEEP_READER, PARALLEL_READER)}
+    {
+        kind.name: kind
+        for kind in (
+            COMMAND_READER,
+            DATA_TRANSFER_READER,
+            IF_ELSE_READER,
+            PARALLEL_READER,
+            PIPELINE_READER,
+            SPARK_READER,
+            SWEEP_READER,
+        )
+    }
 )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from allranks.spec import schema, settings
+from allranks.spec import schema
 from allranks.spec.model import Step
 from allranks.spec.read_command import read_command
 from allranks.spec.section import Section
 from allranks.spec.spelling import respell_references
-from allranks.spec.steps.kind import FindComponent, StepReader, bare_step
+from allranks.spec.steps.kind import FindComponent, StepReader, inline_step
 
 _IN_THE_COMPONENT = dict.fromkeys(("environment", "command", "code"), "the component's own counts.")
 
@@ -26,19 +26,10 @@ class _CommandReader(StepReader):
 def _read_inline(section: Section, name: str) -> Step:
     """Read a step with its command in place; ``infer_port_types`` gives its component the inputs and outputs."""
     section.known(schema.INLINE_STEP, "a step with a command")
-    settings.check_services(section)
-    settings.check_identity(section)
-    step, component = bare_step(section, name), read_command(section, name)
+    component = read_command(section, name)
+    step = inline_step(section, name, component, COMMAND_READER.name)
     command = respell_references(section, "command", component.command, "inputs", step.inputs)
-    return replace(
-        step,
-        component=replace(component, command=command),
-        environment_variables=settings.read_variables(section),
-        timeout=settings.read_timeout(section),
-        compute=settings.read_compute(section),
-        display_name=section.text("display_name"),
-        is_inline=True,
-    )
+    return replace(step, component=replace(component, command=command))
 
 
 COMMAND_READER = _CommandReader(

@@ -94,3 +94,19 @@ def bare_step(section: Section, name: str) -> Step:
     inputs = ports.read_step_inputs(section.mapping("inputs"))
     outputs = ports.read_step_outputs(section.mapping("outputs"))
     return Step(name, unread, MappingProxyType(inputs), MappingProxyType(outputs))
+
+
+def inline_step(section: Section, name: str, component: Component, kind: str) -> Step:
+    """Read a step whose component stands on it; ``infer_port_types`` gives that the inputs and outputs."""
+    settings.check_services(section)
+    settings.check_identity(section)
+    return replace(
+        bare_step(section, name),
+        component=component,
+        environment_variables=settings.read_variables(section),
+        timeout=settings.read_timeout(section),
+        compute=settings.read_compute(section),
+        display_name=section.text("display_name"),
+        is_inline=True,
+        kind=kind,
+    )

@@ -1,0 +1,145 @@
+"""Spark components and jobs, and what they have in common with a Spark application that is written on a step.
+
+The rules are those of ``ParameterizedSparkSchema`` and ``spark_helpers.py`` in azure-ai-ml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from allranks.errors import Problem
+from allranks.spec import ports, schema, settings
+from allranks.spec.model import SparkComponent
+from allranks.spec.section import Section, shown_value
+from allranks.spec.standalone import job_name
+from allranks.spec.suggest import nearest_hint
+
+FILE_LISTS = ("py_files", "jars", "files", "archives")
+_SHORT = {  # the SDK takes these for the names that Spark has
+    "driver_cores": "spark.driver.cores",
+    "driver_memory": "spark.driver.memory",
+    "executor_cores": "spark.executor.cores",
+    "executor_memory": "spark.executor.memory",
+    "executor_instances": "spark.executor.instances",
+    "dynamic_allocation_enabled": "spark.dynamicAllocation.enabled",
+    "dynamic_allocation_min_executors": "spark.dynamicAllocation.minExecutors",
+    "dynamic_allocation_max_executors": "spark.dynamicAllocation.maxExecutors",
+}
+_DYNAMIC, _LEAST, _MOST = list(_SHORT.values())[5:]
+_INSTANCES = _SHORT["executor_instances"]
+_NEEDED = list(_SHORT.values())[:4]
+
+
+def read_spark_document(top: Section, name: str) -> SparkComponent:
+    """Read a component, or a Spark job as one whose inputs have their values as defaults."""
+    is_job = "sparkjob" in top.text("$schema").lower() or bool(top.data.keys() & {"resources", "compute"})
+    top.known(schema.SPARK_JOB if is_job else schema.SPARK_COMPONENT, "a Spark job" if is_job else "a Spark component")
+    read_inputs = ports.read_valued_inputs if is_job else ports.read_declared_inputs
+    component = read_spark(top, job_name(top) if is_job else name)
+    inputs = read_inputs(top.mapping("inputs"))
+    outputs = ports.read_outputs(top.mapping("outputs"), schema.JOB if is_job else schema.COMPONENT)
+    if is_job:
+        check_places(top)
+        check_executors(component, top)
+    return replace(component, inputs=MappingProxyType(inputs), outputs=MappingProxyType(outputs))
+
+
+def read_spark(section: Section, name: str) -> SparkComponent:
+    """Read what a component, a job and an inline application have in common: all but inputs and outputs."""
+    component = SparkComponent(
+        name=name,
+        source=replace(section.source, prefix=section.where, problems=()),
+        version=settings.read_version(section),
+        display_name=section.text("display_name"),
+        description=section.text("description"),
+        tags=MappingProxyType(section.texts("tags")),
+        code=settings.read_code(section),
+        includes=settings.read_includes(section),
+        environment=settings.read_environment(section),
+        is_deterministic=section.flag("is_deterministic") is not False,
+    )
+    if "entry" not in section:
+        section.wrong("", "states no entry.", "Write entry: {file: main.py}.")
+    return with_application(component, section)
+
+
+def with_application(component: SparkComponent, section: Section) -> SparkComponent:
+    """The component with what a section says of the application, which on a step replaces the component's own."""
+    found: dict[str, object] = {key: _files(section, key) for key in FILE_LISTS if key in section}
+    if "args" in section:
+        found["command"] = section.text("args")
+    if "conf" in section:
+        written = section.texts("conf")
+        found["conf"] = MappingProxyType({_SHORT.get(key, key): value for key, value in written.items()})
+    if "entry" in section:
+        entry = section.mapping("entry")
+        entry.known({"file", "class_name"}, "an entry")
+        if "class_name" in entry:
+            entry.wrong("class_name", "Azure ML runs no class of a jar.", "Write file: main.py.")
+        elif "file" not in entry:
+            entry.wrong("", "states no file.", "Write entry: {file: main.py}.")
+        found["entry"] = entry.text("file")
+    return replace(component, **found)  # type: ignore[arg-type]
+
+
+def _files(section: Section, key: str) -> tuple[str, ...]:
+    items = [str(item) for item in section.items(key)]
+    if len(set(items)) < len(items):
+        section.wrong(key, "has a file twice; Azure ML refuses this.")
+    return tuple(items)
+
+
+def check_places(section: Section) -> None:
+    """Note where a step or a job runs in none or two places; each has its compute or its resources."""
+    if "compute" in section and "resources" in section:
+        section.wrong("resources", "stands beside 'compute'; Spark has one of both.", "Take one of them out.")
+    elif "compute" not in section and "resources" not in section:
+        hint = "Write resources: {instance_type: standard_e4s_v3, runtime_version: '3.4'}."
+        section.wrong("", "has neither 'compute' nor 'resources'.", hint)
+    if "resources" not in section:
+        return
+    resources = section.mapping("resources")
+    resources.known({"instance_type", "runtime_version"}, "the resources of Spark")
+    for key in ("instance_type", "runtime_version"):
+        if key not in resources:
+            resources.wrong("", f"states no {key}; Spark on Azure ML needs one.")
+    size = resources.text("instance_type")
+    if size and size.lower() not in schema.SPARK_SIZES and "${{" not in size:
+        choices = ", ".join(schema.SPARK_SIZES)
+        resources.wrong("instance_type", f"{shown_value(size)} is no machine for Spark; these are: {choices}.")
+
+
+def check_spark(component: SparkComponent) -> Iterator[Problem]:
+    """Check that the entry of an application is there."""
+    source, code = component.source, component.code
+    if component.entry and code is not None and code.is_dir() and not (code / component.entry).is_file():
+        hint = nearest_hint(component.entry, (path.name for path in code.glob("*.py")))
+        yield source.problem("entry.file", f"there is no file '{component.entry}' in '{code}'.", hint)
+
+
+def check_executors(component: SparkComponent, section: Section) -> None:
+    """Note what a step or a job has not said of its driver and executors, which are counted in one of two ways."""
+    conf = component.conf
+    is_dynamic = conf.get(_DYNAMIC, "").lower() == "true"
+    needed = [*_NEEDED, *((_LEAST, _MOST) if is_dynamic else (_INSTANCES,))]
+    if missing := [key for key in needed if key not in conf]:
+        how = "with" if is_dynamic else "without"
+        section.wrong("conf", f"lacks {', '.join(missing)}, which Spark needs {how} dynamic allocation.")
+    if not is_dynamic:
+        for key in (key for key in (_LEAST, _MOST) if key in conf):
+            section.wrong("conf", f"has {key} without {_DYNAMIC}: true.")
+        return
+    least, most, instances = (_number(conf, key) for key in (_LEAST, _MOST, _INSTANCES))
+    if least is None or most is None:
+        return
+    if not 0 < least <= most:
+        section.wrong("conf", f"lets {least} to {most} executors run: from 1, the least not above the most.")
+    elif instances and not least <= instances <= most:
+        section.wrong("conf", f"{_INSTANCES} is {instances}, which is not from {least} to {most}.")
+
+
+def _number(conf: Mapping[str, str], key: str) -> int | None:
+    text = conf.get(key, "")
+    return int(text) if text.isdigit() else None

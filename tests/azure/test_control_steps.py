@@ -1,0 +1,51 @@
+"""Steps that decide, and Spark steps, on their way to Azure: taken as they are, or refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.local.support import allranks
+from tests.local.test_if_else import branching
+from tests.local.test_spark import spark_files
+
+PREVIEW = "AZURE_ML_CLI_PRIVATE_FEATURES_ENABLED"
+PYTHON = """
+from pathlib import Path
+from azure.ai.ml import load_component
+from azure.ai.ml.dsl import pipeline
+from azure.ai.ml.dsl._condition import condition
+
+check, join = (load_component(Path(__file__).parent / f"{name}.yaml") for name in ("check", "join"))
+
+@pipeline(default_compute="serverless")
+def choosing(n: int = 3):
+    first = check(n=n)
+    big, small = join(), join()
+    condition(first.outputs.large, true_block=big, false_block=[small])
+"""
+
+
+def test_a_step_that_decides_is_sent_where_the_preview_is_switched_on(tmp_path: Path) -> None:
+    file = branching(tmp_path)
+    of_a_job = file.read_text().replace("{type: boolean, default: false}", "false")
+    file.write_text(of_a_job + "settings: {default_compute: cpu}\n")
+    refused = allranks("submit", file, "--dry-run", cwd=tmp_path, **{PREVIEW: ""})
+    assert refused.returncode == 2
+    assert "step choose: if_else is a private preview" in refused.stderr
+    assert f"{PREVIEW}=true" in refused.stderr
+    taken = allranks("submit", file, "--dry-run", cwd=tmp_path, **{PREVIEW: "true"})
+    assert taken.returncode == 0, taken.stderr
+    assert "choose" in taken.stdout
+
+
+def test_a_python_pipeline_that_decides_runs(tmp_path: Path) -> None:
+    branching(tmp_path)
+    (tmp_path / "choosing.py").write_text(PYTHON)
+    done = allranks("run", "choosing.py:choosing", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "small: not taken" in done.stdout
+
+
+def test_a_spark_step_needs_no_compute_beside_its_machines(tmp_path: Path) -> None:
+    taken = allranks("submit", spark_files(tmp_path), "--dry-run", cwd=tmp_path)
+    assert taken.returncode == 0, taken.stderr
