@@ -28,7 +28,7 @@ def choosing(n: int = 3):
 def test_a_step_that_decides_is_sent_where_the_preview_is_switched_on(tmp_path: Path) -> None:
     file = branching(tmp_path)
     of_a_job = file.read_text().replace("{type: boolean, default: false}", "false")
-    file.write_text(of_a_job + "settings: {default_compute: cpu}\n")
+    file.write_text(of_a_job + "settings: {default_compute: azureml:cpu}\n")
     refused = allranks("submit", file, "--dry-run", cwd=tmp_path, **{PREVIEW: ""})
     assert refused.returncode == 2
     assert "step choose: if_else is a private preview" in refused.stderr
