@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from allranks.errors import UnknownNameError
+from allranks.local.environments.step_environment import StepEnvironment
 from allranks.spec import Component, Output
 from allranks.spec.expressions import render_command
 
@@ -110,6 +111,7 @@ class RunPlan:
         steps: in an order in which each comes after those that it needs.
         outputs: the pipeline's outputs and the step outputs that they are.
         notes: what the user should know and need not mend.
+        environments: what has to be there before the first step starts, in the order in which it is needed.
     """
 
     name: str
@@ -118,6 +120,7 @@ class RunPlan:
     continue_on_failure: bool = True
     force_rerun: bool = False
     notes: tuple[str, ...] = ()
+    environments: tuple[StepEnvironment, ...] = ()
 
     def only(self, wanted: Iterable[str]) -> RunPlan:
         """The plan of these steps and of all that they need.

@@ -12,7 +12,8 @@ import pytest
 from allranks import catalogue
 from allranks.cli.main import main
 from allranks.errors import CannotRunHereError
-from allranks.local import environments, requirements
+from allranks.local import requirements
+from allranks.local.environments import library as environments
 from allranks.local.plan import PlannedStep
 from allranks.local.planning import plan_pipeline
 from allranks.spec import read_pipeline
