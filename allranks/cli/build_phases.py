@@ -12,15 +12,17 @@ from allranks.cli import text
 from allranks.local.environments.step_environment import StepEnvironment, build_step_environment
 
 
-def build_environments(environments: Iterable[StepEnvironment], without: Sequence[str] = ()) -> None:
+def build_environments(
+    environments: Iterable[StepEnvironment], without: Sequence[str] = (), target: str = "TARGET"
+) -> None:
     """Build environments of steps one after another; the first that fails ends it, and what was built before stays.
 
     Raises:
         CannotRunHereError: one could not be built.
     """
     for environment in environments:
-        with BuildPhases(environment.recipe.name) as phases:
-            build_step_environment(environment, phases.tell, without)
+        with BuildPhases(environment.folder.name) as phases:
+            build_step_environment(environment, phases.tell, without, target)
 
 
 class BuildPhases:

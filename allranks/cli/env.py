@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         return _remove(args)
     states = [_environment_state(name, args.runs_dir) for name in catalogue.ENVIRONMENTS]
     built = [
-        {"name": folder.name, **stamp, "folder": str(folder)} for folder, stamp in built_environments(args.runs_dir)
+        {**stamp, "name": folder.name, "folder": str(folder)} for folder, stamp in built_environments(args.runs_dir)
     ]
     if args.json:
         text.print_output({"environments": states, "built_for_steps": built})

@@ -38,7 +38,8 @@ def perform_shown(prepared: PreparedRun, home: RunsHome, *, as_json: bool = Fals
         CannotRunHereError: an environment could not be built.
     """
     home.prepare()
-    build_environments([one for one in prepared.plan.environments if not one.is_built])
+    missing = [one for one in prepared.plan.environments if not one.is_built]
+    build_environments(missing, target=prepared.request.target)
     if as_json:
         return run_plan(prepared.plan, prepared.options(home), RunObserver())
     print_notes(prepared.plan)

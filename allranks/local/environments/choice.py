@@ -68,7 +68,9 @@ def find_recipe(environment: Environment, locate: Callable[[str], Path | None]) 
     if environment.reference is None:
         return None
     file = locate(environment.reference)
-    return known_recipe(environment.reference) if file is None else read_recipe(file)
+    if file is None or file.suffix not in (".yml", ".yaml"):  # data may be registered under the same name
+        return known_recipe(environment.reference)
+    return read_recipe(file)
 
 
 def chosen_environment(text: str) -> str:

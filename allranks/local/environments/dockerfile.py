@@ -152,9 +152,9 @@ class _Reading:
             elif word.startswith(("--file=", "-f=")):
                 file = word.partition("=")[2]
             elif word in _CONDA_VALUES:
-                if word in ("-n", "--name") and next(rest, "") == "base":
+                value = next(rest, "")
+                if word in ("-n", "--name") and value == "base":
                     return
-                next(rest, "") if word not in ("-n", "--name") else None
             elif not word.startswith("-"):
                 specs.append(word)
         self._add_conda(specs, file)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_AZURE = ("azureml-core", "azureml-mlflow")
+_AZURE = ("azureml-core", "azureml-mlflow", "mlflow-skinny<=3.9.0")
+"""Of MLflow what Azure's images have: a later one saves models with packages that they lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def known_environment(reference: str) -> KnownEnvironment | None:
     (``AzureML-sklearn-1.0-ubuntu20.04-py38-cpu``).
     """
     found = re.fullmatch(
-        r"(?:azureml://registries/[^/]+/environments/|azureml:|mcr\.microsoft\.com/azureml/curated/)?"
+        r"(?:azureml://registries/azureml/environments/|azureml:(?=AzureML-)|mcr\.microsoft\.com/azureml/curated/)?"
         r"(?:AzureML-)?(?P<name>[\w.-]+)(?:[:@/].*)?",
         reference,
         re.IGNORECASE,

@@ -29,6 +29,7 @@ class EnvironmentRecipe:
         variables: environment variables that its processes have.
         document: the conda file that it was read from, for whoever has conda; None if there is none.
         folder: where commands are started, since ``-e .`` starts there.
+        source: the environment's YAML, if it has one of its own.
     """
 
     name: str
@@ -39,6 +40,7 @@ class EnvironmentRecipe:
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     document: Mapping[str, Any] | None = None
     folder: Path = field(default_factory=Path.cwd)
+    source: Path | None = None
 
     @property
     def packages(self) -> int:
@@ -86,7 +88,9 @@ def read_recipe(file: Path) -> EnvironmentRecipe | None:
     if not {"image", "conda_file", "build"} & document.keys():
         raise SpecError([Problem("is no environment: it has neither 'image' nor 'build'.", file=source.file)])
     recipe = recipe_of(document, source.base)
-    return recipe if recipe is None or document.get("name") else replace(recipe, name=file.stem)
+    if recipe is None:
+        return None
+    return replace(recipe, name=recipe.name if document.get("name") else file.stem, source=file)
 
 
 def _of_conda(part: CondaPart, name: str) -> EnvironmentRecipe:

@@ -74,7 +74,10 @@ def built_environments(home: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 
 def build_step_environment(
-    environment: StepEnvironment, tell: Callable[[str], None] = lambda _: None, without: Sequence[str] = ()
+    environment: StepEnvironment,
+    tell: Callable[[str], None] = lambda _: None,
+    without: Sequence[str] = (),
+    target: str = "TARGET",
 ) -> None:
     """Build an environment unless it is there; minutes, most of which are downloads.
 
@@ -82,6 +85,7 @@ def build_step_environment(
         environment: what to build.
         tell: called with what it is at the start of each phase.
         without: packages that are left out; what was built without others, or with all, is built anew.
+        target: what a hint says to build, of an environment without a file of its own.
 
     Raises:
         UsageError: it has no package that ``without`` names.
@@ -96,7 +100,10 @@ def build_step_environment(
         (folder / BUILT_FILE).unlink(missing_ok=True)  # first: a half-removed environment does not count as built
         shutil.rmtree(folder, ignore_errors=True)
         with folder.with_name(f"{folder.name}.log").open("w", encoding="utf-8") as log:
-            _make(environment, dropped, log, tell)
+            try:
+                _make(environment, dropped, log, tell)
+            except CannotRunHereError as error:
+                raise _explained(error, environment.recipe, log, target) from None
         stamp = {
             "name": environment.recipe.name,
             "python": environment.version,
@@ -124,24 +131,25 @@ def _make(environment: StepEnvironment, dropped: Sequence[str], log: IO[str], te
     recipe, folder = environment.recipe, environment.folder
     with guarded_commands(folder) as variables:
         tell(f"Python {environment.version}")
-        run_commands(_bare_environment(environment), variables, log, f"{recipe.name}: Python {environment.version}")
+        run_commands(
+            _bare_environment(environment, dropped), variables, log, f"{recipe.name}: Python {environment.version}"
+        )
         for kind, asked in (("conda", recipe.conda), ("pip", recipe.pip)):
             lines = [line for line in asked if line not in dropped]
-            if not any(not line.startswith("-") or line.startswith("-e") for line in lines) or _by_conda(recipe):
+            if not any(not line.startswith("-") or line.startswith("-e") for line in lines) or _by_conda(
+                recipe, dropped
+            ):
                 continue
             tell(f"packages ({len(lines)}{' of the conda file' if kind == 'conda' else ''})")
             listed = folder / f"{kind}.txt"
             listed.write_text("\n".join(lines) + "\n", encoding="utf-8")
-            try:
-                run_commands(_installers(environment.python, listed, lines), variables, log, recipe.name, recipe.folder)
-            except CannotRunHereError as error:
-                raise _explained(error, recipe, lines, log) from None
+            run_commands(_installers(environment.python, listed, lines), variables, log, recipe.name, recipe.folder)
 
 
-def _bare_environment(environment: StepEnvironment) -> Iterator[list[str]]:
+def _bare_environment(environment: StepEnvironment, dropped: Sequence[str]) -> Iterator[list[str]]:
     """The commands of which one makes an environment without packages, the first that succeeds."""
     folder, recipe = environment.folder, environment.recipe
-    program = _by_conda(recipe)
+    program = _by_conda(recipe, dropped)
     if program:
         file = folder.with_name(f"{folder.name}.yml")
         write_text(file, json.dumps(dict(recipe.document or {})))  # JSON is YAML
@@ -160,9 +168,12 @@ def _bare_environment(environment: StepEnvironment) -> Iterator[list[str]]:
         raise lacking_interpreter(environment.version, environment.recipe.name)
 
 
-def _by_conda(recipe: EnvironmentRecipe) -> str:
-    """The program that makes the environment where pip could not give all of it; empty if none is there or needed."""
-    if recipe.document is None or not recipe.unmet:
+def _by_conda(recipe: EnvironmentRecipe, dropped: Sequence[str]) -> str:
+    """The program that makes the environment where pip could not give all of it; empty if none is there or needed.
+
+    Nor where packages are left out: conda is given its file as it is.
+    """
+    if recipe.document is None or not recipe.unmet or dropped:
         return ""
     return next((found for name in ("micromamba", "mamba", "conda") if (found := shutil.which(name))), "")
 
@@ -178,22 +189,25 @@ def _installers(python: Path, listed: Path, lines: Sequence[str]) -> Iterator[li
     yield [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--requirement", str(listed)]
 
 
-def _explained(
-    error: CannotRunHereError, recipe: EnvironmentRecipe, lines: Sequence[str], log: IO[str]
-) -> CannotRunHereError:
-    """The error of an installation, with the lines that it is about and how to go on without them."""
-    said = " ".join(Path(log.name).read_text(encoding="utf-8", errors="replace").rpartition("\n$ ")[2].split())
-    guilty = [line for line in lines if not line.startswith("-") and _address(line) in said and "://" in line]
+def _explained(error: CannotRunHereError, recipe: EnvironmentRecipe, log: IO[str], target: str) -> CannotRunHereError:
+    """The error of a build; where lines of the recipe are to blame, with them and how to go on without."""
+    text = Path(log.name).read_text(encoding="utf-8", errors="replace").rpartition("\n$ ")[2]
+    lines = [line for line in (*recipe.conda, *recipe.pip) if not line.startswith("-") or line.startswith("-e")]
+    guilty = [line for line in lines if "://" in line and _address(line) in text]
     if not guilty:
-        named = re.findall(r"No matching distribution found for ([\w.-]+)|Failed building wheel for ([\w.-]+)", said)
+        named = re.findall(r"No matching distribution found for ([\w.-]+)|[Ff]ailed building wheel for ([\w.-]+)", text)
         names = {line_name(name) for pair in named for name in pair if name}
         guilty = [line for line in lines if line_name(line) in names]
     if not guilty:
-        return CannotRunHereError(error.message, error.hint)
-    options = " ".join(f"--without {line_name(line)}" for line in guilty)
-    message = f"{recipe.name}: {', '.join(guilty)} cannot be installed: {error.message.partition('failed: ')[2]}"
-    hint = f"To go on without: allranks env build TARGET {options}, then run again. {error.hint}"
-    return CannotRunHereError(message, hint)
+        return error
+    said = [line.strip() for line in text.splitlines() if re.match(r"\s*(fatal|error):", line, re.IGNORECASE)]
+    reason = next((line for line in said if "subprocess-exited" not in line), error.message)
+    options = " ".join(f"--without {name}" for name in dict.fromkeys(map(line_name, guilty)))
+    build = f"allranks env build {recipe.source or target} {options}"
+    return CannotRunHereError(
+        f"{recipe.name}: {', '.join(guilty)} cannot be installed: {reason}",
+        f"To go on without, once: {build}\n{error.hint}",
+    )
 
 
 def _address(line: str) -> str:
