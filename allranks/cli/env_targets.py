@@ -60,7 +60,8 @@ def _own_recipe(target: str) -> EnvironmentRecipe | None:
     path = Path(target)
     if is_python_target(target) or path.suffix not in text.YAML_SUFFIXES or not path.is_file():
         known = known_recipe(target)
-        if known is None and not path.suffix and catalogue.resolve(target) is None and not path.exists():
+        named = is_python_target(target) or path.suffix in text.YAML_SUFFIXES or path.exists()
+        if known is None and not named and catalogue.resolve(target) is None:
             raise _unknown(target)
         return known
     document, _ = read_yaml(path)

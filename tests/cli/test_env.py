@@ -43,6 +43,13 @@ def test_an_unknown_environment_is_refused_with_the_choices(capsys: pytest.Captu
     assert "'horovd' is no environment (did you mean 'horovod'?)" in capsys.readouterr().err
 
 
+def test_a_name_that_is_nothing_is_refused_with_all_choices(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["env", "build", "sklearn-1.6"]) == 2
+    said = capsys.readouterr().err
+    assert "'sklearn-1.6' is no environment (did you mean 'sklearn-1.5'?)" in said
+    assert "Or give a pipeline" in said
+
+
 def test_list_names_what_lacks_without_its_versions(
     nothing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
