@@ -21,6 +21,7 @@ from allranks.local.environments.removal import remove_environment
 from allranks.local.environments.step_environment import StepEnvironment, built_environments, dropped_lines
 from allranks.local.folders import DEFAULT_HOME, RunsHome
 from allranks.local.requirements import unmet_requirements
+from allranks.redaction import redact, redact_document
 
 HELP = "list, build, check and remove the environments that steps run in"
 _TARGET = "a name of ours; a pipeline or component, for what its steps need; an environment's YAML; a name of Azure's"
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         {**stamp, "name": folder.name, "folder": str(folder)} for folder, stamp in built_environments(args.runs_dir)
     ]
     if args.json:
-        text.print_output({"environments": states, "built_for_steps": built})
+        text.print_output(redact_document({"environments": states, "built_for_steps": built}))
         return 0
     print(text.aligned_rows([[state["name"], _sentence(state, briefly=True)] for state in states]))
     if built:
@@ -168,14 +169,14 @@ def _environment_state(name: str, home: Path) -> dict[str, Any]:
 
 def _step_state(one: StepEnvironment) -> dict[str, Any]:
     """What there is of an environment that is not ours; until it is built nothing runs its steps."""
-    lacking = [f"Python {one.version}", *one.recipe.conda, *one.recipe.pip]
+    lacking = [f"Python {one.version}", *map(redact, (*one.recipe.conda, *one.recipe.pip))]
     return {
         "name": one.folder.name,
         "built": one.is_built,
         "python": str(one.python) if one.is_built else None,
         "usable": one.is_built,
         "lacking": [] if one.is_built else lacking,
-        "without": list(one.left_out),
+        "without": list(map(redact, one.left_out)),
         "unmet": list(one.recipe.unmet),
     }
 
@@ -197,5 +198,5 @@ def _sentence(state: dict[str, Any], *, briefly: bool = False) -> str:
 
 
 def _built_sentence(stamp: dict[str, Any]) -> str:
-    without = f", without {', '.join(stamp['without'])}" if stamp.get("without") else ""
+    without = f", without {redact(', '.join(stamp['without']))}" if stamp.get("without") else ""
     return f"Python {stamp.get('python')}, {text.with_count(len(stamp.get('packages', [])), 'package')}{without}"

@@ -116,7 +116,7 @@ def _notes(environment: StepEnvironment, names: Sequence[str]) -> list[str]:
     recipe, steps = environment.recipe, ", ".join(names)
     notes = []
     if not environment.is_built:
-        what = f"Python {environment.version}, {recipe.packages} packages"
+        what = f"Python {environment.version}, {recipe.packages} package{'' if recipe.packages == 1 else 's'}"
         notes.append(f"{steps}: its environment {recipe.name} ({what}) is built when the run starts.")
     if environment.left_out:
         notes.append(f"{steps}: its environment {recipe.name} was built without {', '.join(environment.left_out)}.")

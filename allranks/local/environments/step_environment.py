@@ -217,12 +217,14 @@ def _address(line: str) -> str:
 
 def _key(recipe: EnvironmentRecipe) -> str:
     constraints = [Path(line.split(" ", 1)[1]) for line in recipe.pip if line.startswith(("-c ", "--constraint "))]
+    local = [Path(line) for line in recipe.pip if line.startswith("/") and Path(line).exists()]
     decides = [
         _FORMAT,
         recipe.python or current_version(),
         recipe.conda,
         recipe.pip,
         [file.read_text(encoding="utf-8") for file in constraints if file.is_file()],
+        [fingerprint.tree_fingerprint(path) for path in local],
         dict(recipe.document or {}) if recipe.unmet else {},
         [sys.platform, platform.machine(), has_gpu()],
     ]

@@ -205,6 +205,27 @@ def test_the_key_is_what_decides_what_is_installed(project: Path) -> None:
     assert folder(name="odd name/../x").parent == first.parent
 
 
+def test_conda_makes_what_pip_could_not_where_it_is_there(project: Path) -> None:
+    """A stand-in for micromamba: what it is asked, and that its environment is taken. No real one was ever here."""
+    tool = project / "bin" / "micromamba"
+    tool.parent.mkdir()
+    tool.write_text(f'#!/bin/sh\n{sys.executable} -m venv --without-pip "$4" && cp "$6" "$4/asked.yml"\n')
+    tool.chmod(0o755)
+    (project / "env.yml").write_text("name: e\nimage: i\nconda_file: {dependencies: [python=3.8, nodejs, numpy]}\n")
+    path = f"{tool.parent}:{os.environ['PATH']}"
+    assert allranks("env", "build", "env.yml", cwd=project, PATH=path).returncode == 0
+    (folder,) = environments(project)
+    assert json.loads((folder / "asked.yml").read_text()) == {"dependencies": ["python=3.8", "nodejs", "numpy"]}
+
+
+def test_what_is_secret_in_a_line_is_not_shown(project: Path) -> None:
+    line = "--extra-index-url https://me:hidden-word@index.test/simple"
+    (project / "env.yml").write_text(f"name: e\nimage: i\nconda_file: {{dependencies: [{{pip: ['{line}', a]}}]}}\n")
+    done = allranks("env", "check", "env.yml", cwd=project)
+    assert "index.test" in done.stdout
+    assert "hidden-word" not in done.stdout
+
+
 def test_a_python_that_cannot_be_had_is_refused_by_name(project: Path) -> None:
     (project / "env.yml").write_text("name: e\nimage: i\nconda_file: {dependencies: [python=3.99]}\n")
     done = allranks(
