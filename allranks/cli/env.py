@@ -83,11 +83,11 @@ def _build(args: argparse.Namespace) -> int:
     home: Path = args.runs_dir
     ours, others = _needed(list(dict.fromkeys(args.names)), home, args.map)
     without: list[str] = args.without
-    fitting = [[one for one in others if _has(one, package)] for package in without]
-    for package, found in zip(without, fitting, strict=True):
-        if not found:
-            dropped_lines(others[0].recipe, [package]) if others else None
-            raise UsageError(f"--without {package}: no environment that is built here has it, or it is one of ours.")
+    for package in without:
+        if not others:
+            raise UsageError(f"--without {package}: the library's environments are built as they are.")
+        if not any(_has(one, package) for one in others):
+            dropped_lines(others[0].recipe, [package])  # refuses, and says what there is
     RunsHome(home).prepare()
     for name in ours:
         state = _environment_state(name, home)

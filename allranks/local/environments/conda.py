@@ -82,7 +82,8 @@ def read_conda_part(document: Mapping[str, Any], folder: Path) -> CondaPart:
     nested = [item["pip"] for item in listed if isinstance(item, Mapping) and item.get("pip")]
     lines = [str(line) for each in nested for line in (each if isinstance(each, list) else [each])]
     python, conda, unmet = read_conda_specs(str(item) for item in listed if not isinstance(item, Mapping))
-    variables = {str(name): str(value) for name, value in (document.get("variables") or {}).items()}
+    written = document.get("variables")
+    variables = {str(name): str(value) for name, value in written.items()} if isinstance(written, Mapping) else {}
     pip = read_pip_lines(lines, folder)
     return CondaPart(python, conda, pip, unmet, MappingProxyType(variables), document, folder)
 

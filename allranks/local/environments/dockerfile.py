@@ -24,7 +24,7 @@ _HARMLESS = frozenset(
     )
 )
 _NOT_TAKEN = re.compile(r"PATH|LD_LIBRARY_PATH|CONDA_.*|DEBIAN_FRONTEND|PIP_.*|LANG|LC_ALL|HOME|USER|SHELL")
-_PIP_VALUES = frozenset(["-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c", "--constraint"])
+_PIP_VALUES = frozenset(["-i", "--index-url", "--extra-index-url", "-f", "--find-links"])
 _PIP_DROPPED = frozenset(
     ["--timeout", "--default-timeout", "--progress-bar", "--trusted-host", "--retries", "--root-user-action"]
 )
@@ -89,13 +89,16 @@ class _Reading:
         """Keep ``NAME=value`` and ``NAME value``, but for paths in the image and what is made of other variables."""
         pairs = [part.partition("=")[::2] for part in _words(rest) if "=" in part] or [rest.partition(" ")[::2]]
         kept = {name: value for name, value in pairs if not (_NOT_TAKEN.fullmatch(name) or re.search(r"\$|^/", value))}
+        kept.pop("", None)
         self._part.variables = MappingProxyType({**self._part.variables, **kept})
 
     def _run(self, rest: str) -> None:
         rest = re.sub(r"^(--\w+=\S+\s+)+", "", rest)
         try:
             commands = (
-                [json.loads(rest)] if rest.startswith("[") else [_words(one) for one in re.split(r"&&|;|\|\|", rest)]
+                [list(map(str, json.loads(rest)))]
+                if rest.startswith("[")
+                else [_words(one) for one in re.split(r"&&|;|\|\|", rest)]
             )
         except ValueError:
             commands = []
@@ -105,7 +108,7 @@ class _Reading:
 
     def _command(self, words: list[str]) -> None:
         """One command: what installs for Python is taken, what changes nothing for it passed over, the rest named."""
-        if not words or "/miniconda/" in words[0] or PurePosixPath(words[0]).name in _HARMLESS or "=" in words[0]:
+        if not words or "/miniconda/" in words[0] or PurePosixPath(words[0]).name in _HARMLESS:
             return  # Azure's images have the miniconda that makes environments apart from the environment
         program, verb = PurePosixPath(words[0]).name, words[1] if len(words) > 1 else ""
         if re.fullmatch(r"pip[\d.]*", program) and verb == "install":
@@ -116,27 +119,30 @@ class _Reading:
             self._unmet(" ".join(word for word in words if not word.startswith("-")))
 
     def _pip(self, words: list[str]) -> None:
-        rest, lines = iter(words), []
+        rest, lines = iter(_split_options(words)), []
         for word in rest:
             if word in ("-r", "--requirement", "-e", "--editable"):
-                value = next(rest, "")
-                found = self._file(value) if word.startswith(("-r", "--r")) else self._context / value
-                lines += [f"{'-r' if 'r' in word[:3] else '-e'} {found}"] if found.exists() else []
-                if not found.exists():
+                is_list, value = word in ("-r", "--requirement"), next(rest, "")
+                found = self._file(value) if is_list else self._context / value
+                if found.is_file() if is_list else found.exists():
+                    lines.append(f"{'-r' if is_list else '-e'} {found}")
+                else:
                     self._unmet(f"pip install {word} {value}")
+            elif word in ("-c", "--constraint"):
+                lines.append(f"-c {self._file(next(rest, ''))}")
             elif word in _PIP_VALUES:
                 lines.append(f"{word} {next(rest, '')}")
             elif word in _PIP_DROPPED:
                 next(rest, "")
             elif not word.startswith("-"):
                 self._take_requirement(word, lines)
-            elif word == "--pre" or word.partition("=")[0] in _PIP_VALUES:
+            elif word == "--pre":
                 lines.append(word)
         self._part.pip += read_pip_lines(lines, self._context)
 
     def _take_requirement(self, word: str, lines: list[str]) -> None:
         """A requirement; what the shell would fill in, and paths in the image, cannot be installed here."""
-        if "$" in word or word.startswith(("/", ".")):
+        if "$" in word or word.startswith(".") or ("/" in word and "://" not in word):
             self._unmet(f"pip install {word}")
         elif word not in ("pip", "setuptools", "wheel"):  # upgraded out of habit; every environment has them
             lines.append(word)
@@ -190,6 +196,15 @@ def _instructions(text: str) -> Iterator[tuple[str, str]]:
             yield word.upper(), rest.strip()
 
 
+def _split_options(words: list[str]) -> list[str]:
+    """``--requirement=x`` and ``-rx`` as two words."""
+    found: list[str] = []
+    for word in words:
+        match = re.fullmatch(r"(--[a-z-]+)=(.*)|(-[recfi])(?=[^-\s])(.+)", word)
+        found += [part for part in match.groups() if part] if match else [word]
+    return found
+
+
 def _words(text: str) -> list[str]:
     return shlex.split(text, comments=True)
 
@@ -197,7 +212,7 @@ def _words(text: str) -> list[str]:
 def _without_shell(words: list[str]) -> list[str]:
     """A command without what only says in which environment or as whom: ``conda run -n x``, ``python -m``, ``sudo``."""
     while words:
-        if words[0] in ("sudo", "exec", "time") or words[0] == "uv":
+        if words[0] in ("sudo", "exec", "time", "uv") or re.match(r"\w+=", words[0]):
             words = words[1:]
         elif PurePosixPath(words[0]).name in ("conda", "mamba", "micromamba") and words[1:2] == ["run"]:
             if "base" in words[2:4]:

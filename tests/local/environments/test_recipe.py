@@ -139,6 +139,7 @@ RUN ["pip", "install", "tqdm"]
 RUN conda run -n base pip install not-this && conda install -y -c conda-forge msgpack-python=1.0
 RUN make -C /opt/tool install
 RUN pip install $WHO
+RUN PIP_PRE=1 pip3 install --requirement=lists/wanted.txt -rlists/wanted.txt attrs==25.*
 CMD ["python"]
 """
 
@@ -150,7 +151,15 @@ def test_a_dockerfile_as_far_as_it_is_plain(tmp_path: Path) -> None:
     recipe = recipe_of({"name": "rain", "build": {"path": ".", "dockerfile_path": "Containerfile"}}, tmp_path)
     assert recipe is not None
     assert (recipe.name, recipe.python, recipe.conda) == ("rain", "3.10", ("msgpack==1.0.*",))
-    assert recipe.pip == ("numpy>=1.20,<2", "--extra-index-url https://index.test/simple", "polars==1.2", "tqdm")
+    assert recipe.pip == (
+        "numpy>=1.20,<2",
+        "--extra-index-url https://index.test/simple",
+        "polars==1.2",
+        "tqdm",
+        "polars==1.2",
+        "polars==1.2",
+        "attrs==25.*",
+    )
     assert recipe.variables == {"DEPTH": "3", "MODE": "a b"}
     assert recipe.unmet == ("apt-get install libgomp1", "make /opt/tool install", "pip install $WHO")
 
@@ -164,6 +173,15 @@ def test_a_dockerfile_over_an_image_of_azures(tmp_path: Path) -> None:
     assert recipe is not None
     assert known is not None
     assert (recipe.python, recipe.conda, recipe.pip) == ("3.10", known.conda, (*known.pip, "polars"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["FROM a\nENV\nRUN", 'RUN ["pip", 1]', 'FROM b\nRUN echo "a', "COPY\nRUN pip install -r", "", "FROM --x=y\nENV A"],
+)
+def test_a_dockerfile_that_makes_no_sense_is_no_traceback(text: str, tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text(text)
+    recipe_of({"build": {"path": "."}}, tmp_path)
 
 
 def test_an_image_of_which_nothing_is_known_has_no_recipe(tmp_path: Path) -> None:
