@@ -104,14 +104,10 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """A whole run.
+    """A whole run, whose steps each come after those that it needs; its name is the pipeline's, and the experiment's.
 
-    Attributes:
-        name: the pipeline's, used as the experiment's name.
-        steps: in an order in which each comes after those that it needs.
-        outputs: the pipeline's outputs and the step outputs that they are.
-        notes: what the user should know and need not mend.
-        environments: what has to be there before the first step starts, in the order in which it is needed.
+    The outputs are the step outputs that the pipeline's are; notes say what the user should know and need not mend;
+    environments have to be there before the first step starts, in the order in which they are needed.
     """
 
     name: str
@@ -123,11 +119,7 @@ class RunPlan:
     environments: tuple[StepEnvironment, ...] = ()
 
     def only(self, wanted: Iterable[str]) -> RunPlan:
-        """The plan of these steps and of all that they need.
-
-        Raises:
-            UnknownNameError: a name that is no step.
-        """
+        """The plan of these steps and of all that they need; raises UnknownNameError for a name that is no step."""
         needed: set[str] = set()
         queue = list(wanted)
         for name in queue:  # grows while it is read
