@@ -42,7 +42,7 @@ def run(
         values: inputs whose names are no Python names, such as ``train.epochs``, or are taken here, such as ``steps``.
         map: what stands for data or a component in the cloud, such as ``{"azureml:mnist": "./mnist"}``.
         python: step to the interpreter that runs it, in place of the one that its environment calls for.
-        environment: step to the environment that it runs in: a name that is known, or the path of an environment's YAML.
+        environment: step to the environment that it runs in: a name that is known, or the path of a YAML file.
         inputs: inputs of the pipeline by name; a path for data.
 
     Returns:
