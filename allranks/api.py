@@ -26,6 +26,7 @@ def run(
     values: Mapping[str, Any] | None = None,
     map: Mapping[str, str | os.PathLike[str]] | None = None,  # noqa: A002 the name of the option
     python: Mapping[str, str | os.PathLike[str]] | None = None,
+    environment: Mapping[str, str | os.PathLike[str]] | None = None,
     **inputs: Any,
 ) -> RunResult:
     """Run a pipeline on this machine, as Azure ML would, and wait for its end.
@@ -41,6 +42,7 @@ def run(
         values: inputs whose names are no Python names, such as ``train.epochs``, or are taken here, such as ``steps``.
         map: what stands for data or a component in the cloud, such as ``{"azureml:mnist": "./mnist"}``.
         python: step to the interpreter that runs it, in place of the one that its environment calls for.
+        environment: step to the environment that it runs in: a name that is known, or the path of a YAML file.
         inputs: inputs of the pipeline by name; a path for data.
 
     Returns:
@@ -51,7 +53,7 @@ def run(
         AllranksError: what was asked for is wrong; nothing has run.
     """
     from allranks.cli.live import perform_shown
-    from allranks.performing import absolute_mapping, chosen_interpreter, prepare_run
+    from allranks.performing import absolute_mapping, chosen_interpreter, chosen_step_environment, prepare_run
     from allranks.request import RunRequest
 
     home = RunsHome(Path(runs_dir).resolve())
@@ -65,6 +67,9 @@ def run(
         only=tuple(steps),
         map=tuple(absolute_mapping(f"{reference}={os.fspath(path)}") for reference, path in (map or {}).items()),
         python=dict(chosen_interpreter(f"{step}={os.fspath(path)}") for step, path in (python or {}).items()),
+        environment=dict(
+            chosen_step_environment(f"{step}={os.fspath(name)}") for step, name in (environment or {}).items()
+        ),
         retries=retries,
         cache=cache,
     )

@@ -24,7 +24,8 @@ from packaging.markers import Marker
 from allranks import catalogue, library
 from allranks.errors import CannotRunHereError
 from allranks.files import write_text
-from allranks.local import environments
+from allranks.local.environments import library as environments
+from allranks.local.environments.building import find_uv
 
 _IMAGE_LOCK = "image-lock.txt"
 _LISTS = ("requirements.txt", "optional.txt")
@@ -142,7 +143,7 @@ def _lines(pins: Mapping[str, str]) -> str:
 
 
 def _uv() -> str:
-    uv = environments.find_uv()
+    uv = find_uv()
     if uv is None:
         message = "uv, which resolves the versions, is not on this machine."
         raise CannotRunHereError(message, "Install it: pip install uv")

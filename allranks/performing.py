@@ -18,12 +18,13 @@ from allranks.errors import CannotRunHereError, SpecError, UnknownNameError, Usa
 from allranks.local.assets import CloudStandIns, read_mapping
 from allranks.local.checkout_assets import CheckoutAssets
 from allranks.local.described import with_environment_files
+from allranks.local.environments.choice import chosen_environment, with_environments
 from allranks.local.folders import RunFolder, RunsHome, read_json_file
 from allranks.local.heavy import heavy_snapshots
 from allranks.local.options import RunOptions
 from allranks.local.plan import PlannedStep, RunPlan
 from allranks.local.planning import plan_pipeline
-from allranks.local.requirements import choose_interpreters
+from allranks.local.requirements import ChosenInterpreters, choose_interpreters
 from allranks.local.settings import absolute_values, all_steps, apply_scale, apply_values, change_step
 from allranks.request import RunRequest, read_request
 from allranks.spec import Component, Pipeline, check_document, check_machines
@@ -102,26 +103,46 @@ def _plan(pipeline: Pipeline, home: RunsHome, stands: CloudStandIns, request: Ru
     plan = plan_pipeline(pipeline, stands)
     if request.only:
         plan = plan.only(request.only)
-    chosen = {name: Path(path) for name, path in request.python.items()}
-    for name in chosen.keys() - plan.steps.keys():
-        raise UnknownNameError(f"--python: {name!r} is no step. The steps are {', '.join(plan.steps)}.")
-    plan = replace(plan, steps=with_environment_files(plan.steps, stands, chosen))
-    interpreters = choose_interpreters(plan.steps, home.path, chosen)
-    steps = {name: replace(step, python=interpreters.pythons.get(name)) for name, step in plan.steps.items()}
+    chosen = {name: Path(path) for name, path in _by_step(request.python, plan, "--python").items()}
+    steps = with_environments(plan.steps, _by_step(request.environment, plan, "--environment"))
+    steps = with_environment_files(steps, stands, chosen)
+    interpreters = choose_interpreters(steps, home.path, chosen, stands.find_environment)
+    steps = {name: _placed(step, interpreters) for name, step in steps.items()}
+    environments = tuple({one.folder: one for one in interpreters.environments.values()}.values())
     _require_programs(steps)
     heavy = heavy_snapshots(step.component for step in steps.values())
     warnings = (str(problem).removeprefix(f"{Path.cwd()}/") for problem in (*problems, *machines, *heavy))
-    return replace(plan, steps=steps, notes=(*warnings, *interpreters.notes, *plan.notes))
+    notes = (*warnings, *interpreters.notes, *plan.notes)
+    return replace(plan, steps=steps, notes=notes, environments=environments)
+
+
+def _by_step(given: Mapping[str, str], plan: RunPlan, option: str) -> dict[str, str]:
+    """What an option says for each step; ``*`` stands for all that it does not name."""
+    for name in given.keys() - plan.steps.keys() - {"*"}:
+        raise UnknownNameError(f"{option}: {name!r} is no step. The steps are {', '.join(plan.steps)}.")
+    every = dict.fromkeys(plan.steps, given["*"]) if "*" in given else {}
+    return {**every, **{name: value for name, value in given.items() if name != "*"}}
+
+
+def _placed(step: PlannedStep, interpreters: ChosenInterpreters) -> PlannedStep:
+    """The step with its interpreter; variables of its environment stand behind its own."""
+    environment = interpreters.environments.get(step.name)
+    variables = {**(environment.recipe.variables if environment else {}), **step.environment_variables}
+    return replace(step, python=interpreters.pythons.get(step.name), environment_variables=variables)
 
 
 def _require_programs(steps: Mapping[str, PlannedStep]) -> None:
     """Look beside each step's interpreter, and on PATH, for the programs that its kind needs.
+
+    What an environment has that is not built yet nobody knows.
 
     Raises:
         CannotRunHereError: with all that is missing.
     """
     lacking: dict[tuple[str, str], list[str]] = {}
     for name, step in steps.items():
+        if step.python is not None and not step.python.exists():
+            continue
         beside = (step.python or Path(sys.executable)).parent
         for program, remedy in step.needs.items():
             if shutil.which(program, path=f"{beside}:{os.environ.get('PATH', os.defpath)}") is None:
@@ -140,6 +161,16 @@ def chosen_interpreter(text: str) -> tuple[str, str]:
     if not (python.is_file() and os.access(python, os.X_OK)):
         raise UsageError(f"--python {text!r}: there is no program {str(python)!r}.")
     return step, str(python)
+
+
+def chosen_step_environment(text: str) -> tuple[str, str]:
+    """``STEP=NAME_OR_FILE`` as the step and the name, or the absolute path; raises UsageError if it is neither."""
+    step, separator, value = text.partition("=")
+    if not separator or not step or not value:
+        raise UsageError(
+            f"--environment {text!r} is not STEP=NAME_OR_FILE.", "For example: --environment train=env.yml."
+        )
+    return step, chosen_environment(value)
 
 
 def absolute_mapping(option: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from allranks.errors import UsageError
 
-_MAPPINGS = ("values", "scale", "python")
+_MAPPINGS = ("values", "scale", "python", "environment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,8 @@ class RunRequest:
         scale: step to (nodes, processes per node).
         only: these steps and those that they need; all if empty.
         map: what stands for data or a component in the cloud, as REFERENCE=PATH, the paths absolute.
-        python: step to the interpreter that the user chose.
+        python: step to the interpreter that the user chose; ``*`` is every other step.
+        environment: likewise, step to the environment: a name of the library, one of Azure's, or the path of a YAML.
         retries: further attempts for a step that fails, at least 0.
         cache: False runs every step from its beginning.
         since: with ``cache`` false, the run from which on finished steps are reused all the same: the one that this
@@ -39,6 +40,7 @@ class RunRequest:
     only: tuple[str, ...] = ()
     map: tuple[str, ...] = ()
     python: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
     retries: int = 0
     cache: bool = True
     since: str = ""
@@ -63,8 +65,8 @@ class RunRequest:
     def resumed(self, run_id: str, given: Mapping[str, Any]) -> RunRequest:
         """The request of a run that resumes the run of this request, which has this id.
 
-        What was given again, by attribute: values, scale, map and python add to what was asked for, anything else
-        replaces it, None and empty change nothing.
+        What was given again, by attribute: values, scale, map, python and environment add to what was asked for,
+        anything else replaces it, None and empty change nothing.
         """
         changes = {name: value for name, value in given.items() if value not in (None, (), "")}
         merged: dict[str, Any] = {name: {**getattr(self, name), **changes.pop(name, {})} for name in _MAPPINGS}

@@ -13,7 +13,14 @@ from allranks.errors import UsageError
 from allranks.local.dry import dry_run
 from allranks.local.folders import DEFAULT_HOME, RunsHome
 from allranks.local.plan import RunPlan
-from allranks.performing import EarlierRun, absolute_mapping, chosen_interpreter, earlier_run, prepare_run
+from allranks.performing import (
+    EarlierRun,
+    absolute_mapping,
+    chosen_interpreter,
+    chosen_step_environment,
+    earlier_run,
+    prepare_run,
+)
 from allranks.redaction import redact_document
 from allranks.request import RunRequest
 
@@ -32,6 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_repeated(parser, "--map", "REFERENCE=PATH", stands)
     python = "the interpreter that runs a step, in place of the one that its environment calls for"
     add_repeated(parser, "--python", "STEP=PATH", python)
+    environment = (
+        "the environment that a step (or *) runs in: one of ours, one of Azure's that is known, or a YAML file"
+    )
+    add_repeated(parser, "--environment", "STEP=NAME_OR_FILE", environment)
     parser.add_argument("--runs-dir", metavar="DIR", default=DEFAULT_HOME, help=f"default: {DEFAULT_HOME}")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -67,6 +78,7 @@ def _request(args: argparse.Namespace, home: RunsHome) -> tuple[RunRequest, Earl
         "only": tuple(name for name in args.steps.split(",") if name),
         "map": tuple(map(absolute_mapping, args.map)),
         "python": dict(chosen_interpreter(text) for text in args.python),
+        "environment": dict(chosen_step_environment(text) for text in args.environment),
         "retries": args.retries,
         "cache": False if args.no_cache else None,
     }

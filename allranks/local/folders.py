@@ -5,6 +5,7 @@
     .allranks/
         tracking.db, mlflow/                what all runs logged with MLflow, and the files that they logged
         assets/<name>.json                  outputs that were registered under a name, by version
+        environments/<name>/                one of ours that was built; environments/<name>-<key>/ other people's
         cache/<key>.json                    which run holds the outputs of a finished step
         work/<key>/                         a step that is not finished: its outputs so far, and the lock on them
         work/<key>/trials.json              of a sweep that is not finished: its trials so far, and how they ended

@@ -17,6 +17,7 @@ from allranks.local.cache import FinishedStep, StepCache
 from allranks.local.execution import RunContext, StepExecution
 from allranks.local.gang import RankGang
 from allranks.local.guard import ProcessGuard
+from allranks.local.keras_2 import keras_2_help
 from allranks.local.launch import LAUNCHERS, LaunchContext
 from allranks.local.overlay import add_commands, is_script, make_overlay, seems_to_install
 from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
@@ -216,6 +217,7 @@ class GangExecution(StepExecution):
         if gang.timed_out:
             message = f"not finished after {self.limit} = {self.step.timeout:g} s"
         quoted = point_at_sources(last_lines(command.log), self.folder, self.files)
+        message = "; ".join(filter(None, (message, keras_2_help(quoted))))
         return StepFailure(message, command.rank, command.node, command.log, quoted)
 
     # A dry run

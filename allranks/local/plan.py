@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from allranks.errors import UnknownNameError
+from allranks.local.environments.step_environment import StepEnvironment
 from allranks.spec import Component, Output
 from allranks.spec.expressions import render_command
 
@@ -109,8 +110,9 @@ class PlannedStep:
 class RunPlan:
     """A whole run, whose steps each come after those that it needs. Its name is the pipeline's.
 
-    The outputs are the step outputs that the pipeline's are; notes say what the user should know and need not mend.
-    The experiment is the one that its runs belong to, by name.
+    The outputs are the step outputs that the pipeline's are; notes say what the user should know and need not mend;
+    environments have to be there before the first step starts, in the order in which they are needed. The experiment is
+    the one that its runs belong to, by name.
     """
 
     name: str
@@ -120,6 +122,7 @@ class RunPlan:
     force_rerun: bool = False
     notes: tuple[str, ...] = ()
     experiment: str = "Default"
+    environments: tuple[StepEnvironment, ...] = ()
 
     def only(self, wanted: Iterable[str]) -> RunPlan:
         """The plan of these steps and of all that they need; raises UnknownNameError for a name that is no step."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
@@ -14,10 +14,12 @@ from packaging.requirements import Requirement
 
 from allranks import catalogue
 from allranks.errors import CannotRunHereError
-from allranks.local import environments
+from allranks.local.environments import library as environments
+from allranks.local.environments.building import package_folder
+from allranks.local.environments.choice import choose_environments, environment_label
+from allranks.local.environments.step_environment import StepEnvironment
 from allranks.local.launch import LAUNCHERS
 from allranks.local.plan import PlannedStep
-from allranks.spec import Component
 
 # Two builds of one package: whoever has the one needs not have the other.
 EQUIVALENT_PACKAGES = {"tensorflow-cpu": "tensorflow"}
@@ -28,28 +30,38 @@ _ONE_VERSION = ("torch", "keras", "mlflow-skinny")
 
 @dataclass(frozen=True, slots=True)
 class ChosenInterpreters:
-    """The interpreter of each step whose environment is built; the current one runs the others.
+    """The interpreter of each step that has one of its own; the current one runs the others.
 
-    There is a note for each environment that is not ours, whose steps run in the current one all the same.
+    Attributes:
+        pythons: by step; some are there only when ``environments`` are built.
+        environments: by step, those that are not ours.
+        notes: one for each environment of which nothing is known, whose steps run in the current interpreter all the
+            same, and for each that lacks something.
     """
 
     pythons: Mapping[str, Path]
     notes: tuple[str, ...]
+    environments: Mapping[str, StepEnvironment] = field(default_factory=dict)
 
 
 def choose_interpreters(
-    steps: Mapping[str, PlannedStep], home: Path, chosen: Mapping[str, Path] | None = None
+    steps: Mapping[str, PlannedStep],
+    home: Path,
+    chosen: Mapping[str, Path] | None = None,
+    locate: Callable[[str], Path | None] = lambda _: None,
 ) -> ChosenInterpreters:
     """Choose the interpreter of each step; nothing is asked of those that the user has ``chosen``, by step.
 
-    Environments are built in ``home``, the folder ``.allranks``.
+    Environments are built in ``home``, the folder ``.allranks``; ``locate`` gives the YAML of one in a workspace.
 
     Raises:
         CannotRunHereError: with all that has to be built or installed first: environments of ours that are not built
             and ask for packages that are not installed here, or for another torch than a built one has; mpirun.
     """
     pythons = dict(chosen or {})
-    ours, notes = _group(steps, pythons)
+    ours = _group(steps, pythons)
+    others = choose_environments({n: step for n, step in steps.items() if n not in pythons}, home, locate)
+    pythons |= {name: environment.python for name, environment in others.environments.items()}
     built = {folder: python for folder in ours if (python := environments.built_interpreter(home, folder)) is not None}
     for folder, python in built.items():
         pythons |= dict.fromkeys(ours[folder], python)
@@ -57,30 +69,24 @@ def choose_interpreters(
     lacking = {folder: what for folder in here if (what := _lacking_here(folder, _fed_by(ours[folder], steps), built))}
     served = {name: step for name, step in steps.items() if not any(name in ours[folder] for folder in lacking)}
     _refuse({folder: (ours[folder], what) for folder, what in lacking.items()}, _without_program(served, pythons))
-    return ChosenInterpreters(pythons, tuple(notes))
+    return ChosenInterpreters(pythons, others.notes, others.environments)
 
 
-def _group(steps: Mapping[str, PlannedStep], chosen: Mapping[str, Path]) -> tuple[dict[str, list[str]], list[str]]:
-    """The steps of each environment of ours, and a note for each other one; without those whose Python is chosen."""
-    groups: dict[str, list[str]] = {}
+def _group(steps: Mapping[str, PlannedStep], chosen: Mapping[str, Path]) -> dict[str, list[str]]:
+    """The steps of each environment of ours, without those whose Python is chosen."""
+    ours: dict[str, list[str]] = {}
     for name, step in steps.items():
-        if name not in chosen:
-            groups.setdefault(_name(step.component), []).append(name)
-    ours, notes = {}, []
-    for reference, names in groups.items():
-        folder = catalogue.environment_of(reference)
-        if folder is not None:
-            ours[folder] = names
-        elif reference:
-            message = f"environment {reference} is not emulated; the current Python runs it"
-            notes.append(f"{', '.join(names)}: {message} (--python {names[0]}=PATH chooses another).")
-    return ours, notes
+        folder = catalogue.environment_of(environment_label(step.component.environment))
+        if name not in chosen and folder is not None:
+            ours.setdefault(folder, []).append(name)
+    return ours
 
 
 def _fed_by(names: list[str], steps: Mapping[str, PlannedStep]) -> set[str]:
     """The environments of ours whose steps write what these steps read."""
     sources = {source for name in names for source in steps[name].after}
-    found = (catalogue.environment_of(_name(steps[source].component)) for source in sources if source in steps)
+    labels = (environment_label(steps[source].component.environment) for source in sources if source in steps)
+    found = map(catalogue.environment_of, labels)
     return {folder for folder in found if folder is not None}
 
 
@@ -133,7 +139,7 @@ def _mixed(package: str, folder: str, built: Mapping[str, Path]) -> str:
     if not here or not _has_pin(package, folder):
         return ""
     for other in (name for name in built if _has_pin(package, name)):
-        there = _version(package, environments.package_folder(built[other])).partition("+")[0]
+        there = _version(package, package_folder(built[other])).partition("+")[0]
         if there not in {here, ""}:
             return f"has to be built too: {package} is {here} in this Python and {there} in the environment {other!r}"
     return ""
@@ -142,11 +148,6 @@ def _mixed(package: str, folder: str, built: Mapping[str, Path]) -> str:
 def _has_pin(package: str, folder: str) -> bool:
     lock = (environments.environment_source(folder) / environments.LOCK_FILE).read_text(encoding="utf-8")
     return f"\n{package}==" in f"\n{lock}"
-
-
-def _name(component: Component) -> str:
-    environment = component.environment
-    return environment.reference or str(environment.file or "") or environment.inline or ""
 
 
 def unmet_requirements(

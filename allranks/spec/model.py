@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from allranks.errors import Problem
 
@@ -160,11 +160,15 @@ class Environment:
         reference: ``azureml:name:version``, ``azureml:name@label`` or a registry address, with its ``azureml:`` kept.
         file: an environment YAML that was named by path; in a plan also the one that describes the ``reference``.
         inline: name of the image, Dockerfile or conda file of an environment written in place.
+        document: all that an environment written in place says.
+        folder: where the relative paths in ``document`` start.
     """
 
     reference: str | None = None
     file: Path | None = None
     inline: str | None = None
+    document: Mapping[str, Any] | None = None
+    folder: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

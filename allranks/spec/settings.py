@@ -66,7 +66,8 @@ def read_environment(section: Section) -> Environment:
         if not named:
             hint = "Write environment: azureml:NAME:VERSION or add an image."
             inner.wrong("", "has neither 'image' nor 'build'.", hint)
-        return Environment(inline=named or inner.text("name") or "inline")
+        name = named or inner.text("name") or "inline"
+        return Environment(inline=name, document=MappingProxyType(inner.data), folder=section.source.base)
     text = section.text("environment")
     if not text:
         return Environment()

@@ -12,7 +12,8 @@ import pytest
 from allranks import catalogue
 from allranks.cli.main import main
 from allranks.errors import CannotRunHereError
-from allranks.local import environments, requirements
+from allranks.local import requirements
+from allranks.local.environments import library as environments
 from allranks.local.plan import PlannedStep
 from allranks.local.planning import plan_pipeline
 from allranks.spec import read_pipeline
@@ -40,6 +41,13 @@ def test_list_names_every_environment(capsys: pytest.CaptureFixture[str], tmp_pa
 def test_an_unknown_environment_is_refused_with_the_choices(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["env", "check", "horovd"]) == 2
     assert "'horovd' is no environment (did you mean 'horovod'?)" in capsys.readouterr().err
+
+
+def test_a_name_that_is_nothing_is_refused_with_all_choices(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["env", "build", "sklearn-1.6"]) == 2
+    said = capsys.readouterr().err
+    assert "'sklearn-1.6' is no environment (did you mean 'sklearn-1.5'?)" in said
+    assert "Or give a pipeline" in said
 
 
 def test_list_names_what_lacks_without_its_versions(

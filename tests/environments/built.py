@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from allranks import catalogue
-from allranks.local.environments import find_uv
+from allranks.local.environments.building import find_uv
 from allranks.spec import read_component
 from tests.local.support import ROOT, run_json
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from tests.local.support import run_json
+
+HERE = ("--python", f"*={sys.executable}")  # what their environments ask for would have to be fetched
 
 PIPELINE = """
 $schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json
@@ -171,7 +174,7 @@ def lay_out(folder: Path) -> Path:
 
 def test_the_idioms_of_azures_examples_run_as_they_stand(tmp_path):
     maps = ("--map", "azureml:stations:4=stations.txt", "--map", "azureml:check_flow@latest=check.yml")
-    run = run_json(lay_out(tmp_path), *maps, cwd=tmp_path)
+    run = run_json(lay_out(tmp_path), *maps, *HERE, cwd=tmp_path)
     assert run["exit"] == 0, run
     steps = run["steps"]
     assert list(steps) == ["gather_job", "flow_job", "check_job", "warn_job", "tell_job"]
@@ -186,6 +189,6 @@ def test_the_idioms_of_azures_examples_run_as_they_stand(tmp_path):
 
 
 def test_what_is_not_on_this_machine_is_refused_with_the_options_that_name_it(tmp_path):
-    run = run_json(lay_out(tmp_path), cwd=tmp_path)
+    run = run_json(lay_out(tmp_path), *HERE, cwd=tmp_path)
     assert run["exit"] == 2
     assert "--map azureml:check_flow@latest=PATH" in run["error"]["message"], run

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from tests.local.support import run_json
+
+HERE = ("--python", f"*={sys.executable}")  # what their environments ask for would have to be fetched
 
 COMPONENT = """
 $schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json
@@ -154,7 +157,7 @@ def lay_out(folder: Path) -> Path:
 
 
 def test_steps_of_files_commands_a_nested_pipeline_two_branches_and_a_sweep(tmp_path):
-    run = run_json(lay_out(tmp_path), cwd=tmp_path)
+    run = run_json(lay_out(tmp_path), *HERE, cwd=tmp_path)
     assert run["exit"] == 0, run
     steps = run["steps"]
     names = ("prep_job", "left_job", "right_job", "nested_job.add", "tune_job", "say_job", "score-job")
@@ -173,6 +176,6 @@ def test_steps_of_files_commands_a_nested_pipeline_two_branches_and_a_sweep(tmp_
 
 
 def test_a_value_from_the_command_line_reaches_the_nested_steps(tmp_path):
-    run = run_json(lay_out(tmp_path), "rate=10", "right_job.factor=1", cwd=tmp_path)
+    run = run_json(lay_out(tmp_path), *HERE, "rate=10", "right_job.factor=1", cwd=tmp_path)
     assert run["exit"] == 0, run
     assert (Path(run["steps"]["nested_job.add"]["outputs"]["sum"]) / "n").read_text() == "77"

@@ -1,0 +1,239 @@
+"""The environments that other people's steps ask for, each built once into ``.allranks/environments/<name>-<key>``.
+
+The key is made of all that decides what is installed, so steps and runs that ask for the same share it, and one that
+is there is the right one. ``built.json`` in it is written last: what has none is not whole, and is built anew.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from allranks.errors import CannotRunHereError, UsageError
+from allranks.files import write_text
+from allranks.local import fingerprint
+from allranks.local.environments.building import awaited_builder, find_uv, guarded_commands, has_gpu, run_commands
+from allranks.local.environments.interpreters import current_version, find_interpreter, lacking_interpreter
+from allranks.local.environments.pip_lines import is_named, line_name
+from allranks.local.environments.recipe import EnvironmentRecipe
+from allranks.local.folders import make_private_folder
+
+BUILT_FILE = "built.json"
+_FORMAT = 1  # of the key: raise it when the same recipe is installed otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnvironment:
+    """One environment on this machine, built or not.
+
+    Attributes:
+        folder: where it is, or will be.
+    """
+
+    recipe: EnvironmentRecipe
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter, which is there once it is built."""
+        return self.folder / "bin" / "python"
+
+    @property
+    def version(self) -> str:
+        """The version of Python that it has, such as 3.11."""
+        return self.recipe.python or current_version()
+
+    @property
+    def is_built(self) -> bool:
+        """Whether it is whole."""
+        return (self.folder / BUILT_FILE).is_file()
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The lines that it was built without, because the user said so."""
+        return tuple(_stamp(self.folder).get("without", ()))
+
+
+def step_environment(home: Path, recipe: EnvironmentRecipe) -> StepEnvironment:
+    """The environment of a recipe, in the folder ``.allranks``; costs less than a millisecond."""
+    name = re.sub(r"[^\w.-]+", "-", recipe.name).strip("-.") or "environment"
+    return StepEnvironment(recipe, home.absolute() / "environments" / f"{name}-{_key(recipe)}")
+
+
+def built_environments(home: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """The folders of those that are built, each with what its ``built.json`` says, by name."""
+    files = sorted((home.absolute() / "environments").glob(f"*/{BUILT_FILE}"))
+    return [(file.parent, stamp) for file in files if (stamp := _stamp(file.parent))]
+
+
+def build_step_environment(
+    environment: StepEnvironment,
+    tell: Callable[[str], None] = lambda _: None,
+    without: Sequence[str] = (),
+    target: str = "TARGET",
+) -> None:
+    """Build an environment unless it is there; minutes, most of which are downloads.
+
+    Args:
+        environment: what to build.
+        tell: called with what it is at the start of each phase.
+        without: packages that are left out; what was built without others, or with all, is built anew.
+        target: what a hint says to build, of an environment without a file of its own.
+
+    Raises:
+        UsageError: it has no package that ``without`` names.
+        CannotRunHereError: there is no such Python, or a command failed; the message names the line and the log.
+    """
+    folder, dropped = environment.folder, dropped_lines(environment.recipe, without)
+    make_private_folder(folder.parent.parent)
+    make_private_folder(folder.parent)
+    with awaited_builder(folder, tell):
+        if environment.is_built and (not without or set(environment.left_out) == set(dropped)):
+            return  # somebody has built it while we waited
+        (folder / BUILT_FILE).unlink(missing_ok=True)  # first: a half-removed environment does not count as built
+        shutil.rmtree(folder, ignore_errors=True)
+        with folder.with_name(f"{folder.name}.log").open("w", encoding="utf-8") as log:
+            try:
+                _make(environment, dropped, log, tell)
+            except CannotRunHereError as error:
+                raise _explained(error, environment.recipe, log, target) from None
+        stamp = {
+            "name": environment.recipe.name,
+            "python": environment.version,
+            "packages": [line for line in (*environment.recipe.conda, *environment.recipe.pip) if line not in dropped],
+            "without": dropped,
+            "unmet": environment.recipe.unmet,
+        }
+        write_text(folder / BUILT_FILE, json.dumps(stamp, indent=1))
+    fingerprint.site_packages.cache_clear()  # who looked before it was there saw nothing
+    fingerprint.interpreter_digest.cache_clear()
+
+
+def dropped_lines(recipe: EnvironmentRecipe, without: Sequence[str]) -> list[str]:
+    """The lines of a recipe that packages name; UsageError if one names none."""
+    lines = (*recipe.conda, *recipe.pip)
+    for package in without:
+        if not any(is_named(package, line) for line in lines):
+            names = ", ".join(dict.fromkeys(line_name(line) for line in lines if not line.startswith("-")))
+            raise UsageError(f"--without {package}: {recipe.name} has no such package.", f"It has {names}.")
+    return [line for line in lines if any(is_named(package, line) for package in without)]
+
+
+def _make(environment: StepEnvironment, dropped: Sequence[str], log: IO[str], tell: Callable[[str], None]) -> None:
+    """The virtual environment, the packages that conda would install, then those that pip would."""
+    recipe, folder = environment.recipe, environment.folder
+    with guarded_commands(folder) as variables:
+        tell(f"Python {environment.version}")
+        run_commands(
+            _bare_environment(environment, dropped), variables, log, f"{recipe.name}: Python {environment.version}"
+        )
+        for kind, asked in (("conda", recipe.conda), ("pip", recipe.pip)):
+            lines = [line for line in asked if line not in dropped]
+            if not any(not line.startswith("-") or line.startswith("-e") for line in lines) or _by_conda(
+                recipe, dropped
+            ):
+                continue
+            tell(f"packages ({len(lines)}{' of the conda file' if kind == 'conda' else ''})")
+            listed = folder / f"{kind}.txt"
+            listed.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            run_commands(_installers(environment.python, listed, lines), variables, log, recipe.name, recipe.folder)
+
+
+def _bare_environment(environment: StepEnvironment, dropped: Sequence[str]) -> Iterator[list[str]]:
+    """The commands of which one makes an environment without packages, the first that succeeds."""
+    folder, recipe = environment.folder, environment.recipe
+    program = _by_conda(recipe, dropped)
+    if program:
+        file = folder.with_name(f"{folder.name}.yml")
+        write_text(file, json.dumps(dict(recipe.document or {})))  # JSON is YAML
+        verb = ["create", "-y"] if Path(program).name == "micromamba" else ["env", "create"]
+        yield [program, *verb, "-p", str(folder), "-f", str(file)]
+        return
+    python = find_interpreter(environment.version)
+    uv = find_uv()
+    if python is None and uv is None:
+        raise lacking_interpreter(environment.version, environment.recipe.name)
+    if python is not None:
+        yield [str(python), "-m", "venv", str(folder)]
+    if uv is not None:  # it also knows interpreters of its own, and fetches one
+        yield [uv, "venv", "--clear", "--seed", "--python", environment.version, str(folder)]
+    if python is None:
+        raise lacking_interpreter(environment.version, environment.recipe.name)
+
+
+def _by_conda(recipe: EnvironmentRecipe, dropped: Sequence[str]) -> str:
+    """The program that makes the environment where pip could not give all of it; empty if none is there or needed.
+
+    Nor where packages are left out: conda is given its file as it is.
+    """
+    if recipe.document is None or not recipe.unmet or dropped:
+        return ""
+    return next((found for name in ("micromamba", "mamba", "conda") if (found := shutil.which(name))), "")
+
+
+def _installers(python: Path, listed: Path, lines: Sequence[str]) -> Iterator[list[str]]:
+    """The commands of which one installs a list; uv is faster, but does not read pip's configuration."""
+    uv = find_uv()
+    if uv is not None:
+        command = [uv, "pip", "install", "--python", str(python), "--requirement", str(listed)]
+        if any(line_name(line) in ("torch", "torchvision", "torchaudio") for line in lines):
+            yield [*command, "--torch-backend", "auto" if has_gpu() else "cpu"]  # PyPI's build brings gigabytes of CUDA
+        yield command
+    yield [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--requirement", str(listed)]
+
+
+def _explained(error: CannotRunHereError, recipe: EnvironmentRecipe, log: IO[str], target: str) -> CannotRunHereError:
+    """The error of a build; where lines of the recipe are to blame, with them and how to go on without."""
+    text = Path(log.name).read_text(encoding="utf-8", errors="replace").rpartition("\n$ ")[2]
+    lines = [line for line in (*recipe.conda, *recipe.pip) if not line.startswith("-") or line.startswith("-e")]
+    guilty = [line for line in lines if "://" in line and _address(line) in text]
+    if not guilty:
+        named = re.findall(r"No matching distribution found for ([\w.-]+)|[Ff]ailed building wheel for ([\w.-]+)", text)
+        names = {line_name(name) for pair in named for name in pair if name}
+        guilty = [line for line in lines if line_name(line) in names]
+    if not guilty:
+        return error
+    said = [line.strip() for line in text.splitlines() if re.match(r"\s*(fatal|error):", line, re.IGNORECASE)]
+    reason = next((line for line in said if "subprocess-exited" not in line), error.message)
+    options = " ".join(f"--without {name}" for name in dict.fromkeys(map(line_name, guilty)))
+    build = f"allranks env build {recipe.source or target} {options}"
+    return CannotRunHereError(
+        f"{recipe.name}: {', '.join(guilty)} cannot be installed: {reason}",
+        f"To go on without, once: {build}\n{error.hint}",
+    )
+
+
+def _address(line: str) -> str:
+    """The part of a line with an address that a program repeats when it cannot reach it."""
+    return re.sub(r"^.*?(git\+)?(?=\w+://)|[@#].*$", "", line)
+
+
+def _key(recipe: EnvironmentRecipe) -> str:
+    constraints = [Path(line.split(" ", 1)[1]) for line in recipe.pip if line.startswith(("-c ", "--constraint "))]
+    local = [Path(line) for line in recipe.pip if line.startswith("/") and Path(line).exists()]
+    decides = [
+        _FORMAT,
+        recipe.python or current_version(),
+        recipe.conda,
+        recipe.pip,
+        [file.read_text(encoding="utf-8") for file in constraints if file.is_file()],
+        [fingerprint.tree_fingerprint(path) for path in local],
+        dict(recipe.document or {}) if recipe.unmet else {},
+        [sys.platform, platform.machine(), has_gpu()],
+    ]
+    return fingerprint.json_digest(decides)[:12]
+
+
+def _stamp(folder: Path) -> dict[str, Any]:
+    try:
+        document = json.loads((folder / BUILT_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
