@@ -232,10 +232,11 @@ def read_step_outputs(section: Section) -> dict[str, Output | str]:
         elif isinstance(value, dict) and value.keys() == {"path"} and "${{" in str(value["path"]):
             found[name] = str(value["path"])
         elif value is None or isinstance(value, dict):
-            found[name] = output = _output(section.mapping(name), name, schema.JOB)
-            if output.type in LITERAL_TYPES:
-                message = f"a step's own output is a file or folder, and no {output.type}."
+            type_ = section.mapping(name).text("type")
+            if type_ in LITERAL_TYPES:
+                message = f"a step's own output is a file or folder, and no {type_}."
                 section.wrong(f"{name}.type", message, "Declare it in a component, with is_control: true.")
+            found[name] = Output(name) if type_ in LITERAL_TYPES else _output(section.mapping(name), name, schema.JOB)
         else:
             hint = f"Write {name}: ${{{{parent.outputs.NAME}}}} or a mapping."
             section.wrong(name, f"is a {yaml_kind(value)}.", hint)

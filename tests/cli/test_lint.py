@@ -115,7 +115,7 @@ def test_wrong_paths(cli: Callable[..., Any], tree: Path, path: str, message: st
 
 
 ELSEWHERE = {
-    "a component of a loop": "type: parallel\nname: join\nversion: 0.1.0\n",
+    "a component of a loop": "type: flow\nname: join\nversion: 0.1.0\n",
     "an AutoML component": "type: automl\nname: choose\nversion: 0.1.0\ntask: text_ner\n",
     "a component of a registry": "jobs:\n  t: {component: azureml://registries/theirs/components/train/versions/0.1.y4}\n",
     "a Spark step": "jobs:\n  t: {type: spark, component: azureml:join:1, compute: pool}\n",

@@ -9,7 +9,7 @@ from tests.local.support import allranks
 JOB = """\
 type: pipeline
 inputs: {rows: 3}
-settings: {default_compute: cpu}
+settings: {default_compute: azureml:cpu}
 jobs:
   a: {command: "echo ${{inputs.n}}", environment: 'azureml:e:1', inputs: {n: '${{parent.inputs.rows}}'}}
 """

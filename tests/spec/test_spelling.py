@@ -20,7 +20,7 @@ command: echo '${{inputs.RAW_data}} ${{ inputs.limit }}' > ${{outputs.text}}
 """
 PIPELINE = """\
 type: pipeline
-settings: {default_compute: cpu}
+settings: {default_compute: azureml:cpu}
 inputs: {Greeting: hello}
 jobs:
   first:
