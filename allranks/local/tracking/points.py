@@ -55,6 +55,15 @@ def set_run_tag(store: TrackingStore, request: Mapping[str, Any]) -> dict[str, A
     return {}
 
 
+def set_run_properties(store: TrackingStore, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep properties of a job as tags of its run: mldesigner writes control outputs so, beside MLflow's own paths."""
+    properties = request.get("properties")
+    found = properties.items() if isinstance(properties, Mapping) else ()
+    tags = [{"key": name, "value": value if isinstance(value, str) else json.dumps(value)} for name, value in found]
+    _add_tags(store, active_run(store, request), tags)
+    return {}
+
+
 def delete_run_tag(store: TrackingStore, request: Mapping[str, Any]) -> dict[str, Any]:
     """Delete a tag of a run."""
     row, key = active_run(store, request), text_of(request, "key")

@@ -16,6 +16,7 @@ from allranks.local.tracking.store import TrackingError, TrackingStore
 Handler: TypeAlias = Callable[[TrackingStore, Mapping[str, Any]], dict[str, Any]]
 
 _PREFIX = re.compile(r"/(?:api|ajax-api)/[23]\.0/(?:preview/)?mlflow/(.*?)/?")
+_HISTORY = re.compile(r"/(experimentids/[^/]+/runs/[^/]+)")  # Azure's run history, which mldesigner writes to
 _READS: Mapping[str, Handler] = {
     "GET experiments/get": experiments.get_experiment,
     "GET experiments/get-by-name": experiments.get_experiment_by_name,
@@ -59,6 +60,7 @@ _WRITES: Mapping[str, Handler] = {
     "POST runs/outputs": points.log_outputs,
     "POST runs/set-tag": points.set_run_tag,
     "POST runs/delete-tag": points.delete_run_tag,
+    "PATCH experimentids/{experiment_id}/runs/{run_id}": points.set_run_properties,
     "POST logged-models": logged_models.create_logged_model,
     "PATCH logged-models/{model_id}": logged_models.finalize_logged_model,
     "DELETE logged-models/{model_id}": logged_models.delete_logged_model,
@@ -99,7 +101,7 @@ def find_route(method: str, path: str) -> FoundRoute:
     Raises:
         TrackingError: nothing does.
     """
-    match = _PREFIX.fullmatch(path)
+    match = _PREFIX.fullmatch(path) or _HISTORY.fullmatch(path)
     asked = f"{method} {match[1]}" if match else ""
     route, fields = asked, {}
     if asked not in _READS and asked not in _WRITES:

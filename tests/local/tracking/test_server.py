@@ -267,6 +267,18 @@ def test_models_and_their_registry(endpoint, home):
     assert listed["info"]["artifact_uri"].startswith(home.mlflow_files.as_uri())
 
 
+def test_properties_that_mldesigner_writes_are_kept_as_tags(endpoint, home):
+    run, experiment = begun(home)
+    body = json.dumps({"runId": run, "properties": {"azureml.pipeline.control": '{"output": true}', "n": 1}}).encode()
+    assert Client(endpoint).ask("PATCH", f"/experimentids/{experiment}/runs/{run}", body)[0] == 200
+    tracked = read_tracked_run(home, run)
+    assert tracked is not None
+    assert {name: tracked.tags[name] for name in ("azureml.pipeline.control", "n")} == {
+        "azureml.pipeline.control": '{"output": true}',
+        "n": "1",
+    }
+
+
 def test_a_proxy_is_not_asked_for_loopback(endpoint):
     variables = endpoint.variables({"HTTPS_PROXY": "http://proxy:3128", "no_proxy": "intern.example"})
     assert variables["NO_PROXY"] == variables["no_proxy"] == "intern.example,127.0.0.1"
