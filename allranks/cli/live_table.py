@@ -104,7 +104,7 @@ def _lines(step: StepResult) -> list[_TableLine]:
         f"{step.nodes} x {step.processes}",
         duration_words(step.seconds) if step.started is not None else "",
         progress if step.status == RUNNING else None,
-        shorter_metrics(dict(progress.metrics) or dict(step.metrics)),
+        shorter_metrics({**step.metrics, **progress.metrics}),
         STATUS_STYLES.get(step.status, ""),
     )
     return [line, *(_trials(step.name, step.sweep) if step.sweep is not None and step.status == RUNNING else ())]

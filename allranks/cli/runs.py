@@ -20,8 +20,11 @@ from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.local.assets import assets_below
 from allranks.local.cache import forget_unfinished
 from allranks.local.folders import DEFAULT_HOME, RunsHome, read_json_file
+from allranks.local.metrics_file import read_metrics_document
 from allranks.local.report import write_run_page
 from allranks.local.result import RUNNING, SUCCEEDED
+
+_LONGEST = 100  # characters of a param or tag
 
 HELP = "list the runs of this folder or the jobs on Azure, show, follow, cancel or remove one"
 
@@ -101,8 +104,11 @@ def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
     steps = state["steps"].items()
     outputs = [(f"{name}.{port}", path) for name, step in steps for port, path in (step.get("outputs") or {}).items()]
     failures = [(name, step["failure"]["message"]) for name, step in steps if step.get("failure")]
-    cells = [_step_cells(*step) for step in steps]
-    for title, lines in (("steps", cells), ("outputs", outputs), ("failures", failures)):
+    titled: dict[str, list[Any]] = {"steps": [_step_cells(*step) for step in steps]}
+    for key in ("params", "tags"):
+        titled[key] = [pair for name, step in steps for pair in _pairs(name, step.get(key))]
+    titled |= {"outputs": outputs, "failures": failures}
+    for title, lines in titled.items():
         if lines:
             print(f"{title}\n{text.aligned_rows(lines, keep_whole=True)}")
     return 0
@@ -181,18 +187,27 @@ def _asked(state: Mapping[str, Any]) -> str:
 
 def _measured(steps: Mapping[str, Any]) -> str:
     """The first of accuracy, validation accuracy and loss that a step has, for each step that has it."""
+    measured = {name: read_metrics_document(step.get("metrics")) for name, step in steps.items()}
     for metric in SHOWN_METRICS:
-        found = {name: step["metrics"][metric] for name, step in steps.items() if metric in (step.get("metrics") or {})}
+        found = {name: metrics[metric] for name, metrics in measured.items() if metric in metrics}
         if found:
             return "  ".join(f"{name}.{metric}={value:.4g}" for name, value in found.items())
     return ""
 
 
 def _step_cells(name: str, step: Mapping[str, Any]) -> list[str]:
-    metrics = " ".join(f"{key}={value:.4g}" for key, value in (step.get("metrics") or {}).items())
+    metrics = " ".join(f"{key}={value:.4g}" for key, value in read_metrics_document(step.get("metrics")).items())
     took = "" if step.get("seconds") is None else text.duration_words(step["seconds"])
     ranks = f"{step['nodes']}x{step['processes']}" if step.get("nodes") else ""
     return [name, step["status"] + (" (reused)" if step.get("reused") else ""), ranks, took, metrics]
+
+
+def _pairs(name: str, pairs: Mapping[str, str] | None) -> list[tuple[str, str]]:
+    """A line for each param or tag of a step; of a long one its beginning, the whole is on the page."""
+    shown = {key: " ".join(value.split()) for key, value in (pairs or {}).items()}
+    return [
+        (f"{name}.{key}", value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…") for key, value in shown.items()
+    ]
 
 
 def _when(started: object) -> str:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+"""As protocol buffers, and so MLflow's own answers, write them in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,16 @@ def read_metrics(file: Path, most: int | None = None) -> Iterator[MetricsEntry]:
             numbers = values.items() if isinstance(values, dict) else ()
             metrics = {str(name): value for name, value in numbers if isinstance(value, int | float)}
             yield MetricsEntry(entry.get("step"), entry.get("total"), metrics)
+
+
+def metrics_document(metrics: Mapping[str, float]) -> dict[str, float | str]:
+    """Metrics as JSON, which has no NaN and no infinities: these are texts that ``float`` reads."""
+    return {name: value if math.isfinite(value) else _NOT_FINITE[str(float(value))] for name, value in metrics.items()}
+
+
+def read_metrics_document(document: Mapping[str, float | str] | None) -> dict[str, float]:
+    """The metrics of a step in run.json, as they were."""
+    return {name: float(value) if isinstance(value, str) else value for name, value in (document or {}).items()}
 
 
 def read_end(file: Path, most: int | None = None) -> bytes:
