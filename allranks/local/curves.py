@@ -15,7 +15,7 @@ _LOGARITHMIC_FROM = 100.0  # the largest value through the smallest, above which
 _MOST_POINTS = 400  # of one line; a page of a long training stays small
 
 _MINOR = re.compile(r"learning_rate|_per_second|seconds|norm|memory|epoch|^lr$")
-_OF_VALIDATION = re.compile(r"^(?:validation|valid|val|eval|test)_(?=.)")
+_OF_VALIDATION = re.compile(r"^(?:(?:validation|valid|val|eval|test)[_/]|train/)(?=.)")
 
 _LARGEST, _SMALLEST = 1e300, 1e-300  # beyond these an axis would overflow; drawn as these, and as 0
 

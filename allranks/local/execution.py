@@ -15,6 +15,7 @@ from typing import Any
 from allranks.local import cache, fingerprint, snapshot
 from allranks.local.assets import register_asset
 from allranks.local.cache import FinishedStep, StepCache, Workplace
+from allranks.local.event_folders import EventCurves, event_places
 from allranks.local.folders import RunFolder, RunsHome, StepFolder, write_json_file
 from allranks.local.gang import RankGang
 from allranks.local.guard import ProcessGuard
@@ -86,6 +87,7 @@ class StepExecution(ABC):
         self._started: float | None = None
         self._ended: float | None = None
         self._last_logged: LoggedValues | None = None
+        self._events: EventCurves | None = None
 
     # What each kind does in its own way
 
@@ -245,9 +247,12 @@ class StepExecution(ABC):
         if self._last_logged is not None:
             return self._last_logged
         folder = self.source.folder(self.context.home) if self.source else self.folder
-        found = read_logged_values(folder, self.mlflow_run_id, self.context.tracking.reader)
+        places = event_places(self.context.home, folder, self.key)
+        if self._events is None or self._events.places != tuple(places) or self.is_finished:
+            self._events = EventCurves(places)  # what has ended is read whole: its outputs have just been moved
+        found = read_logged_values(folder, self.mlflow_run_id, self.context.tracking.reader, self._events)
         if self.is_finished:
-            self._last_logged = found  # a run is looked at several times a second
+            self._last_logged, self._events = found, None  # a run is looked at several times a second
         return found
 
 

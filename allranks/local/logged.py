@@ -1,6 +1,6 @@
-"""What a step has logged, wherever it did: rank 0's ``outputs/metrics.jsonl`` or its MLflow run.
+"""What a step has logged, wherever: rank 0's ``outputs/metrics.jsonl``, its MLflow run, event files for TensorBoard.
 
-Each metric is shown once, from the first of these that has it: our components log every metric to both.
+Each metric is shown once, from the first of these that has it: our components log every metric to the first two.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from allranks.local.event_folders import EventCurves, event_places
 from allranks.local.folders import RunFolder, StepFolder, read_json_file
 from allranks.local.metrics_file import metrics_document, read_metrics
 from allranks.local.result import read_progress
@@ -37,28 +38,37 @@ class LoggedValues:
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_logged_values(folder: StepFolder, run_id: str | None, reader: TrackingReader) -> LoggedValues:
-    """Read the last values; it costs what metrics.jsonl is long, and of MLflow as many rows as there are names.
+def read_logged_values(
+    folder: StepFolder, run_id: str | None, reader: TrackingReader, events: EventCurves
+) -> LoggedValues:
+    """Read the last values; it costs what metrics.jsonl is long, in MLflow a row for each name, and new events.
 
     Args:
         folder: of the step in the run that executed it.
         run_id: its MLflow run; None if it has none.
         reader: of the runs folder that both are in.
+        events: the curves of its event files.
     """
     metrics = dict(read_progress(folder.metrics()).metrics)
+    for name, value in reader.latest(run_id).items() if run_id is not None else ():
+        metrics.setdefault(name, value)
+    for name, points in events.look().items():
+        metrics.setdefault(name, points[-1].value)
     if run_id is None:
         return LoggedValues(metrics)
-    for name, value in reader.latest(run_id).items():
-        metrics.setdefault(name, value)
     params, tags = (_redacted(reader.pairs(table, run_id)) for table in ("params", "tags"))
     return LoggedValues(metrics, params, {name: tag for name, tag in tags.items() if not name.startswith(_OWN_TAGS)})
 
 
-def read_metric_curves(folder: StepFolder, run_id: str | None, reader: TrackingReader) -> dict[str, MetricCurve]:
+def read_metric_curves(
+    folder: StepFolder, run_id: str | None, reader: TrackingReader, events: EventCurves
+) -> dict[str, MetricCurve]:
     """Read all values of each metric; the arguments are those of ``read_logged_values``."""
     curves = _curves_of_file(folder)
     for name, points in reader.metrics(run_id).items() if run_id is not None else ():
         curves.setdefault(name, _curve_of_points(points))
+    for name, found in events.look().items():
+        curves.setdefault(name, [(float(point.step), point.value) for point in found if math.isfinite(point.value)])
     return {name: curve for name, curve in curves.items() if curve}
 
 
@@ -67,7 +77,9 @@ def read_running_step(run: RunFolder, name: str, reader: TrackingReader) -> dict
     state = read_json_file(run.step(name).state) or {}
     if state.get("started") is None or "trials" in state:  # a sweep's is its best trial's, which only the engine knows
         return {}
-    logged = read_logged_values(run.step(name), state.get("mlflow_run_id"), reader)
+    folder = run.step(name)
+    events = EventCurves(event_places(run.home, folder, state.get("key", "")))
+    logged = read_logged_values(folder, state.get("mlflow_run_id"), reader, events)
     return {
         "metrics": metrics_document(logged.metrics),
         "params": dict(logged.params),

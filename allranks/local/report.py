@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.files import write_text
 from allranks.local.curves import draw_charts
+from allranks.local.event_folders import EventCurves, event_places
 from allranks.local.folders import RunFolder, StepFolder, read_json_file
 from allranks.local.logged import read_metric_curves
 from allranks.local.metrics_file import read_metrics_document
@@ -96,7 +97,8 @@ def _step(run: RunFolder, name: str, step: dict[str, Any], reader: TrackingReade
     logs = sorted(folder.logs.glob("*.txt"), key=lambda path: (len(path.name), path.name))
     kept = read_json_file(folder.state) or {}
     executed = StepFolder(folder.logs.resolve().parent)  # the logs of what was reused, and of a best trial, are a link
-    run_id = (read_json_file(executed.state) or {}).get("mlflow_run_id")
+    told = read_json_file(executed.state) or {}
+    events = EventCurves(event_places(run.home, executed, told.get("key", "")))
     return {
         "name": name,
         **step,
@@ -104,7 +106,7 @@ def _step(run: RunFolder, name: str, step: dict[str, Any], reader: TrackingReade
         "command": kept.get("command", ""),
         "inputs": kept.get("inputs", {}),
         "logs": [{"name": log.name, "path": _relative(log, run), "lines": last_lines(log, _LOG_LINES)} for log in logs],
-        "charts": draw_charts(read_metric_curves(executed, run_id, reader)),
+        "charts": draw_charts(read_metric_curves(executed, told.get("mlflow_run_id"), reader, events)),
         "plot": _trial_plot(step),
         "links": {port: _relative(folder.outputs / port, run) for port in step["outputs"]},
     }

@@ -12,6 +12,7 @@ import pytest
 
 import allranks
 from allranks.local.curves import draw_charts
+from allranks.local.event_folders import EventCurves
 from allranks.local.folders import RunsHome
 from allranks.local.logged import read_logged_values, read_metric_curves
 from allranks.local.tracking.jobs import JobRuns
@@ -22,6 +23,7 @@ from tests.cli.test_terminal import on_a_terminal
 from tests.local.support import allranks as call
 from tests.local.support import command, environ, pipeline, run_json, step, wait_for
 
+NO_EVENTS = EventCurves([])
 TOKEN = "hf_" + "aB3" * 12
 
 CLIENT = """\
@@ -172,12 +174,14 @@ def test_values_without_a_step_are_counted_and_those_out_of_order_sorted(home: R
     folder.metrics().parent.mkdir(parents=True)
     folder.metrics().write_text('{"step": 9, "metrics": {"late": 8}}\n')
     with TrackingReader(home) as reader:
-        curves = read_metric_curves(folder, run_id, reader)
+        curves = read_metric_curves(folder, run_id, reader, NO_EVENTS)
         assert curves == {"late": [(9, 8)], "odd": [(2, 7)], "plain": [(1, 3), (2, 2), (3, 1)]}
         folder.metrics().unlink()
-        assert read_metric_curves(folder, run_id, reader)["late"] == [(2, 4), (5, 1)]
-        assert read_logged_values(folder, run_id, reader).metrics["late"] == 1, "the last is that of the highest step"
-        assert read_logged_values(folder, None, reader).metrics == {}
+        assert read_metric_curves(folder, run_id, reader, NO_EVENTS)["late"] == [(2, 4), (5, 1)]
+        assert read_logged_values(folder, run_id, reader, NO_EVENTS).metrics["late"] == 1, (
+            "the last is that of the highest step"
+        )
+        assert read_logged_values(folder, None, reader, NO_EVENTS).metrics == {}
 
 
 @pytest.mark.parametrize("values", [(1e308, -1e308), (5e-324, 1.0), (0.0, 0.0), (1e308, 5e-324), (1.0, 1.0 + 2**-52)])
