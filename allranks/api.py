@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -148,6 +147,7 @@ def submit(
     from allranks.azure.placement import checked_placement
     from allranks.azure.registered import ComponentFinder
     from allranks.azure.submit import RegisteredComponents, submit_job
+    from allranks.cli.text import print_note
 
     known = ComponentFinder(lambda: find_workspace(subscription, resource_group, workspace))
     asked = _texts({**(values or {}), **inputs})
@@ -158,7 +158,7 @@ def submit(
     place = find_workspace(subscription, resource_group, workspace)
     reference = RegisteredComponents(registry) if registered or registry else None
     client = connect_workspace(place)
-    return submit_job(client, place, assembled, reference, lambda note: print(f"note: {note}", file=sys.stderr))
+    return submit_job(client, place, assembled, reference, print_note)
 
 
 def _texts(inputs: Mapping[str, Any]) -> dict[str, str]:

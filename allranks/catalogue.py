@@ -93,13 +93,9 @@ def _our_name(reference: str) -> str | None:
 
 
 class CatalogueEntry(NamedTuple):
-    """What a list shows of one thing in the library.
+    """What a list shows of a component, a pipeline or an environment, with the first sentence of its description.
 
-    Attributes:
-        kind: ``component``, ``pipeline`` or ``environment``.
-        distribution: ``pytorch``, ``mpi``, ``tensorflow`` or ``none`` for a component; empty for the others.
-        description: the first sentence of the YAML's description.
-        path: the YAML file.
+    The distribution of a component without one is ``none``; it is empty for what is no component.
     """
 
     kind: str
@@ -121,11 +117,7 @@ def catalogue_entries() -> list[CatalogueEntry]:
 
 
 def _entry(kind: str, name: str, path: Path) -> CatalogueEntry:
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    shown = "".join(_SHOWN.findall(path.read_text(encoding="utf-8")))
-    document: dict[str, Any] = yaml.load(shown, loader)  # noqa: S506 -- both are safe
+    document = load_yaml("".join(_SHOWN.findall(path.read_text(encoding="utf-8"))))
     return CatalogueEntry(
         kind=kind,
         name=name,
@@ -140,3 +132,10 @@ def _entry(kind: str, name: str, path: Path) -> CatalogueEntry:
 def first_sentence(text: str) -> str:
     """The first sentence of a description, on one line."""
     return re.split(r"(?<=[.!?])\s", " ".join(text.split()), maxsplit=1)[0]
+
+
+def load_yaml(text: str) -> Any:
+    """The data of YAML of the library's own, which is not checked; what users write is read by ``spec.document``."""
+    import yaml
+
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 both are safe

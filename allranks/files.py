@@ -8,12 +8,9 @@ from pathlib import Path
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file; who is killed meanwhile, or finds the disk full, leaves what was there before.
+    """Write a text file; who is killed meanwhile, or finds the disk full (OSError), leaves what was there before.
 
     It is written aside and renamed. A link stays one, and what is no file, such as ``/dev/stdout``, is written to.
-
-    Raises:
-        OSError: it cannot be written.
     """
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")

@@ -16,11 +16,7 @@ FOLDERS = ("components", "pipelines", "shared", "environments")
 
 @cache
 def root() -> Path:
-    """The folder that holds components/, pipelines/, shared/ and environments/.
-
-    Raises:
-        StorageError: the package was installed without them.
-    """
+    """The folder that holds components/, pipelines/, shared/ and environments/; raises StorageError without them."""
     package = Path(__file__).resolve().parent
     for place in (package / "_library", package.parent):  # the wheel's first: site-packages may hold any other "shared"
         if (place / "components").is_dir() and (place / "shared").is_dir():

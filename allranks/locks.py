@@ -52,16 +52,10 @@ _MADE = "# Made by `make locks`; exact versions of all that is installed.\n"
 
 
 def renew_locks(*, upgrade: bool = False) -> list[Path]:
-    """Resolve everything anew and write the files that changed; asks the package index, so it takes a minute.
+    """Resolve everything anew, write the files that changed, and return these; asks the index, so takes a minute.
 
-    Args:
-        upgrade: take the newest versions in the ranges, instead of keeping those that are written down.
-
-    Returns:
-        The files that changed.
-
-    Raises:
-        CannotRunHereError: uv is missing, or found no solution; its own words are in the message.
+    ``upgrade`` takes the newest versions in the ranges, instead of keeping those that are written down. Raises
+    CannotRunHereError if uv is missing, or found no solution, with its own words.
     """
     root = library.root()
     constraints = root / "constraints.txt"

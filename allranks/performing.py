@@ -30,12 +30,9 @@ from allranks.spec.keep import kept_document, kept_pipeline
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """A run of which everything is known.
+    """A run of which everything is known: what was asked for, the paths of data inputs absolute, and what it will do.
 
-    Attributes:
-        request: with the paths of data inputs absolute.
-        plan: what it will do.
-        definition: the pipeline as it was read, for the run's folder.
+    ``definition`` is the pipeline as it was read, for the run's folder.
     """
 
     request: RunRequest
@@ -49,12 +46,7 @@ class PreparedRun:
 
 @dataclass(frozen=True, slots=True)
 class EarlierRun:
-    """What a run has kept of how it was started.
-
-    Attributes:
-        folder: its folder, which holds the snapshots of its steps.
-        definition: the pipeline that it ran.
-    """
+    """What a run has kept of how it was started: its folder with the steps' snapshots, and the pipeline that it ran."""
 
     folder: RunFolder
     request: RunRequest
@@ -64,9 +56,7 @@ class EarlierRun:
 def earlier_run(home: RunsHome, name: str) -> EarlierRun:
     """The run of that id, unique beginning of an id, or ``latest``.
 
-    Raises:
-        UnknownNameError: there is no such run.
-        UsageError: its folder does not say how it was started.
+    Raises UnknownNameError if there is none, and UsageError if its folder does not say how it was started.
     """
     folder = home.find(name)
     kept = read_json_file(folder.request)
@@ -80,16 +70,10 @@ def earlier_run(home: RunsHome, name: str) -> EarlierRun:
 
 
 def prepare_run(request: RunRequest, home: RunsHome, job: Any = None, earlier: EarlierRun | None = None) -> PreparedRun:
-    """Read what is to run, and plan it.
+    """Read what is to run, and plan it; raises AllranksError for what is wrong, before anything has run.
 
-    Args:
-        request: what was asked for.
-        home: the folder of runs.
-        job: the SDK's pipeline job, where the target is one; its name becomes the target.
-        earlier: the run that is resumed: what is not there any more is taken from it.
-
-    Raises:
-        AllranksError: what was asked for is wrong; nothing has run.
+    The SDK's pipeline ``job`` is given where it is the target, which then gets the job's name. What is not there any
+    more is taken from the ``earlier`` run that is resumed.
     """
     folder = Path(request.folder) if request.built else target.target_folder(request.located)
     stands = CloudStandIns(read_mapping(request.map, folder), home)

@@ -61,12 +61,10 @@ class RunRequest:
         return {**asdict(self), "scale": {step: list(counts) for step, counts in self.scale.items()}}
 
     def resumed(self, run_id: str, given: Mapping[str, Any]) -> RunRequest:
-        """The request of a run that resumes the run of this request.
+        """The request of a run that resumes the run of this request, which has this id.
 
-        Args:
-            run_id: that run's.
-            given: what was given again, by attribute: values, scale, map and python add to what was asked for, anything
-                else replaces it, None and empty change nothing.
+        What was given again, by attribute: values, scale, map and python add to what was asked for, anything else
+        replaces it, None and empty change nothing.
         """
         changes = {name: value for name, value in given.items() if value not in (None, (), "")}
         merged: dict[str, Any] = {name: {**getattr(self, name), **changes.pop(name, {})} for name in _MAPPINGS}

@@ -4,61 +4,49 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 
 from allranks.spec import Component, Input
 from allranks.spec.values import plain_number
 
-_HEAD = """\
-# Made from the components' YAML by `python -m allranks.renew`: change that, and make it again.
-# mypy: disallow-subclassing-any=False
-# ruff: noqa: A002, D205, PYI021
-# The texts are what an editor shows.
-
-from typing import Generic, Literal, TypeAlias, TypeVar
-
-from azure.ai.ml import Input
-from azure.ai.ml.entities import Command, CommandComponent
-
-from allranks.azure.sdk import NodeOutput, PipelineInput, SweepDistribution
-
-_Later: TypeAlias = PipelineInput | SweepDistribution
-Text: TypeAlias = str | _Later
-Whole: TypeAlias = int | _Later
-Number: TypeAlias = float | _Later
-Flag: TypeAlias = Literal["true", "false"] | _Later
-Data: TypeAlias = Input | NodeOutput | PipelineInput
-_Outputs = TypeVar("_Outputs")
-
-class Step(Command, Generic[_Outputs]):
-    @property
-    def outputs(self) -> _Outputs: ...
-"""
+STUB_FILE = Path(__file__).parent / "azure" / "components.pyi"
+_BEGIN = (
+    "# From here on made from the components' YAML by `python -m allranks.renew`: change that, and make it again.\n"
+)
+"""What stands above this line of the file is written by hand, and kept."""
 _ALIASES = {"string": "Text", "integer": "Whole", "number": "Number", "boolean": "bool | _Later"}
 _WIDTH = 120 - 8
 """Of a docstring's lines, without their indentation."""
 
 
 def components_stub(components: Sequence[Component]) -> str:
-    """The text of ``components.pyi``: a class for each component's call and for its outputs, and one for all."""
+    """The text of ``components.pyi``: a class for each set of outputs and for each component's call, one for all."""
+    head, mark, _ = STUB_FILE.read_text(encoding="utf-8").partition(_BEGIN)
+    outputs = dict.fromkeys(map(_outputs, components))
     names = "\n".join(f"    {one.name}: {_camel(one.name)}" for one in components)
     every = f'class Components:\n    """The library\'s components by name."""\n\n{names}\n'
-    return "\n".join([_HEAD, *map(_component, components), every, "components: Components\n"])
+    return "\n".join([head + mark, *outputs, *map(_component, components), every, "components: Components\n"])
+
+
+def _outputs(component: Component) -> str:
+    ports = "\n".join(f"    {name}: NodeOutput" for name in component.outputs) or "    pass"
+    return f"class {_outputs_name(component)}:\n{ports}\n"
+
+
+def _outputs_name(component: Component) -> str:
+    """``ModelMetricsOutputs``: components with the same outputs share a class."""
+    return "".join(map(_camel, component.outputs)) + "Outputs"
 
 
 def _component(component: Component) -> str:
-    camel = _camel(component.name)
-    outputs = "\n".join(f"    {name}: NodeOutput" for name in component.outputs) or "    pass"
     parameters = "\n".join(f"        {_parameter(port)}," for port in _required_first(component))
     star = "        *,\n" if component.inputs else ""
     return f"""\
-class {camel}Outputs:
-{outputs}
-
-class {camel}(CommandComponent):
+class {_camel(component.name)}(CommandComponent):
     def __call__(
         self,
 {star}{parameters}
-    ) -> Step[{camel}Outputs]:
+    ) -> Step[{_outputs_name(component)}]:
 {textwrap.indent(_doc(component), " " * 8)}
 """
 

@@ -21,13 +21,7 @@ _FOLDERS = ("allranks", *library.FOLDERS, "docs", "tests")
 
 @dataclass(frozen=True, slots=True)
 class VersionChange:
-    """What raising the version writes.
-
-    Attributes:
-        old: the version that the checkout has.
-        new: the version that it gets.
-        texts: file to its new text, for every file that changes.
-    """
+    """What raising the version from the old to the new one writes: each file that changes, with its new text."""
 
     old: str
     new: str
@@ -61,11 +55,7 @@ def version_change(to: str) -> VersionChange:
 
 
 def write_change(change: VersionChange) -> None:
-    """Write all files, each aside first; nothing is replaced unless all could be written.
-
-    Raises:
-        StorageError: a file cannot be written.
-    """
+    """Write all files, each aside first; raises StorageError, with nothing replaced, unless all could be written."""
     aside = {path: path.with_name(f".{path.name}.raised") for path in change.texts}
     try:
         for path, text in change.texts.items():

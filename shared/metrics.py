@@ -1,4 +1,4 @@
-"""Exact metrics of a classifier, from counts and ranks in NumPy; what scikit-learn computes, without its 2 s of import.
+"""Exact metrics of classes and of numbers, in NumPy; what scikit-learn computes, without its 2 s of import.
 
 Everything is float64 and depends on the rows alone, not on how many ranks predicted them. Memory holds some numbers for
 each row and the probabilities of a few classes at a time, however many classes there are.
@@ -209,3 +209,37 @@ def measure_calibration(probability: Floats, correct: npt.NDArray[np.bool_], bin
 
 def _quotient(above: npt.NDArray[np.number], below: npt.NDArray[np.number]) -> Floats:
     return np.divide(above, below, out=np.zeros(len(below)), where=below > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionMetrics:
+    """All that is known about predictions of N targets, in the target's own units."""
+
+    targets: Floats
+    predictions: Floats
+
+    @property
+    def residuals(self) -> Floats:
+        """Prediction less target, for each row."""
+        return self.predictions - self.targets
+
+    def numbers(self) -> dict[str, float]:
+        """Flat metrics by name: ``rmse``, ``mae``, ``r2``, ``bias`` (mean residual), ``largest_error`` and ``rows``.
+
+        ``r2`` is left out where all targets are equal: there is nothing to explain.
+        """
+        residuals = self.residuals
+        variation = float(np.square(self.targets - self.targets.mean()).sum())
+        numbers = {
+            "rmse": float(np.sqrt(np.square(residuals).mean())),
+            "mae": float(np.abs(residuals).mean()),
+            "bias": float(residuals.mean()),
+            "largest_error": float(np.abs(residuals).max()),
+            "rows": float(len(residuals)),
+        }
+        return numbers | ({"r2": 1 - float(np.square(residuals).sum()) / variation} if variation > 0 else {})
+
+
+def measure_regression(outputs: npt.NDArray[np.floating], targets: Floats) -> RegressionMetrics:
+    """Measure finite outputs (N, 1) against targets (N,); N is 1 or more."""
+    return RegressionMetrics(targets.astype(np.float64), outputs[:, 0].astype(np.float64))

@@ -24,14 +24,9 @@ _FILE_BYTES = 2**24
 
 @dataclass(frozen=True, slots=True)
 class OutputParts:
-    """The outputs of a split's rows.
+    """The outputs of a split's rows, in files of a folder that all nodes share; their names begin with `what`.
 
-    Attributes:
-        folder: where the files are; all nodes share it.
-        what: first part of the files' names.
-        world_size: how many ranks write.
-        rows: of the split.
-        batch_size: rank r has the batches r, r + world size, and so on.
+    Rank r has the batches r, r + world size, and so on.
     """
 
     folder: Path

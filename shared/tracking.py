@@ -35,12 +35,9 @@ _Item = tuple[Literal["metrics", "params", "artifacts"], Mapping[str, Any], int,
 
 
 class Tracker:
-    """Reports metrics; a context manager that flushes them at its end.
+    """Reports metrics to `metrics.jsonl` in a folder; a context manager that flushes them at its end.
 
-    Args:
-        world: whose rank 0 writes; on the other ranks nothing happens.
-        total_steps: steps of the whole run, for a progress display; None if unknown.
-        folder: where `metrics.jsonl` is appended to.
+    On ranks above 0 nothing happens. `total_steps` of the whole run are for a progress display.
     """
 
     def __init__(self, world: World, total_steps: int | None = None, folder: str | Path = "outputs") -> None:

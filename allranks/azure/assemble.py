@@ -52,14 +52,10 @@ def assemble_job(
 ) -> AssembledJob:
     """Read a target, apply what was asked for, check it, and build the job.
 
-    Args:
-        target: a name of the library, a YAML file, ``FILE.py:FUNCTION``, or a pipeline job of the SDK.
-        values: ``epochs``, ``group.name``, ``step.input`` to the value as text.
-        scale: step to nodes and processes per node.
-        compute: the cluster of all steps that name none of their own.
-        experiment: in place of the pipeline's own.
-        asked: sizes, identities and timeouts of steps.
-        resolve: gives the YAML of a component that a pipeline names by its id.
+    The target is a name of the library, a YAML file, ``FILE.py:FUNCTION``, or a pipeline job of the SDK. Values are
+    texts by ``epochs``, ``group.name`` or ``step.input``; ``scale`` is step to nodes and processes per node;
+    ``compute`` is the cluster of all steps that name none. ``resolve`` gives the YAML of a component that a pipeline
+    names by its id.
 
     Raises:
         SpecError: with everything that is wrong.

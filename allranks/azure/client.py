@@ -117,11 +117,7 @@ def _read(file: Path) -> tuple[str, ...] | None:
 
 
 def connect_workspace(workspace: Workspace) -> Any:
-    """An MLClient of the workspace; nothing is sent before it is used.
-
-    Raises:
-        CannotRunHereError: azure-ai-ml is not installed.
-    """
+    """An MLClient of the workspace; nothing is sent before it is used. Raises CannotRunHereError without the SDK."""
     return _client(
         subscription_id=workspace.subscription,
         resource_group_name=workspace.resource_group,
@@ -130,11 +126,7 @@ def connect_workspace(workspace: Workspace) -> Any:
 
 
 def connect_registry(name: str) -> Any:
-    """An MLClient of a registry; asks at once where the registry is, so errors of the service can be raised here.
-
-    Raises:
-        CannotRunHereError: azure-ai-ml is not installed.
-    """
+    """As ``connect_workspace``, of a registry; asks at once where that is, so errors of the service can come here."""
     return _client(registry_name=name)
 
 
@@ -163,11 +155,7 @@ def found_or_none(ask: Callable[[], _T]) -> _T | None:
 
 
 def require_sdk(who: str) -> None:
-    """Refuse to go on without the SDK; ``who`` needs it, for the message.
-
-    Raises:
-        CannotRunHereError: it is not installed.
-    """
+    """Raise CannotRunHereError where the SDK is not installed; ``who`` needs it, for the message."""
     try:
         with quiet_sdk():
             import azure.ai.ml  # noqa: F401

@@ -74,11 +74,7 @@ class ComputeCluster:
 
 
 def require_infiniband(size: str) -> None:
-    """Refuse a size that is not known to have InfiniBand.
-
-    Raises:
-        UsageError: it has none, or none that NCCL can use, or the table does not know the size.
-    """
+    """Raise UsageError for a size that is not known to have InfiniBand which NCCL can use."""
     known = find_size(size)
     hint = "See: allranks cluster sizes --infiniband."
     if known is None:
@@ -114,10 +110,7 @@ def _suits_every_image(size: VMSize) -> bool:
 
 
 def create_cluster(client: Any, cluster: ComputeCluster, tell: Callable[[str], None]) -> bool:
-    """Make the cluster, or change the limits of one that is there; wait until Azure has done it.
-
-    Returns:
-        Whether it is new.
+    """Make the cluster, or change the limits of one that is there; wait for Azure, and return whether it is new.
 
     Raises:
         UsageError: there is another compute of that name, whose size or tier cannot be changed.

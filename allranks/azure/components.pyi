@@ -1,4 +1,3 @@
-# Made from the components' YAML by `python -m allranks.renew`: change that, and make it again.
 # mypy: disallow-subclassing-any=False
 # ruff: noqa: A002, D205, PYI021
 # The texts are what an editor shows.
@@ -22,8 +21,18 @@ class Step(Command, Generic[_Outputs]):
     @property
     def outputs(self) -> _Outputs: ...
 
-class PrepareDataOutputs:
+# From here on made from the components' YAML by `python -m allranks.renew`: change that, and make it again.
+
+class DataOutputs:
     data: NodeOutput
+
+class ModelCheckpointsMetricsOutputs:
+    model: NodeOutput
+    checkpoints: NodeOutput
+    metrics: NodeOutput
+
+class ReportOutputs:
+    report: NodeOutput
 
 class PrepareData(CommandComponent):
     def __call__(
@@ -45,7 +54,7 @@ class PrepareData(CommandComponent):
         rows_per_shard: Whole | None = None,
         init_timeout: Number = 10,
         step_timeout: Number = 240,
-    ) -> Step[PrepareDataOutputs]:
+    ) -> Step[DataOutputs]:
         """Turns images, arrays or tables into a dataset that every trainer of this library reads: fixed-size shards
         with an index, split into train, validation and test. On each node the first rank does the work with all of the
         node's cores while the others wait; several nodes share the files. The result is the same, byte for byte,
@@ -82,9 +91,6 @@ class PrepareData(CommandComponent):
             step_timeout: Minutes that the waiting ranks give to the one that does the work.
         """
 
-class PrepareTextOutputs:
-    data: NodeOutput
-
 class PrepareText(CommandComponent):
     def __call__(
         self,
@@ -106,7 +112,7 @@ class PrepareText(CommandComponent):
         rows_per_shard: Whole | None = None,
         init_timeout: Number = 10,
         step_timeout: Number = 240,
-    ) -> Step[PrepareTextOutputs]:
+    ) -> Step[DataOutputs]:
         """Turns texts into a dataset of tokens that the text trainers of this library read: packed rows for a language
         model, or passages with a class for text classification, split into train, validation and test by document.
         Tokens are bytes, those of a tokenizer of yours, or learnt here from the train split. On each node the first
@@ -147,11 +153,6 @@ class PrepareText(CommandComponent):
             step_timeout: Minutes that the waiting ranks give to the one that does the work.
         """
 
-class TrainDdpOutputs:
-    model: NodeOutput
-    checkpoints: NodeOutput
-    metrics: NodeOutput
-
 class TrainDdp(CommandComponent):
     def __call__(
         self,
@@ -183,7 +184,7 @@ class TrainDdp(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-    ) -> Step[TrainDdpOutputs]:
+    ) -> Step[ModelCheckpointsMetricsOutputs]:
         """Trains a model on every GPU of every node with PyTorch's DistributedDataParallel. Choose this one unless the
         model does not fit on one GPU. The batch size is that of all GPUs together, so the result does not depend on how
         many there are. A run that was interrupted and is started again continues from its last checkpoint and ends with
@@ -240,11 +241,6 @@ class TrainDdp(CommandComponent):
                 run.
         """
 
-class TrainTorchrunOutputs:
-    model: NodeOutput
-    checkpoints: NodeOutput
-    metrics: NodeOutput
-
 class TrainTorchrun(CommandComponent):
     def __call__(
         self,
@@ -277,7 +273,7 @@ class TrainTorchrun(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-    ) -> Step[TrainTorchrunOutputs]:
+    ) -> Step[ModelCheckpointsMetricsOutputs]:
         """The same training as "Train (PyTorch DDP)", started differently: Azure ML starts one process on each node,
         and torchrun starts the ranks there, as many as the input "processes_per_node" says. Choose this one where the
         number of ranks of a node has to be an input, or where your cluster's tools expect torchrun.
@@ -334,11 +330,6 @@ class TrainTorchrun(CommandComponent):
                 run.
         """
 
-class TrainFsdpOutputs:
-    model: NodeOutput
-    checkpoints: NodeOutput
-    metrics: NodeOutput
-
 class TrainFsdp(CommandComponent):
     def __call__(
         self,
@@ -381,7 +372,7 @@ class TrainFsdp(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-    ) -> Step[TrainFsdpOutputs]:
+    ) -> Step[ModelCheckpointsMetricsOutputs]:
         """Trains a language model from scratch that no single GPU could hold: parameters, gradients and optimizer state
         lie in parts on all GPUs (PyTorch's FullyShardedDataParallel, FSDP2). Layers can be divided over the GPUs of a
         node too (tensor_parallel), and the layers over nodes (pipeline_parallel). The batch size is that of all GPUs
@@ -459,11 +450,6 @@ class TrainFsdp(CommandComponent):
                 run.
         """
 
-class TrainDeepspeedOutputs:
-    model: NodeOutput
-    checkpoints: NodeOutput
-    metrics: NodeOutput
-
 class TrainDeepspeed(CommandComponent):
     def __call__(
         self,
@@ -510,7 +496,7 @@ class TrainDeepspeed(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-    ) -> Step[TrainDeepspeedOutputs]:
+    ) -> Step[ModelCheckpointsMetricsOutputs]:
         """Trains a model with DeepSpeed: ZeRO keeps the optimizer's states, the gradients and the parameters in shards
         over all GPUs, or in the memory of their nodes, so that larger models fit. Takes images, tables and texts, and
         DeepSpeed's own configuration as a file. Works under the PyTorch and the MPI distribution. The batch size is
@@ -602,11 +588,6 @@ class TrainDeepspeed(CommandComponent):
                 run.
         """
 
-class TrainLightningOutputs:
-    model: NodeOutput
-    checkpoints: NodeOutput
-    metrics: NodeOutput
-
 class TrainLightning(CommandComponent):
     def __call__(
         self,
@@ -640,7 +621,7 @@ class TrainLightning(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-    ) -> Step[TrainLightningOutputs]:
+    ) -> Step[ModelCheckpointsMetricsOutputs]:
         """Trains with Lightning's Trainer on every GPU of every node: a model of this library, or any LightningModule
         of yours from a file. Nodes and devices are those that were started; nothing has to be set by hand, under MPI
         either. With a model of this library the result is that of "Train (PyTorch DDP)". A run that was interrupted and
@@ -706,11 +687,6 @@ class TrainLightning(CommandComponent):
                 run.
         """
 
-class TrainTransformersOutputs:
-    model: NodeOutput
-    checkpoints: NodeOutput
-    metrics: NodeOutput
-
 class TrainTransformers(CommandComponent):
     def __call__(
         self,
@@ -741,7 +717,7 @@ class TrainTransformers(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-    ) -> Step[TrainTransformersOutputs]:
+    ) -> Step[ModelCheckpointsMetricsOutputs]:
         """Fine-tunes a model of Hugging Face's transformers with its Trainer on every GPU of every node: to classify
         texts, or to go on writing them. The model comes from a folder, or begins with random weights from a
         configuration. Nothing in a folder is run and no pickle is read. The batch size is that of all GPUs together. A
@@ -796,11 +772,6 @@ class TrainTransformers(CommandComponent):
                 run.
         """
 
-class TrainHorovodOutputs:
-    model: NodeOutput
-    checkpoints: NodeOutput
-    metrics: NodeOutput
-
 class TrainHorovod(CommandComponent):
     def __call__(
         self,
@@ -832,7 +803,7 @@ class TrainHorovod(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-    ) -> Step[TrainHorovodOutputs]:
+    ) -> Step[ModelCheckpointsMetricsOutputs]:
         """Trains a model on every GPU of every node with Horovod and PyTorch, started by MPI. Choose this one where
         Horovod is your team's way to train, or to compare it with DistributedDataParallel: the inputs are those of
         "Train (PyTorch DDP)", and so are the weights at the end. The batch size is that of all GPUs together. A run
@@ -890,11 +861,6 @@ class TrainHorovod(CommandComponent):
                 run.
         """
 
-class TrainHorovodKerasOutputs:
-    model: NodeOutput
-    checkpoints: NodeOutput
-    metrics: NodeOutput
-
 class TrainHorovodKeras(CommandComponent):
     def __call__(
         self,
@@ -923,7 +889,7 @@ class TrainHorovodKeras(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-    ) -> Step[TrainHorovodKerasOutputs]:
+    ) -> Step[ModelCheckpointsMetricsOutputs]:
         """Trains a Keras model on every GPU of every node with Horovod and TensorFlow, started by MPI. Choose this one
         for Keras models on nodes with several GPUs. The batch size is that of all GPUs together, so the result does not
         depend on how many there are. A run that was interrupted and is started again continues from its last
@@ -972,11 +938,6 @@ class TrainHorovodKeras(CommandComponent):
                 run.
         """
 
-class TrainTfMultiworkerOutputs:
-    model: NodeOutput
-    checkpoints: NodeOutput
-    metrics: NodeOutput
-
 class TrainTfMultiworker(CommandComponent):
     def __call__(
         self,
@@ -1005,7 +966,7 @@ class TrainTfMultiworker(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
-    ) -> Step[TrainTfMultiworkerOutputs]:
+    ) -> Step[ModelCheckpointsMetricsOutputs]:
         """Trains a Keras model on every GPU of every node with TensorFlow's MultiWorkerMirroredStrategy, one process
         for each node. Choose this one for Keras models where TensorFlow should need nothing beside itself. The batch
         size is that of all GPUs together, so the result does not depend on how many there are. A run that was
@@ -1055,11 +1016,6 @@ class TrainTfMultiworker(CommandComponent):
                 run.
         """
 
-class TrainTfParameterServerOutputs:
-    model: NodeOutput
-    checkpoints: NodeOutput
-    metrics: NodeOutput
-
 class TrainTfParameterServer(CommandComponent):
     def __call__(
         self,
@@ -1086,7 +1042,7 @@ class TrainTfParameterServer(CommandComponent):
         loader_workers: Whole = 1,
         prefetch: Whole = 4,
         init_timeout: Number = 10,
-    ) -> Step[TrainTfParameterServerOutputs]:
+    ) -> Step[ModelCheckpointsMetricsOutputs]:
         """Trains a Keras model with TensorFlow's ParameterServerStrategy: the weights lie on servers, and the workers
         compute one batch each without waiting for one another. Choose this one where nodes differ in speed, or where
         the weights are too many for one node. Steps overlap, so two runs do not end with exactly the same weights.
@@ -1131,9 +1087,6 @@ class TrainTfParameterServer(CommandComponent):
             init_timeout: Minutes in which all ranks have to have started.
         """
 
-class EvaluateOutputs:
-    report: NodeOutput
-
 class Evaluate(CommandComponent):
     def __call__(
         self,
@@ -1144,7 +1097,7 @@ class Evaluate(CommandComponent):
         batch_size: Whole = 256,
         init_timeout: Number = 10,
         step_timeout: Number = 60,
-    ) -> Step[EvaluateOutputs]:
+    ) -> Step[ReportOutputs]:
         """Measures a trained model on one split of a prepared dataset. Of a classifier: accuracy, precision, recall and
         F1 of each class, the confusion matrix, ROC curves, calibration. Of a regression: RMSE, mean absolute error and
         R2 in the target's own units, and pictures of predictions and residuals. Of a language model: bits per byte
@@ -1162,9 +1115,6 @@ class Evaluate(CommandComponent):
             step_timeout: Minutes that the ranks give each other to finish their part.
         """
 
-class CompareModelsOutputs:
-    report: NodeOutput
-
 class CompareModels(CommandComponent):
     def __call__(
         self,
@@ -1180,7 +1130,7 @@ class CompareModels(CommandComponent):
         names: Text = "-",
         metric: Text = "accuracy",
         goal: Literal["maximize", "minimize"] | Text = "maximize",
-    ) -> Step[CompareModelsOutputs]:
+    ) -> Step[ReportOutputs]:
         """Compares up to eight evaluations and names the best model by one metric. The page shows every model in a
         table and a picture. All evaluations should be of the same data.
 
@@ -1198,9 +1148,6 @@ class CompareModels(CommandComponent):
             goal: Whether more or less of it is better.
         """
 
-class CheckClusterOutputs:
-    report: NodeOutput
-
 class CheckCluster(CommandComponent):
     def __call__(
         self,
@@ -1211,7 +1158,7 @@ class CheckCluster(CommandComponent):
         fail_on_problem: Flag = "true",
         init_timeout: Number = 5,
         step_timeout: Number = 2,
-    ) -> Step[CheckClusterOutputs]:
+    ) -> Step[ReportOutputs]:
         """Run this before a long training: every rank reaches every other, how fast all-reduce is from 4 bytes to 256
         MB, whether InfiniBand is there and in use, whether all machines have the same GPUs, drivers and versions, and
         can use them. Gives a table, a picture and a verdict, and names the rank that does not answer. Takes a minute.

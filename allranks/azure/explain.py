@@ -29,9 +29,8 @@ _COLORS = re.compile(r"\x1b\[[\d;]*m")
 def service_errors(doing: str, place: object) -> Iterator[None]:
     """Turn what the Azure SDK raises inside into one of our errors.
 
-    Args:
-        doing: what was being done, to begin the message with: ``submitting image_classification``.
-        place: the workspace or the registry; its text is shown.
+    Its message begins with what was being done, such as ``submitting image_classification``, and names the place, which
+    is the workspace or the registry.
 
     Raises:
         AzureError: refused (exit code 2).

@@ -24,14 +24,10 @@ def export_pipeline(target: str, file: Path) -> dict[Path, str]:
     """The YAML of ``FILE.py:FUNCTION`` as it would stand in ``file``, and the pipelines nested in it beside that.
 
     Components that were loaded from YAML are referred to by a path relative to ``file``; others stand inline. The
-    schema of a pipeline job has no place for what its inputs take and its outputs are, so that stands in comments.
-    An optional input without a value is written as an empty text, which the SDK leaves out of what it sends.
+    schema of a pipeline job has no place for what its inputs take and its outputs are, so that stands in comments. An
+    optional input without a value is written as an empty text, which the SDK leaves out of what it sends.
 
-    Returns:
-        File to text, ``file`` first.
-
-    Raises:
-        AllranksError: as ``python_target.read_python_document``.
+    Returns file to text, ``file`` first; raises as ``python_target.read_python_document``.
     """
     document = read_python_document(target, whole=True)
     file = file.absolute()

@@ -17,10 +17,8 @@ from allranks.spec.model import Literal
 def set_input(job: Any, pipeline: Pipeline, name: str, *, only_step: str = "") -> None:
     """Set in the job what ``apply_values`` has set in the pipeline: one of its inputs, or ``step.input``.
 
-    The job of a component has ``only_step``, whose inputs are the pipeline's.
-
-    Raises:
-        UsageError: the SDK can set it no more.
+    The job of a component has ``only_step``, whose inputs are the pipeline's. Raises UsageError for an input that the
+    SDK can set no more.
     """
     if name in pipeline.inputs:
         declared = pipeline.inputs[name]

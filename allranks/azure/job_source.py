@@ -23,12 +23,10 @@ from allranks.spec.step_sizes import SERVERLESS
 
 @dataclass(frozen=True, slots=True)
 class JobSource:
-    """A target as it was read.
+    """A target as it was read; ``build`` makes the SDK's job, from values for a pipeline function.
 
-    Attributes:
-        build: makes the SDK's job, from values for a pipeline function.
-        compute: where it runs unless somebody says otherwise: only a job can name a default of its own.
-        step: the one step, if the target is a component.
+    The compute is where it runs unless somebody says otherwise: only a job can name a default of its own. ``step`` is
+    the one step, if the target is a component.
     """
 
     pipeline: Pipeline
@@ -38,11 +36,7 @@ class JobSource:
 
 
 def read_source(target: Any, resolve: FileResolver) -> JobSource:
-    """Read a name of the library, a YAML file, ``FILE.py:FUNCTION`` or a pipeline job of the SDK.
-
-    Raises:
-        AllranksError: the target is wrong, or what it names is not valid.
-    """
+    """Read a name of the library, a YAML file, ``FILE.py:FUNCTION`` or a job of the SDK; raises AllranksError."""
     if not isinstance(target, str):
         return JobSource(pipeline_of_job(target, resolve), lambda _values: target)
     if is_python_target(target):
@@ -73,12 +67,7 @@ def read_source(target: Any, resolve: FileResolver) -> JobSource:
 
 
 def pipeline_of_job(job: Any, resolve: FileResolver) -> Pipeline:
-    """What a pipeline job of the SDK says.
-
-    Raises:
-        UsageError: it is no pipeline job.
-        SpecError: it is not valid.
-    """
+    """What a pipeline job of the SDK says; raises UsageError for anything else, SpecError for one that is wrong."""
     with sdk_imported():
         from azure.ai.ml.entities import PipelineJob
 

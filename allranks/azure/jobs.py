@@ -59,12 +59,9 @@ class JobState:
 
 @dataclass(frozen=True, slots=True)
 class StepState:
-    """One step of a job.
+    """One step of a job, by its name, dotted for a step of a nested pipeline, and the id of its own run.
 
-    Attributes:
-        name: dotted for a step of a nested pipeline.
-        run: the id of its own run.
-        error: what the service says about its failure; empty without one.
+    ``error`` is what the service says about its failure; empty without one.
     """
 
     name: str
@@ -88,12 +85,7 @@ class StepState:
 
 
 def job_state(client: Any, name: str) -> JobState:
-    """One job of the workspace.
-
-    Raises:
-        UnknownNameError: there is none of this name.
-        Exception: of the Azure SDK.
-    """
+    """One job of the workspace; raises UnknownNameError if there is none of this name, else what the SDK raises."""
     from azure.core.exceptions import ResourceNotFoundError
 
     try:

@@ -7,7 +7,8 @@ from typing import Any
 
 from allranks.local import snapshot
 from allranks.redaction import redact
-from allranks.spec import Component, Data, Pipeline, Resources, Step, single_reference
+from allranks.spec import Component, Data, Pipeline, Step, single_reference
+from allranks.spec.check_machines import own_resources
 from allranks.spec.step_sizes import step_sizes
 
 _Known = Mapping[str, Any]
@@ -48,7 +49,7 @@ def _steps(pipeline: Pipeline, known: _Known, ids: Mapping[str, str], prefix: st
 
 def _step(step: Step, component: Component, known: _Known, registered: str | None) -> dict[str, Any]:
     distribution = step.distribution or component.distribution
-    resources = component.resources if step.resources == Resources() else step.resources
+    resources = own_resources(step)
     processes = None if distribution is None else distribution.processes_per_node
     environment = component.environment
     document = {

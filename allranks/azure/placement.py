@@ -27,10 +27,8 @@ _Given: TypeAlias = "str | int | Mapping[str, Any] | None"
 class Placement:
     """What is asked for by step; the empty name stands for all steps.
 
-    Attributes:
-        instance_types: VM sizes. For all: of the steps on serverless compute that name none.
-        identities: ``managed``, ``user`` or ``amltoken``. For all: of the job.
-        timeouts: seconds. For all: of the steps that have none.
+    For all means, of a VM size the steps on serverless compute that name none, of an identity (``managed``, ``user`` or
+    ``amltoken``) the job, of a timeout in seconds the steps that have none.
     """
 
     instance_types: Mapping[str, str] = field(default_factory=dict)
@@ -39,11 +37,7 @@ class Placement:
 
 
 def checked_placement(instance_type: _Given = None, identity: _Given = None, timeout: _Given = None) -> Placement:
-    """What somebody gives in Python, checked.
-
-    Raises:
-        UsageError: a value that cannot be.
-    """
+    """What somebody gives in Python, checked; raises UsageError for a value that cannot be."""
     return Placement(
         _by_step(instance_type, "instance_type", _size_name),
         _by_step(identity, "identity", identity_word),
@@ -103,10 +97,7 @@ def duration_seconds(value: Any) -> int:
 
 
 def place_steps(pipeline: Pipeline, asked: Placement) -> tuple[Pipeline, Mapping[str, Mapping[str, Any]]]:
-    """Set sizes and timeouts in the pipeline.
-
-    Returns:
-        The pipeline, and step to what ``scale`` has to set on the SDK's step.
+    """Set sizes and timeouts in the pipeline; returns it, and step to what ``scale`` has to set on the SDK's step.
 
     Raises:
         UnknownNameError: no such step.

@@ -28,10 +28,8 @@ def is_python_target(target: str) -> bool:
 def read_python_pipeline(target: str, values: Mapping[str, Literal] | None = None) -> Pipeline:
     """Build the pipeline of ``FILE.py:FUNCTION`` in a child process; takes about two seconds.
 
-    Args:
-        target: the file, and the name of a function with the SDK's ``@pipeline`` (or of a pipeline job) in it.
-        values: parameters of the function; they become the values of the pipeline's inputs. Names that the function
-            does not have are passed over: they may be a step's inputs.
+    The function has the SDK's ``@pipeline``, or is a pipeline job. The values of its parameters become those of the
+    pipeline's inputs; names that it does not have are passed over: they may be a step's inputs.
 
     Raises:
         UnknownNameError: there is no such file, or no such function in it; the nearest names are offered.

@@ -49,11 +49,9 @@ def main(argv: list[str] | None = None) -> int:
 def read_function(file: Path, function: str, values: Mapping[str, Any], *, whole: bool = False) -> dict[str, Any]:
     """The pipeline that ``function`` of ``file`` builds, as a document in the form of a pipeline YAML.
 
-    Args:
-        file: a Python file; its folder is on the path while it is read, as it is for ``python FILE``.
-        function: the name of a function with the SDK's ``@pipeline``, or of a pipeline job that was built with one.
-        values: parameters by name; names that the function does not have are left to the caller.
-        whole: for ``export``: refuse a job of which YAML cannot say everything; ``job_name`` if it has a name.
+    The file's folder is on the path while it is read, as it is for ``python FILE``. Of the values those that the
+    function does not have are left to the caller. With ``whole``, for ``export``, a job of which YAML cannot say
+    everything is refused, and the document has a ``job_name`` if the job has a name.
 
     Raises:
         AllranksError: the file or function does not exist, is no pipeline, or fails; a UsageError names each field

@@ -31,11 +31,7 @@ _Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class PlannedAsset:
-    """What is to be done with one asset.
-
-    Attributes:
-        why: for ``refused`` what has changed; else a note, or empty.
-    """
+    """What is to be done with one asset; ``why`` is what has changed of one that is refused, else a note, or empty."""
 
     asset: LibraryAsset
     action: Literal["publish", "unchanged", "refused"]
@@ -55,11 +51,7 @@ class RegistrationPlan:
 
 
 def plan_registration(client: Any, place: AssetPlace, assets: Sequence[LibraryAsset], tell: _Tell) -> RegistrationPlan:
-    """Ask the service what is there of the assets, which come in the order of publication, and send nothing.
-
-    Raises:
-        Exception: of the Azure SDK.
-    """
+    """Ask the service what is there of the assets, which come in the order of publication, and send nothing."""
 
     def row(asset: LibraryAsset) -> PlannedAsset:
         return call_with_retry(lambda: _row(client, place, asset), tell)
@@ -69,11 +61,7 @@ def plan_registration(client: Any, place: AssetPlace, assets: Sequence[LibraryAs
 
 
 def require_unchanged(plan: RegistrationPlan) -> None:
-    """Refuse a plan with changed assets, all of them at once.
-
-    Raises:
-        UsageError: some are published under this version with another content.
-    """
+    """Raise UsageError with all assets of a plan that are published under this version with another content."""
     refused = plan.with_action("refused")
     if refused:
         listed = "\n".join(f"  {row.asset.kind} {row.asset.name} {row.asset.version}: {row.why}" for row in refused)

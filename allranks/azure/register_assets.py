@@ -10,8 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-import yaml
-
 from allranks import catalogue, library
 from allranks.errors import Problem, SpecError, UnknownNameError
 from allranks.local import snapshot
@@ -68,9 +66,8 @@ class LibraryAsset:
 def find_assets(names: Sequence[str] = ()) -> tuple[LibraryAsset, ...]:
     """The assets to register, with all that they need, in the order in which they have to be published.
 
-    Args:
-        names: components, pipelines and environments (``allranks-pytorch``, or ``pytorch`` where no component is
-            called so); without any, everything.
+    Without names that is everything; an environment is ``allranks-pytorch``, or ``pytorch`` where no component is
+    called so.
 
     Raises:
         UnknownNameError: the library has no such name.
@@ -205,9 +202,7 @@ def _step(step: Mapping[str, Any], where: str, path: Path, problems: list[Proble
 
 
 def _document(path: Path) -> dict[str, Any]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    document: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), loader)  # noqa: S506 - both are safe
-    return document
+    return dict(catalogue.load_yaml(path.read_text(encoding="utf-8")))
 
 
 def _version_problems(document: Mapping[str, Any], path: Path) -> Iterator[Problem]:

@@ -38,11 +38,7 @@ _UPLOADED = re.compile(r"/LocalUpload/(?P<hash>[0-9a-f]{64})/")
 
 
 def published_body(client: Any, asset: LibraryAsset) -> dict[str, Any] | None:
-    """The body of the version that is registered, or None.
-
-    Raises:
-        AzureError: the service did not answer, or refused.
-    """
+    """The body of the version that is registered, or None; raises AzureError if the service does not say."""
     read_body = environment_body if asset.kind == "environment" else component_body
     return found_or_none(lambda: read_body(client, asset.name, asset.version))
 

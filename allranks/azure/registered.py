@@ -33,11 +33,7 @@ class ComponentFinder:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def find(self, reference: str) -> Path | None:
-        """A YAML that says what a component takes and gives; None for what is no id of one.
-
-        Raises:
-            AzureError: Azure does not know it, or refuses.
-        """
+        """A YAML that says what a component takes and gives; None for what is no id; raises AzureError."""
         own = catalogue.resolve(reference)
         match = _ID.fullmatch(reference)
         if own is not None or match is None:

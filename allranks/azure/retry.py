@@ -29,10 +29,8 @@ _T = TypeVar("_T")
 def call_with_retry(attempt: Callable[[], _T], tell: Callable[[str], None]) -> _T:
     """Call ``attempt`` until it succeeds, fails for good, or ``RETRY_SECONDS`` are over.
 
-    It sends what can be sent again; ``tell`` hears in one line why that will be done, and when.
-
-    Raises:
-        Exception: whatever the last attempt raised.
+    It sends what can be sent again; ``tell`` hears in one line why that will be done, and when. What the last attempt
+    raised is raised.
     """
     end = time.monotonic() + RETRY_SECONDS
     numbers = count()

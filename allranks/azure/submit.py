@@ -71,14 +71,10 @@ def submit_job(
     registered: RegisteredComponents | None,
     tell: Callable[[str], None],
 ) -> JobState:
-    """Send the job.
+    """Send the job, which cannot be sent a second time, with a client of the workspace.
 
-    Args:
-        client: an MLClient of the workspace.
-        workspace: which one that is.
-        assembled: the job; it cannot be sent a second time.
-        registered: where the library's components are, if they are not to be sent along.
-        tell: hears in one line each of the sizes that the steps get, of warnings, and of a service that is busy.
+    ``registered`` says where the library's components are, if they are not to be sent along. ``tell`` hears in one line
+    each of the sizes that the steps get, of warnings, and of a service that is busy.
 
     Raises:
         SpecError: the machines do not fit the steps.

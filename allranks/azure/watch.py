@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,12 +48,7 @@ class FailureLog:
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """How a job ended.
-
-    Attributes:
-        error: what the service says about the whole job; the steps have their own.
-        logs: of the steps that failed.
-    """
+    """How a job ended: what the service says about the whole of it, its steps, and the logs of those that failed."""
 
     status: str
     error: str
@@ -61,12 +56,8 @@ class JobOutcome:
     logs: Mapping[str, FailureLog]
 
 
-def watch_job(client: Any, name: str, watcher: Watcher, pause: Callable[[float], None] = time.sleep) -> JobOutcome:
-    """Follow a job to its end; the watcher is told of every change, and ``pause`` waits between two looks.
-
-    Raises:
-        Exception: of the Azure SDK, when the service stays away for minutes.
-    """
+def watch_job(client: Any, name: str, watcher: Watcher) -> JobOutcome:
+    """Follow a job to its end, and tell the watcher of every change; raises the SDK's error when Azure stays away."""
     known: dict[str, str] = {}
     logs: dict[str, FailureLog] = {}
     looks = itertools.count()
@@ -84,7 +75,7 @@ def watch_job(client: Any, name: str, watcher: Watcher, pause: Callable[[float],
         watcher.looked(steps)
         if status in FINAL_STATUSES:
             return JobOutcome(status, error, tuple(steps), logs)
-        pause(poll_pause(next(looks)))
+        time.sleep(poll_pause(next(looks)))
 
 
 def poll_pause(looks: int) -> float:

@@ -94,13 +94,9 @@ def _show(args: argparse.Namespace, client: Any, job: JobState) -> int:
         text.print_output({**job.document(), "steps": {step.name: step.document() for step in steps}})
         return 0
     print(text.aligned_rows([job_cells(job)], indent=""))
-    print(f"  Studio  {job.studio}\nsteps\n{text.aligned_rows([_step_cells(step) for step in steps], keep_whole=True)}")
+    cells = [[step.name, step.status, text.duration_words(step.seconds), step.error] for step in steps]
+    print(f"  Studio  {job.studio}\nsteps\n{text.aligned_rows(cells, keep_whole=True)}")
     return 0
-
-
-def _step_cells(step: StepState) -> list[str]:
-    took = "" if step.seconds is None else text.duration_words(step.seconds)
-    return [step.name, step.status, took, step.error]
 
 
 def _logs(args: argparse.Namespace, client: Any, job: JobState) -> int:

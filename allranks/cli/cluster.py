@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from typing import Any
 
 from allranks.cli import text
@@ -52,14 +51,14 @@ def _create(args: argparse.Namespace) -> int:
     if args.infiniband:
         clusters.require_infiniband(args.size)
     for note in clusters.cluster_notes(cluster):
-        _note(note)
+        text.print_note(note)
     if args.dry_run:
         planned = {"status": "planned", "yaml": cluster.yaml()}
         print(json.dumps(planned, indent=1) if args.json else cluster.yaml(), end="")
         return 0
     place = workspace_of(args)
     with service_errors(f"making the cluster {cluster.name}", place):
-        new = clusters.create_cluster(connect_workspace(place), cluster, _note)
+        new = clusters.create_cluster(connect_workspace(place), cluster, text.print_note)
     status = "created" if new else "updated"
     if args.json:
         text.print_output({"status": status, "name": cluster.name, "size": cluster.size, "nodes": cluster.nodes})
@@ -67,10 +66,6 @@ def _create(args: argparse.Namespace) -> int:
         nodes = f"{cluster.min_nodes} to {cluster.nodes} nodes of {cluster.size}, {cluster.tier}"
         print(f"{status} {cluster.name} in {place}: {nodes}")
     return 0
-
-
-def _note(line: str) -> None:
-    print(f"note: {line}", file=sys.stderr)
 
 
 def _sizes(args: argparse.Namespace) -> int:

@@ -62,11 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def needed_files(name: str) -> list[Path]:
-    """Every file that a component, a pipeline or ``shared`` needs, relative to the library's root, each once.
-
-    Raises:
-        UnknownNameError: the library has no such name; the nearest is offered.
-    """
+    """Each file that a component, a pipeline or ``shared`` needs, from the library's root; raises UnknownNameError."""
     if name == "shared":
         roots = [library.root() / "shared"]
     elif (path := catalogue.resolve(name)) is not None:
@@ -107,10 +103,8 @@ def _files_below(place: Path) -> Iterator[Path]:
 def copy_files(files: list[Path], target: Path) -> None:
     """Copy files of the library below the target, keeping their relative places: all of them, or none.
 
-    They are written aside, on the target's own disk, and renamed only when the last one is whole.
-
-    Raises:
-        StorageError: the target cannot be written to.
+    They are written aside, on the target's own disk, and renamed only when the last one is whole. Raises StorageError
+    if the target cannot be written to.
     """
     try:
         target.mkdir(parents=True, exist_ok=True)

@@ -40,9 +40,7 @@ def add_repeated(parser: argparse.ArgumentParser, option: str, metavar: str, exp
 def add_workspace_arguments(parser: argparse.ArgumentParser, default: Any = None) -> None:
     """Declare ``--subscription``, ``--resource-group`` and ``--workspace``; variables and config.json stand in.
 
-    Args:
-        parser: of a verb, or of one of its commands.
-        default: ``argparse.SUPPRESS`` for a command whose verb takes the same options.
+    The default is ``argparse.SUPPRESS`` for a command whose verb takes the same options.
     """
     group = parser.add_argument_group(
         "workspace", "default: AZUREML_ARM_SUBSCRIPTION, _RESOURCEGROUP and _WORKSPACE_NAME, or else config.json"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allranks.cli.live_table import best_trial, shorter_metrics, shown_parameters, status_table
-from allranks.cli.text import aligned_rows, duration_words, with_count
+from allranks.cli.text import aligned_rows, duration_words, print_note, with_count
 from allranks.local.engine import run_plan
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder, RunsHome
@@ -49,7 +49,7 @@ def perform_shown(prepared: PreparedRun, home: RunsHome, *, as_json: bool = Fals
 def print_notes(plan: RunPlan) -> None:
     """What a user should know of a plan, on standard error."""
     for note in plan.notes:
-        print(f"note: {redact(note)}", file=sys.stderr)
+        print_note(redact(note))
 
 
 class _LineObserver(RunObserver):

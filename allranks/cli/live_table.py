@@ -36,11 +36,7 @@ _LEAST = 12  # characters of metrics that are worth a column
 
 @dataclass(frozen=True, slots=True)
 class _TableLine:
-    """One line of the table.
-
-    Attributes:
-        metrics: ways to say what was measured, the fullest first.
-    """
+    """One line of the table; its metrics are ways to say what was measured, the fullest first."""
 
     step: str
     status: str

@@ -79,11 +79,7 @@ class VerbParser(argparse.ArgumentParser):
         return added
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """The arguments of a verb; for an unknown option the nearest is offered.
-
-        Raises:
-            UsageError: one is missing, unknown or malformed.
-        """
+        """The arguments of a verb; for an unknown option the nearest is offered. Raises UsageError."""
         # Intermixed: `run NAME --scale train=2x2 epochs=3` has an option between its positional arguments.
         parse = self.parse_known_args if self.commands else self.parse_known_intermixed_args
         args, unknown = parse(arguments)

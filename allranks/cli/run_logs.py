@@ -63,11 +63,9 @@ def _list_logs(args: argparse.Namespace, home: RunsHome, folder: RunFolder, step
 
 
 def _growing_lines(files: Callable[[], Mapping[int, Path]], is_complete: Callable[[], bool]) -> Iterator[str]:
-    """The lines of growing log files as they are written, secrets blotted out, until all is there.
+    """The lines of growing log files, secrets blotted out, until ``is_complete`` says that nothing will follow.
 
-    Args:
-        files: log by rank; asked again on every look, since a rank's log appears when the rank starts.
-        is_complete: whether nothing more will be written.
+    The files are asked for again on every look, since a rank's log appears when the rank starts.
     """
     read: dict[int, int] = {}
     while True:

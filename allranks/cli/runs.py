@@ -197,7 +197,7 @@ def _measured(steps: Mapping[str, Any]) -> str:
 
 def _step_cells(name: str, step: Mapping[str, Any]) -> list[str]:
     metrics = " ".join(f"{key}={value:.4g}" for key, value in read_metrics_document(step.get("metrics")).items())
-    took = "" if step.get("seconds") is None else text.duration_words(step["seconds"])
+    took = text.duration_words(step.get("seconds"))
     ranks = f"{step['nodes']}x{step['processes']}" if step.get("nodes") else ""
     return [name, step["status"] + (" (reused)" if step.get("reused") else ""), ranks, took, metrics]
 

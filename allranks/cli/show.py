@@ -53,11 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _find_shown(name: str) -> Path:
-    """The YAML file of a catalogue name or of a path.
-
-    Raises:
-        UnknownNameError: it is neither; the nearest name is offered.
-    """
+    """The YAML file of a catalogue name or of a path; raises UnknownNameError, with the nearest, for neither."""
     known = catalogue.resolve(name)
     if known is not None or (Path(name).suffix in text.YAML_SUFFIXES and Path(name).is_file()):
         return known or Path(name)

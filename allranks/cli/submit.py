@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING, Any
 
 from allranks.cli.inputs import (
@@ -14,7 +13,7 @@ from allranks.cli.inputs import (
     parse_value,
     workspace_of,
 )
-from allranks.cli.text import aligned_rows, print_output
+from allranks.cli.text import aligned_rows, print_note, print_output
 from allranks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         resolve=known.find,
     )
     for problem in assembled.notes:
-        _note(str(problem))
+        print_note(problem)
     return _show(args, assembled, registered) if args.dry_run else _submit(args, assembled, registered)
 
 
@@ -84,7 +83,7 @@ def _submit(args: argparse.Namespace, assembled: AssembledJob, registered: Regis
         client = connect_workspace(workspace)
     if not args.json:
         print(f"sending {assembled.title} to the {workspace}, as {name_job(assembled)}", flush=True)
-    job = submit_job(client, workspace, assembled, registered, _note)
+    job = submit_job(client, workspace, assembled, registered, print_note)
     if not args.json:
         print(f"job {job.name} in the {workspace}\n  Studio  {job.studio}", flush=True)
     outcome = follow_job(client, workspace, job, as_json=args.json) if args.watch else None
@@ -105,7 +104,7 @@ def _show(args: argparse.Namespace, assembled: AssembledJob, registered: Registe
 
     pipeline = assembled.pipeline
     for problem in (*check_machines(pipeline), *check_sizes(pipeline, step_sizes(pipeline))):
-        _note(str(problem))
+        print_note(problem)
     ids = {} if registered is None else name_registered(assembled, registered)
     document: dict[str, Any] = {"dry_run": True} | submission_outline(pipeline, ids)
     document["experiment"] = assembled.job.experiment_name
@@ -122,7 +121,3 @@ def _cells(name: str, step: dict[str, Any]) -> list[str]:
     snapshot = f"{step['snapshot'][:12]}, {step['files']} files" if step["snapshot"] else "none is sent"
     ranks = f"{step['nodes']} x {step['processes']}"
     return [name, step["component"], ranks, step["place"], snapshot, step["environment"]]
-
-
-def _note(line: str) -> None:
-    print(f"note: {line}", file=sys.stderr)

@@ -23,9 +23,7 @@ from allranks.spec.reader import FileResolver
 def load_target(target: str, resolve: FileResolver = catalogue.resolve) -> Pipeline:
     """Read a target; a component becomes a pipeline of one step with the component's inputs.
 
-    Args:
-        target: what the user named.
-        resolve: gives the file of a component that a pipeline names by its id.
+    ``resolve`` gives the file of a component that a pipeline names by its id.
 
     Raises:
         UnknownNameError: no file and no name of the library.
@@ -44,11 +42,7 @@ def target_folder(target: str) -> Path:
 
 
 def find_yaml(target: str) -> Path:
-    """The YAML of a target that is no Python function.
-
-    Raises:
-        UnknownNameError: no file and no name of the library.
-    """
+    """The YAML of a target that is no function; raises UnknownNameError for no file and no name of the library."""
     path = Path(target)
     if path.suffix in YAML_SUFFIXES and path.is_file():
         return path
@@ -80,13 +74,9 @@ def one_step_pipeline(component: Component) -> Pipeline:
 
 
 def unknown_option(option: str, given: Sequence[str], options: Sequence[str], message: str) -> tuple[str, str]:
-    """The message and the hint for an option that ``run`` or ``submit`` does not have.
+    """The message and the hint for an option, as written and without a value, that ``run`` or ``submit`` does not have.
 
-    Args:
-        option: as written, without a value: ``--epochs``.
-        given: all arguments of the verb.
-        options: those that it has.
-        message: argparse's, which names all that was not understood.
+    ``given`` are all arguments of the verb, ``options`` those that it has; ``message`` is what argparse says of them.
     """
     target = next((one for one in given if not one.startswith("-") and "=" not in one), "")
     name = option.lstrip("-").replace("-", "_")

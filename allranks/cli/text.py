@@ -22,6 +22,11 @@ def print_output(output: str | Mapping[str, Any]) -> None:
     print(output if isinstance(output, str) else json.dumps(output, indent=1))
 
 
+def print_note(note: object) -> None:
+    """Print what a person should know, beside what a program may read."""
+    print(f"note: {note}", file=sys.stderr)
+
+
 def aligned_rows(lines: Sequence[Sequence[str]], *, indent: str = "  ", keep_whole: bool = False) -> str:
     """Align lines of cells in columns, two spaces apart.
 
@@ -82,8 +87,10 @@ def with_count(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
-def duration_words(duration: float) -> str:
-    """A duration as people write it: ``0.4 s``, ``1 min 05 s``, ``2 h 03 min``."""
+def duration_words(duration: float | None) -> str:
+    """A duration as people write it: ``0.4 s``, ``1 min 05 s``, ``2 h 03 min``; empty where it is not known."""
+    if duration is None:
+        return ""
     if duration < 60:
         return f"{duration:.1f} s"
     minutes, rest = divmod(round(duration), 60)

@@ -23,7 +23,7 @@ class _SilentWatcher(Watcher):
 
     def tell(self, note: str) -> None:
         """The service is busy."""
-        print(f"note: {note}", file=sys.stderr)
+        text.print_note(note)
 
     def close(self) -> None:
         """The job is over."""
@@ -82,8 +82,8 @@ class _TableWatcher(_LineWatcher):
         for title in ("step", "status", "time"):
             table.add_column(title, no_wrap=True)
         for step in steps:
-            took = "" if step.seconds is None else text.duration_words(step.seconds)
-            table.add_row(step.name, Text(step.status, style=STATUS_STYLES.get(step.status, "")), took)
+            status = Text(step.status, style=STATUS_STYLES.get(step.status, ""))
+            table.add_row(step.name, status, text.duration_words(step.seconds))
         self._live.update(table, refresh=True)
 
     def close(self) -> None:

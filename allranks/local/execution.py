@@ -37,7 +37,7 @@ from allranks.local.tracking.jobs import job_run_id
 from allranks.local.tracking.steps import PlannedTracking
 from allranks.redaction import redact_document
 
-_KEY_FORMAT = 1  # raised when a change of the engine makes the outputs of older versions unusable
+_KEY_FORMAT = 2  # raised when a change of the engine makes the outputs of older versions unusable
 
 
 @dataclass(frozen=True, slots=True)

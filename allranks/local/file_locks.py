@@ -10,11 +10,7 @@ from pathlib import Path
 
 
 def try_lock(path: Path) -> int | None:
-    """Take the lock on a file, which is made if it is not there; the descriptor holds it until it is closed.
-
-    Returns:
-        The descriptor; None while somebody else has the lock.
-    """
+    """Take the lock on a file, made if absent, until the descriptor is closed; None if somebody else has it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -202,11 +202,7 @@ class RunsHome:
         return RunFolder(self.runs / run_id)
 
     def prepare(self) -> None:
-        """Make the folders.
-
-        Raises:
-            StorageError: the place cannot be written to.
-        """
+        """Make the folders; raises StorageError if the place cannot be written to."""
         try:
             for folder in (self.path, self.runs, self.cache, self.path / "work"):
                 make_private_folder(folder)
@@ -239,11 +235,7 @@ class RunsHome:
         return [RunFolder(p) for p in sorted(self.runs.iterdir()) if (p / "run.json").is_file()]
 
     def find(self, name: str) -> RunFolder:
-        """A run by its id, a unique beginning of it, or ``latest``.
-
-        Raises:
-            UnknownNameError: no run, or more than one, answers to the name.
-        """
+        """A run by its id, a unique beginning of it, or ``latest``; raises UnknownNameError unless one answers."""
         runs = self.all_runs()
         matches = runs[-1:] if name == "latest" else [run for run in runs if run.id.startswith(name)]
         exact = [run for run in matches if run.id == name]

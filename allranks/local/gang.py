@@ -18,11 +18,9 @@ from allranks.local.guard import ProcessGuard
 
 @dataclass(frozen=True, slots=True)
 class RankCommand:
-    """What one process is started with.
+    """What one process is started with; no rank without a distribution, and for a launcher that starts ranks itself.
 
-    Attributes:
-        rank: None for a step without a distribution, and for a launcher that starts the ranks itself.
-        essential: False for a parameter server: it is ended when the ranks that are essential have succeeded.
+    A parameter server is not essential: it is ended when the ranks that are have succeeded.
     """
 
     rank: int | None

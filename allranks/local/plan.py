@@ -103,14 +103,10 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """A whole run.
+    """A whole run, whose steps each come after those that it needs. Its name is the pipeline's.
 
-    Attributes:
-        name: the pipeline's.
-        experiment: the name of the experiment that its runs belong to.
-        steps: in an order in which each comes after those that it needs.
-        outputs: the pipeline's outputs and the step outputs that they are.
-        notes: what the user should know and need not mend.
+    The outputs are the step outputs that the pipeline's are; notes say what the user should know and need not mend.
+    The experiment is the one that its runs belong to, by name.
     """
 
     name: str
@@ -122,11 +118,7 @@ class RunPlan:
     experiment: str = "Default"
 
     def only(self, wanted: Iterable[str]) -> RunPlan:
-        """The plan of these steps and of all that they need.
-
-        Raises:
-            UnknownNameError: a name that is no step.
-        """
+        """The plan of these steps and of all that they need; raises UnknownNameError for a name that is no step."""
         needed: set[str] = set()
         queue = list(wanted)
         for name in queue:  # grows while it is read

@@ -30,11 +30,7 @@ class RunRecord:
         write_json_file(self.folder.request, {"request": self.request, "definition": definition})
 
     def write(self, *, running: bool = False, signal: int | None = None) -> RunResult:
-        """Write what became of the run, which a signal may have ended, or how far it is.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write what became of the run, which a signal may have ended, or how far it is; raises OSError."""
         result = self.result(running=running, signal=signal)
         write_json_file(self.folder.state, self.document(result))
         return result

@@ -235,13 +235,7 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class StepProgress:
-    """How far a step is, read from what rank 0 logs.
-
-    Attributes:
-        step: optimizer steps done, or whatever the script counts; None before the first line.
-        total: of how many, if the script said so.
-        metrics: the last value of each metric.
-    """
+    """How far a step is by what rank 0 logs: steps done, of how many if said, the last value of each metric."""
 
     step: int | None = None
     total: int | None = None
@@ -249,12 +243,7 @@ class StepProgress:
 
 
 def read_progress(metrics_file: Path, *, tail: bool = False) -> StepProgress:
-    """Read a step's metrics.jsonl.
-
-    Args:
-        metrics_file: may not be there yet.
-        tail: read only the last 16 KiB, enough for a table that is drawn while the file grows.
-    """
+    """What a metrics.jsonl says, if it is there; ``tail`` reads its last 16 KiB only, enough for a live table."""
     step = total = None
     metrics: dict[str, float] = {}
     for entry in read_metrics(metrics_file, 16384 if tail else None):

@@ -12,11 +12,7 @@ _CAUGHT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def caught_signals(note: Callable[[int], None]) -> Iterator[int]:
-    """Within the block call ``note`` with the number of each such signal, instead of what happened before.
-
-    Yields:
-        A descriptor that becomes readable with each signal, so that a selector wakes up.
-    """
+    """Within the block call ``note`` with the number of each such signal; the descriptor becomes readable then."""
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     before = {number: signal.signal(number, lambda number, _frame: note(number)) for number in _CAUGHT}
     previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)

@@ -18,15 +18,10 @@ _SERVER_SECONDS = 2.0  # that parameter servers get to end by themselves after t
 
 
 class GangWatch:
-    """Waits for what happens to gangs, and kills those that have to end.
+    """Waits for what happens to the gangs of a run, and kills those that have to end; more executions may be added.
 
-    Args:
-        marker: ``NAME=value`` in the environment of all processes of the run.
-        executions: of the run; more may be added.
-        endpoint: where the ranks log to; its server is started when the first of them does.
-
-    Attributes:
-        guard: ends everything when this process is killed.
+    The marker is ``NAME=value`` in the environment of all processes of the run. The guard ends everything when this
+    process is killed. The endpoint is where the ranks log to; its server is started when the first of them does.
     """
 
     def __init__(self, marker: str, executions: Sequence[StepExecution], endpoint: TrackingEndpoint) -> None:
@@ -50,11 +45,7 @@ class GangWatch:
             self._selector.register(descriptor, selectors.EVENT_READ)
 
     def wait(self, seconds: float) -> list[StepExecution]:
-        """Sleep until something happens, at most so long.
-
-        Returns:
-            The executions of whose gang the last rank has ended.
-        """
+        """Sleep until something happens, at most so long; returns the executions whose last rank has ended."""
         self._watch_endpoint()
         ended: dict[StepExecution, list[int]] = {}
         for key, _ in self._selector.select(seconds):

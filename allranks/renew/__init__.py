@@ -24,10 +24,7 @@ __all__ = ["left_over", "made_files", "renew_tree", "with_table"]
 def renew_tree(root: Path, *, only_check: bool = False, pipelines: bool = False) -> list[Path]:
     """Write what is stale in a tree, or with ``only_check`` find it; returns these files, those to remove included.
 
-    Args:
-        root: the folder that holds ``components/``.
-        only_check: write and remove nothing.
-        pipelines: in a checkout, export ``pipelines/*.py`` too, which takes some seconds for each.
+    In a checkout ``pipelines`` exports ``pipelines/*.py`` too, which takes some seconds for each.
 
     Raises:
         UsageError: there are no components in it, or one has no place for what its settings say.

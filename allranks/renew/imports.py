@@ -24,11 +24,7 @@ class ImportedName:
 
 @dataclass(frozen=True)  # without slots, for the cached property
 class SourceTree:
-    """Python files by the place that they have on a node.
-
-    Attributes:
-        files: the place, relative and with forward slashes, to the file.
-    """
+    """Python files by the place that they have on a node, which is relative and has forward slashes."""
 
     files: Mapping[str, Path]
 
@@ -38,11 +34,7 @@ class SourceTree:
         return {_module_name(place): place for place in self.files if place.endswith(".py")}
 
     def parsed(self, place: str) -> ast.Module:
-        """The syntax tree of a file.
-
-        Raises:
-            SyntaxError: it is not Python.
-        """
+        """The syntax tree of a file; raises SyntaxError if it is not Python."""
         file = self.files[place]
         return _parsed(file, file.stat().st_mtime_ns)
 

@@ -32,10 +32,7 @@ _ARGUMENT = re.compile(r"(\$\[\[)?--[\w-]+ '\$\{\{(inputs|outputs)\.\w+\}\}'(\]\
 def read_interfaces(root: Path, folders: Sequence[Path]) -> Mapping[str, ComponentInterface]:
     """What the settings in ``root/shared`` say, by component; a component without settings is not among them.
 
-    A tree without ``shared/settings`` has no settings.
-
-    Raises:
-        UsageError: the settings cannot be read; the message has what Python said.
+    A tree without ``shared/settings`` has none. Raises UsageError, with what Python said, if they cannot be read.
     """
     if not folders or not (root / "shared" / "settings" / "__main__.py").is_file():
         return {}
@@ -52,11 +49,7 @@ def read_interfaces(root: Path, folders: Sequence[Path]) -> Mapping[str, Compone
 
 
 def with_interface(text: str, interface: ComponentInterface) -> str:
-    """The text of a ``component.yaml`` with these inputs, outputs and arguments.
-
-    Raises:
-        ValueError: the file has no place for them: ``inputs:``, ``outputs:`` or a folded ``command:``.
-    """
+    """A ``component.yaml`` with these inputs, outputs and arguments; raises ValueError if it has no place for them."""
     for key in ("inputs", "outputs"):
         ports = [line for port in interface[key] for line in _port_lines(port)]
         text = _with_block(text, key, f"{key}:", ports)

@@ -32,11 +32,7 @@ _EXTRAS_MARKS = (
 
 
 def made_files() -> Mapping[Path, str]:
-    """Every file that is made from YAML and requirements, with the text that it should have.
-
-    Raises:
-        StorageError: this is an installation, which has no docs to renew.
-    """
+    """Every file that is made from YAML and requirements, with its text; raises StorageError outside of a checkout."""
     root = library.root()
     if not (root / "docs").is_dir():
         raise StorageError(f"there is no {root / 'docs'}: only a checkout can be renewed.")
@@ -47,7 +43,7 @@ def made_files() -> Mapping[Path, str]:
     project = root / "pyproject.toml"
     return {
         project: _with_extras(project.read_text(encoding="utf-8")),
-        root / "allranks" / "azure" / "components.pyi": stubs.components_stub(components),
+        stubs.STUB_FILE: stubs.components_stub(components),
         folder / "README.md": pages.index_page(components),
         **{folder / f"{one.name}.md": pages.component_page(one) for one in components},
         page: with_table(text, "builds", pages.builds_table(sizes.build_table(), sizes.all_sizes().values())),
@@ -55,11 +51,7 @@ def made_files() -> Mapping[Path, str]:
 
 
 def exported_pipelines() -> Mapping[Path, str]:
-    """The YAML of the library's pipelines, from their Python.
-
-    Raises:
-        CannotRunHereError: the Azure ML SDK is not installed.
-    """
+    """The YAML of the library's pipelines, from their Python; raises CannotRunHereError without the SDK."""
     from allranks.azure.export import export_pipeline
 
     files: dict[Path, str] = {}

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from allranks.catalogue import load_yaml
 from allranks.sizes.table import VMSize
 
 _FILE = Path(__file__).with_name("builds.yaml")
@@ -51,18 +52,7 @@ class FrameworkBuild:
 
 @dataclass(frozen=True, slots=True)
 class BuildTable:
-    """The whole of ``builds.yaml``.
-
-    Attributes:
-        oldest_driver: the oldest series on Azure's hosts.
-        base: the image for all that computes on GPUs.
-        base_cuda: its CUDA.
-        plain_base: the image for what computes on none.
-        builds: by the framework's name.
-        images: the builds of each of our environments, by its name.
-        capabilities: of each GPU of the sizes; None for AMD's.
-        arm_processors: GPUs whose machines have no x86-64 processor.
-    """
+    """The whole of ``builds.yaml``, which says what each key means; the capability of AMD's GPUs is None."""
 
     oldest_driver: int
     base: str
@@ -75,12 +65,7 @@ class BuildTable:
 
 
 class ImageVerdict(NamedTuple):
-    """Whether an image suits a size.
-
-    Attributes:
-        suits: False where it cannot compute there.
-        reason: why not; or what has to hold for it; empty where it suits every node.
-    """
+    """Whether an image suits a size, and why not, or what has to hold for it; no reason where it suits every node."""
 
     suits: bool
     reason: str = ""
@@ -89,10 +74,7 @@ class ImageVerdict(NamedTuple):
 @cache
 def build_table() -> BuildTable:
     """The table."""
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    document = yaml.load(_FILE.read_text(encoding="utf-8"), loader)  # noqa: S506 -- both are safe
+    document = load_yaml(_FILE.read_text(encoding="utf-8"))
     builds = {name: _build(name, facts) for name, facts in document["builds"].items()}
     images = {image: tuple(builds[name] for name in names) for image, names in document["images"].items()}
     capabilities = {gpu: _capability(text) for gpu, text in document["capabilities"].items()}
@@ -102,12 +84,7 @@ def build_table() -> BuildTable:
 
 
 def judge_image(image: str, size: VMSize) -> ImageVerdict:
-    """Whether one of our images suits a size; any suits a size without GPUs.
-
-    Args:
-        image: name of the environment, such as ``pytorch``.
-        size: the machines.
-    """
+    """Whether one of our images, such as ``pytorch``, suits a size; any suits a size without GPUs."""
     table = build_table()
     if not size.gpu:
         return ImageVerdict(suits=True)

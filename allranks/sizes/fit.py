@@ -26,14 +26,9 @@ _VARIABLES = "environment_variables"
 class MachineUse:
     """What a step asks of its machines; None where a number is known only when it runs.
 
-    Attributes:
-        size: the VM size as written.
-        nodes: number of machines.
-        processes: ranks that Azure ML or the component's launcher starts on each.
-        gpu_per_rank: whether each rank needs a GPU of its own.
-        command: the component's command: one with a launcher in it starts further processes itself.
-        variables: the step's environment variables.
-        environment: the step's environment as written; only the library's own are judged.
+    Processes are the ranks that Azure ML or the component's launcher starts on each; with ``gpu_per_rank`` each needs a
+    GPU of its own. A command with a launcher in it starts further processes itself. Of environments only the library's
+    are judged.
     """
 
     size: str

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from allranks.catalogue import load_yaml
+
 _FILE = Path(__file__).with_name("sizes.yaml")
 
 
@@ -54,10 +56,7 @@ class VMSize:
 @cache
 def all_sizes() -> Mapping[str, VMSize]:
     """Every size of the table by its name in lower case; Azure does not mind upper and lower case."""
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    document = yaml.load(_FILE.read_text(encoding="utf-8"), loader)  # noqa: S506 -- both are safe
+    document = load_yaml(_FILE.read_text(encoding="utf-8"))
     return MappingProxyType(
         {
             name.lower(): _size(name, facts, series)
@@ -100,16 +99,13 @@ def with_infiniband(like: VMSize) -> VMSize | None:
 
 
 def nccl_variables(size: str) -> dict[str, str]:
-    """The environment variables for a step of several nodes of this size; empty where none would help.
+    """The environment variables for a step of several nodes of this size; empty for one that none is known to help.
 
     PCI relaxed ordering is what lets a virtual machine write to its GPUs at the speed of the links; Azure's own images
     for ND A100 v4 and later set it in ``/etc/nccl.conf``, which a container does not see
     (https://github.com/Azure/azhpc-images/blob/master/customizations/ndv5.sh). NCCL from 2.12 on tries it by itself;
     1 demands it. What is left alone, and why: ``NCCL_SOCKET_IFNAME`` and ``NCCL_IB_DISABLE`` are Azure ML's to set, and
     ``NCCL_TOPO_FILE`` must name a file that only the node can look for.
-
-    Args:
-        size: a VM size such as ``Standard_ND96isr_H100_v5``; one that is not known gets nothing.
     """
     known = find_size(size)
     return {"NCCL_IB_PCI_RELAXED_ORDERING": "1"} if known is not None and known.relaxed_ordering else {}

@@ -34,20 +34,17 @@ class Compute:
     max_nodes: int | None = None
 
 
-def check_machines(
-    document: Component | Pipeline, values: Values | None = None, computes: Mapping[str, Compute] | None = None
-) -> list[Problem]:
+def check_machines(document: Component | Pipeline, computes: Mapping[str, Compute] | None = None) -> list[Problem]:
     """Find what is wrong with the machines of a component or of all steps of a pipeline.
 
     Args:
         document: what has been read.
-        values: values of its inputs; defaults stand for the others.
         computes: the clusters that are known, by name; the steps of others are checked by their ``instance_type``.
 
     Returns:
         Errors for what cannot work (more ranks than GPUs), warnings for what wastes money; empty when all is well.
     """
-    known = {**default_values(document), **(values or {})}
+    known = default_values(document)
     if isinstance(document, Component):
         return list(StepMachines(document.source, Step("", document), document, known, "").problems())
     found = (machines.problems() for _, machines in machines_of_steps(document, known, computes or {}))

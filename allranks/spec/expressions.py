@@ -116,13 +116,10 @@ def literal_text(value: Literal) -> str:
 
 
 def render_command(command: str, inputs: Mapping[str, str | None], outputs: Mapping[str, str]) -> str:
-    """Fill in a command.
+    """Fill in a command with the text of each input and the path of each output.
 
-    Args:
-        command: the component's command, with its ``${{ }}`` and ``$[[ ]]``.
-        inputs: each input's text (a literal, or the path of data); None or absent where it has no value. Names of the
-            search space are looked up here too: a trial gives them as inputs.
-        outputs: each output's path.
+    An input's text is a literal, or the path of data; it is None or absent where there is no value. Names of the search
+    space are looked up among the inputs too: a trial gives them so.
 
     Raises:
         UsageError: for an expression that names nothing here, an input without a value outside ``$[[ ]]``, or a

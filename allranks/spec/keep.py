@@ -21,11 +21,7 @@ def kept_document(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def kept_pipeline(document: Mapping[str, Any]) -> Pipeline:
-    """The pipeline that ``kept_document`` was given.
-
-    Raises:
-        ValueError: it is no such document, or that of another version.
-    """
+    """The pipeline that ``kept_document`` was given; raises ValueError for one of another version."""
     try:
         return cast("Pipeline", _built(document))
     except (KeyError, TypeError, AttributeError) as error:

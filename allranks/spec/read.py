@@ -36,20 +36,12 @@ def read_spec(path: Path | str, resolve: FileResolver | None = None, *, to_run: 
 
 
 def read_component(path: Path | str) -> Component:
-    """Read a command component, or a command job as a component whose inputs have their values as defaults.
-
-    Raises:
-        SpecError: with all the problems of the file.
-    """
+    """Read a command component, or a command job as one with its values as defaults; raises as ``read_spec``."""
     return component_from(*read_yaml(path))
 
 
 def read_pipeline(path: Path | str, resolve: FileResolver | None = None) -> Pipeline:
-    """Read a pipeline job or a pipeline component, with the components of its steps; arguments as for ``read_spec``.
-
-    Raises:
-        SpecError: with all the problems of the file and of the component files that it names.
-    """
+    """Read a pipeline job or a pipeline component, with its steps' components; takes and raises as ``read_spec``."""
     return pipeline_from(*read_yaml(path), resolve)
 
 

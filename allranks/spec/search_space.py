@@ -19,15 +19,10 @@ _EDGE = 2.0**-53  # the nearest to 0 and to 1 that a normal distribution is aske
 
 
 def value_at(search: Mapping[str, Any], place: float, log_base: float = math.e) -> Literal:
-    """The value of a search at a place of its cumulative distribution.
+    """The value of a search, as ``Sweep.space`` holds it, at a place from 0 to 1 of its cumulative distribution.
 
-    Args:
-        search: the type and its numbers, as ``Sweep.space`` holds them.
-        place: from 0 to 1; evenly spread places give values that are spread as the distribution says.
-        log_base: what stands for e in the logarithmic types.
-
-    Returns:
-        A number, or one of the values of a choice as it was written. Too large a power is infinity.
+    Evenly spread places give values that are spread as the distribution says; ``log_base`` stands for e in the
+    logarithmic types. Of a choice it is one of the values as it was written. Too large a power is infinity.
     """
     keys = schema.SEARCH_KEYS[str(search["type"])]
     if "values" in keys:

@@ -17,15 +17,11 @@ SERVERLESS = "serverless"
 
 @dataclass(frozen=True, slots=True)
 class StepSize:
-    """Where one step runs.
+    """Where one step runs, by its name, dotted for one of a nested pipeline.
 
-    Attributes:
-        step: its name, dotted for one of a nested pipeline.
-        compute: the cluster, ``serverless``, or empty where nobody says.
-        size: the VM size; None where Azure chooses it, or the cluster has not been asked.
-        nodes: number of machines; None where that is known only when it runs.
-        processes: ranks on each of them; None where that is not known.
-        is_distributed: whether its launcher starts a process for each GPU.
+    The compute is the cluster, ``serverless``, or empty where nobody says. The size is None where Azure chooses it, or
+    the cluster has not been asked; the nodes, and the ranks on each, where they are known only when it runs. The
+    launcher of a distributed one starts a process for each GPU.
     """
 
     step: str

@@ -21,11 +21,10 @@ from shared.data import Dataset, Index, Split, TextEncoding
 from shared.data.dataset.order import RowNumbers
 from shared.distributed import Refusal, World, init
 from shared.language import LanguageMetrics
-from shared.metrics import measure_classification
+from shared.metrics import measure_classification, measure_regression
 from shared.models import ModelCard
 from shared.models.predictor import TokenScorer, load_predictor, load_scorer, read_card, tokenizer_of_model
 from shared.outputs import OutputParts
-from shared.regression import measure_regression
 from shared.report import Subject, write_classification, write_language, write_regression
 from shared.settings.command_line import read_settings
 from shared.settings.fields import change, changed_group, input_port, output_port, settings_class

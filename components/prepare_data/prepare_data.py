@@ -129,7 +129,7 @@ def prepare_shards(settings: Settings, world: World) -> dict[str, Any]:
         written = []
         trained = np.zeros(len(source.classes), np.int64)
         for job, done in zip(mine, write_shards(source, plan, mine, settings.output_data, bad), strict=True):
-            written.append(done.to_json())
+            written.append(asdict(done))
             progress.add(job.rows)
             if job.split == "train" and source.classes:
                 trained += count_classes(source, plan.items_of(job))

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shared.data import Index
-from shared.data.dataset.index import BYTE_TOKENIZER, SPLITS
-from shared.data.dataset.index_file import shard_from_json
+from shared.data.dataset.index import BYTE_TOKENIZER, SPLITS, shard_from_json
 from shared.data.text.documents import DocumentSource
 from shared.data.text.encode import EncodedUnit, RowLayout, encode_units
 from shared.data.text.shards import NodeReport, TokenShardWriter, plan_tokens, token_arrays
@@ -164,7 +163,7 @@ class Preparation:
         with PreparationProgress(world, sum(source.sizes[unit] for unit in mine), "bytes") as progress:
             self._encoded = list(encode_units(source, mine, self._layout, self._bad, progress.reach))
         bad = self._bad.found if world.node_rank == 0 else ()  # what every node meets in opening the source
-        return NodeReport.of(self._encoded, bad, self._layout, source).to_json()
+        return asdict(NodeReport.of(self._encoded, bad, self._layout, source))
 
     def write(self, nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Write the shards of the node's units, if what all nodes found makes a dataset."""

@@ -109,10 +109,8 @@ def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> b
     from shared.training.core.open_data import open_data
     from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import TrainingRun
-    from shared.training.core.unused import note_unused
     from shared.training.deepspeed.configuration import make_configuration
-    from shared.training.deepspeed.engine import save_whole_model, start_engine
-    from shared.training.deepspeed.model import make_task_model
+    from shared.training.deepspeed.engine import make_task_model, save_whole_model, start_engine
     from shared.training.deepspeed.schedule import make_schedule
     from shared.training.deepspeed.state import TrainingSaver
     from shared.training.deepspeed.tuning import tune_configuration
@@ -125,8 +123,7 @@ def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> b
     from shared.training.torch.throughput import TokenThroughput
 
     set_up(world, given.timeouts.step)
-    data = open_data(given.data, plan, tasks=("classification", "regression", "language_modeling"))
-    note_unused(given, data, world)
+    data = open_data(given, plan, world, tasks=("classification", "regression", "language_modeling"))
     config, loader = make_configuration(given, file, plan, world), given.loader
     reader = RowReader(data.split("train"), world.device, loader)
     if given.zero.autotune:

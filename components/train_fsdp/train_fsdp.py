@@ -125,7 +125,6 @@ def train(settings: Settings, layout: RankLayout, plan: BatchPlan, world: World)
     from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import TrainingRun
     from shared.training.core.schedule import LearningSchedule
-    from shared.training.core.unused import note_unused
     from shared.training.fsdp.evaluation import ShardedEvaluation
     from shared.training.fsdp.mesh import make_mesh
     from shared.training.fsdp.model import make_stage, materialise_stage, save_whole_model
@@ -140,8 +139,7 @@ def train(settings: Settings, layout: RankLayout, plan: BatchPlan, world: World)
     from shared.training.torch.throughput import TokenThroughput
 
     set_up(world, settings.timeouts.step)
-    data = open_data(settings.data, plan, tasks=("language_modeling",))
-    note_unused(settings, data, world)
+    data = open_data(settings, plan, world, tasks=("language_modeling",))
     precision, mesh = TrainingPrecision(settings.precision.precision, world.device), make_mesh(layout, world)
     limit_collectives(settings.timeouts.step)  # in the groups of the mesh too
     module, card = make_stage(settings.decoder, data, mesh, precision.dtype)  # takes no memory before it is divided

@@ -42,7 +42,6 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import TrainingRun
     from shared.training.core.schedule import LearningSchedule
-    from shared.training.core.unused import note_unused
     from shared.training.torch.evaluation import SplitEvaluation
     from shared.training.torch.feed import BatchFeed, RowReader
     from shared.training.torch.meter import LossMeter
@@ -52,8 +51,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.torch.state import TrainingSaver
 
     set_up(world, settings.timeouts.step)
-    data = open_data(settings.data, plan, tasks=("classification", "regression"))
-    note_unused(settings, data, world)
+    data = open_data(settings, plan, world)
     precision = TrainingPrecision(settings.precision.precision, world.device)
     module, card = make_rows_model(settings.network, settings.precision, settings.seed, data, world, precision.dtype)
     optimizer = parallel(module, make_optimizer(module, settings.optimizer), plan)
@@ -80,11 +78,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
             run.end_epoch(validation.measure(module))
         run.finish()
         check_same_weights(world, (parameter.detach().cpu().numpy() for parameter in module.parameters()))
-        world.once(
-            lambda: save_model(settings.model, module, card, settings.network.model_code),
-            name="save the model",
-            scope="job",
-        )
+        run.save_model(lambda: save_model(settings.model, module, card, settings.network.model_code))
     return True
 
 

@@ -44,7 +44,6 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import TrainingRun
     from shared.training.core.schedule import LearningSchedule
-    from shared.training.core.unused import note_unused
     from shared.training.keras.evaluation import SplitEvaluation
     from shared.training.keras.feed import BatchFeed
     from shared.training.keras.meter import LossMeter
@@ -54,8 +53,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.keras.state import TrainingSaver
 
     set_up()
-    data = open_data(settings.data, plan, tasks=("classification", "regression"))
-    note_unused(settings, data, world)
+    data = open_data(settings, plan, world)
     feed = BatchFeed(data.split("train"), plan, world.rank, settings.loader, settings.seed)
     steps = settings.loop.epochs * feed.steps_per_epoch
     schedule = LearningSchedule.for_steps(steps, settings.optimizer.learning_rate, settings.schedule)
@@ -79,11 +77,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
             run.end_epoch(validation.measure(model))
         run.finish()
         check_same_weights(world, (variable.numpy() for variable in model.trainable_variables))
-        world.once(
-            lambda: save_model(settings.model, model, card, settings.network.model_code),
-            name="save the model",
-            scope="job",
-        )
+        run.save_model(lambda: save_model(settings.model, model, card, settings.network.model_code))
     return True
 
 
@@ -94,8 +88,7 @@ def training_step(
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
-    from shared.training.keras.optimization import finish_gradients
-    from shared.training.keras.step import rank_gradients
+    from shared.training.keras.optimization import finish_gradients, rank_gradients
 
     variables = model.trainable_variables
     gradients_here = rank_gradients(model, objective, plan, compiled=settings.precision.compile)

@@ -61,7 +61,6 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import TrainingRun
     from shared.training.core.schedule import LearningSchedule
-    from shared.training.core.unused import note_unused
     from shared.training.lightning.bookkeeping import RunCallback, RunLogger
     from shared.training.lightning.state import SafetensorsIO, TrainingSaver
     from shared.training.lightning.task import make_own_task, make_zoo_task
@@ -73,8 +72,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
 
     own = bool(settings.network.module)
     set_up(world, settings.timeouts.step)
-    data = open_data(settings.data, plan, tasks=("classification", "regression"))
-    note_unused(settings, data, world)
+    data = open_data(settings, plan, world)
     precision, loader = TrainingPrecision(settings.precision.precision, world.device), settings.loader
     reader = RowReader(data.split("train"), world.device, loader)
     feed = BatchFeed(reader, plan, world.rank, settings.loop, loader, settings.seed)
@@ -110,7 +108,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
         if bookkeeping.stopped:
             return False
         run.finish()
-        world.once(task.save, name="save the model", scope="job")
+        run.save_model(task.save)
     return True
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainingArguments
 
     from shared.data import Dataset
+    from shared.training.core.run import TrainingRun
     from shared.training.transformers.state import TrainingSaver
 
 
@@ -88,7 +89,6 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.core.open_data import open_data
     from shared.training.core.run import TrainingRun
     from shared.training.core.schedule import LearningSchedule
-    from shared.training.core.unused import note_unused
     from shared.training.torch.buckets import settle_buckets
     from shared.training.torch.evaluation import EvenEvaluation, SplitEvaluation
     from shared.training.torch.feed import BatchFeed, RowReader
@@ -100,8 +100,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.transformers.trainer import FineTuner, NamedPasses
 
     set_up(world, settings.timeouts.step)
-    data = open_data(settings.data, plan, tasks=("text_classification", "language_modeling"))
-    note_unused(settings, data, world)
+    data = open_data(settings, plan, world, tasks=("text_classification", "language_modeling"))
     precision, loader = TrainingPrecision(settings.precision.precision, world.device), settings.loader
     net, padding = make_base_model(settings.base, settings.precision, settings.seed, data), padding_token(data)
     module, unused = TokenModel(net, padding), has_unused_parameters(net)
@@ -138,7 +137,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
         if bookkeeping.stopped:
             return False
         run.finish()
-        save_gathered(settings.model, net, saver, data, world)
+        save_gathered(settings.model, net, saver, data, run)
     return True
 
 
@@ -155,16 +154,14 @@ def make_saver(settings: Settings, data: Dataset, world: World, steps_per_epoch:
     return TrainingSaver(kept, world, steps_per_epoch)
 
 
-def save_gathered(folder: Path, net: PreTrainedModel, saver: TrainingSaver, data: Dataset, world: World) -> None:
+def save_gathered(folder: Path, net: PreTrainedModel, saver: TrainingSaver, data: Dataset, run: TrainingRun) -> None:
     """Gather the weights, wherever they are, and save the model on rank 0."""
     from shared.models.transformers import save_model
     from shared.training.torch.start import tokenizer_folder
     from shared.training.transformers.start import card_of_transformer
 
     weights, card = saver.weights(), card_of_transformer(net, data)
-    world.once(
-        lambda: save_model(folder, net, weights, card, tokenizer_folder(data)), name="save the model", scope="job"
-    )
+    run.save_model(lambda: save_model(folder, net, weights, card, tokenizer_folder(data)))
 
 
 def training_arguments(

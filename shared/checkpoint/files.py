@@ -67,13 +67,10 @@ def publish_checkpoint(
 def find_damage(
     path: Path, form: str | None = WHOLE_FORMAT, share: slice = slice(None), only: Collection[str] | None = None
 ) -> str | None:
-    """Say what is wrong with a checkpoint by reading all of it, or None if it is whole.
+    """Say what is wrong with a checkpoint by reading all of it, or None if it is whole; `form` of None is any format.
 
-    Args:
-        path: the checkpoint.
-        form: name of the format that it should have; None for any.
-        share: which of its files to read, in the order of their names, where others read the others.
-        only: names of the files to read; None for all.
+    `share` says which of its files to read, in the order of their names, where others read the others; `only` names
+    the files to read, if not all.
     """
     try:
         manifest = json.loads((path / MANIFEST_FILE).read_text(encoding="utf-8"))

@@ -62,9 +62,7 @@ def save_shards(
 class ShardReader:
     """Reads pieces of any size out of a whole checkpoint; its files stay open as long as it is there.
 
-    Attributes:
-        state: what was saved beside the tensors.
-        shapes: of the whole tensors, by name.
+    `state` is what was saved beside the tensors, `shapes` are those of the whole tensors.
     """
 
     def __init__(self, path: Path) -> None:

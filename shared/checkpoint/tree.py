@@ -25,11 +25,9 @@ Json = Any
 def pack_state(tree: Any, what: str) -> tuple[dict[str, torch.Tensor], Json]:
     """Take a state apart into tensors by name, none sharing memory with another, and JSON that refers to them.
 
-    A tensor that stands in several places is kept once. Subclasses of dict and list become plain ones.
-
-    Args:
-        tree: of numbers, text, bytes, None, lists, tuples, sets, dictionaries, NumPy scalars and arrays, and tensors.
-        what: its name in errors.
+    A tensor that stands in several places is kept once. Subclasses of dict and list become plain ones. The tree, which
+    errors call `what`, is of numbers, text, bytes, None, lists, tuples, sets, dictionaries, NumPy scalars and arrays,
+    and tensors.
 
     Raises:
         Refusal: naming the place that holds something else.

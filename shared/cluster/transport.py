@@ -3,21 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from shared.distributed import Refusal, World
-
-
-class Transport(Protocol):
-    """The two things that are measured. A failed exchange raises RuntimeError or OSError."""
-
-    name: str
-
-    def exchange(self, partner: int, size: int) -> None:
-        """Send so many bytes to another rank and receive as many; both call this."""
-
-    def all_reduce(self, size: int) -> None:
-        """Sum so many bytes of float32 over all ranks, and wait until it is done."""
 
 
 def open_transport(name: str, world: World) -> Transport:
@@ -30,7 +18,7 @@ def open_transport(name: str, world: World) -> Transport:
 
 
 class _Torch:
-    """torch.distributed's default group."""
+    """torch.distributed's default group. A failed exchange raises RuntimeError or OSError."""
 
     def __init__(self, world: World) -> None:
         import torch
@@ -47,6 +35,7 @@ class _Torch:
             self._torch.cuda.synchronize(self._world.device)
 
     def exchange(self, partner: int, size: int) -> None:
+        """Send so many bytes to another rank and receive as many; both call this."""
         sent, received = self._tensor(size), self._tensor(size)
         dist = self._dist
         operations = [dist.P2POp(dist.isend, sent, partner), dist.P2POp(dist.irecv, received, partner)]
@@ -55,6 +44,7 @@ class _Torch:
         self._wait()
 
     def all_reduce(self, size: int) -> None:
+        """Sum so many bytes of float32 over all ranks, and wait until it is done."""
         self._dist.all_reduce(self._tensor(size))
         self._wait()
 
@@ -84,3 +74,6 @@ class _Mpi:
 
     def all_reduce(self, size: int) -> None:
         self._all.Allreduce(self._mpi.IN_PLACE, self._array(size))
+
+
+Transport: TypeAlias = _Torch | _Mpi

@@ -29,15 +29,10 @@ https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.ht
 
 @dataclass(frozen=True, slots=True)
 class FrameworkGpus:
-    """What a framework says of the GPUs.
+    """What a framework says of the GPUs: how many it can use, and its own `complaint` if it can use none.
 
-    Attributes:
-        name: framework and version.
-        toolkit: ``CUDA`` or ``ROCm``; empty for a build for CPUs alone.
-        version: the toolkit's, such as ``12.6``; empty where it is not known.
-        count: number of GPUs that it can use.
-        remedy: a sentence that says how to get a build that drivers and GPUs of today's nodes suit.
-        complaint: why it can use none, in its own words, if it has any.
+    The toolkit is empty for a build for CPUs alone; its version, such as ``12.6``, where it is not known. The `remedy`
+    is a sentence that says how to get a build that drivers and GPUs of today's nodes suit.
     """
 
     name: str
@@ -85,13 +80,8 @@ def check_kernels(
     Machine code (``sm_80``) runs on GPUs of the same generation that are as new or newer; PTX (``compute_90``) on every
     newer one, if the driver knows the CUDA that wrote it.
 
-    Args:
-        framework: name and version.
-        gpu: its name.
-        capability: the GPU's, such as (9, 0).
-        built: what the build has code for; empty where it does not say.
-        cuda: the version that it was built with.
-        node: for the driver's CUDA.
+    The GPU has a `capability` such as (9, 0); the framework is `built` with code for these (empty where it does not
+    say) and with a version of CUDA.
 
     Raises:
         Refusal: there is no code that this GPU and this driver can run.

@@ -22,12 +22,9 @@ _STARTS = {
 
 @dataclass(frozen=True, slots=True)
 class FrameworkGroup:
-    """A framework's ranks, ready to exchange tensors.
+    """A framework's ranks, ready to exchange tensors, on a ``torch.device`` or one of TensorFlow's by its name.
 
-    Attributes:
-        device: where this rank computes: a ``torch.device``, or the name of TensorFlow's.
-        description: backend and kind of device, such as ``gloo on cpu``.
-        close: ends the group; called on success only, after all ranks are done.
+    The description is such as ``gloo on cpu``; `close` is called on success only, after all ranks are done.
     """
 
     device: Any

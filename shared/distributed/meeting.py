@@ -20,15 +20,10 @@ LeaderScope: TypeAlias = Literal["node", "job"]
 
 @dataclass(eq=False, slots=True)
 class Guest:
-    """Somebody who is connected; a stranger until the greeting was accepted.
+    """Somebody who is connected; a stranger until the greeting was accepted. `where` is its host and process.
 
-    Attributes:
-        where: host and process, for messages.
-        host: the host's name.
-        waiting: key of the meeting or value it waits for; empty while it works.
-        deadline: when the wait ends, by the monotonic clock; None for as long as it takes.
-        outbox: messages to send.
-        closing: whether the connection ends once they are sent.
+    It waits for the meeting or value under the key `waiting` (empty while it works) up to the `deadline` by the
+    monotonic clock (None: as long as it takes). If it is `closing`, the connection ends once the outbox is sent.
     """
 
     member: Member | None = None

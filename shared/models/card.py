@@ -45,9 +45,9 @@ class ModelCard:
     architecture: str
     input_shape: tuple[int, ...]
     input_dtype: str
-    classes: tuple[str, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+    classes: tuple[str, ...] = ()
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
     task: str = "classification"
     library_version: str = VERSION
     columns: tuple[str, ...] = ()

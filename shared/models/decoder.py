@@ -92,10 +92,7 @@ class DecoderModel(nn.Module):
 
     Its parameters are on the meta device, without memory: `initialise_decoder`, or load a state with ``assign=True``.
 
-    Args:
-        settings: its sizes.
-        stage: number of the stage; the first has the embedding, the last the norm and the output layer.
-        stages: how many there are; they divide the layers.
+    The first of the `stages`, which divide the layers, has the embedding, the last the norm and the output layer.
     """
 
     def __init__(self, settings: DecoderSettings, stage: int = 0, stages: int = 1) -> None:

@@ -31,13 +31,10 @@ def finish_model(
     installed: Mapping[str, str],
     folders: Mapping[str, str | Path | None] | None = None,
 ) -> None:
-    """Write all that belongs to a saved model besides its weights.
+    """Write all that belongs to a saved model besides its weights into the folder that `begin_model` has made.
 
-    Args:
-        folder: which `begin_model` has made.
-        card: what the model is.
-        installed: versions of the packages that it needs, by name.
-        folders: what is copied beside the weights, by its name there; None is left out.
+    `installed` are versions of the packages that it needs, by name; `folders` are copied beside the weights, by their
+    names there; None is left out.
     """
     folder, inside = Path(folder), Path(folder) / INSIDE
     (inside / CARD_NAME).write_text(card.to_json(), encoding="utf-8")

@@ -64,9 +64,7 @@ def installed_versions(names: Iterable[str]) -> dict[str, str]:
 def environment_files(python: str, installed: Mapping[str, str]) -> dict[str, str]:
     """Text of the three files from which MLflow and Azure ML make an environment, by name.
 
-    Args:
-        python: version of Python.
-        installed: each package that the model needs, to its version; any will do where that is empty.
+    `installed` maps each package that the model needs to its version; any will do where that is empty.
     """
     needed = [f"{name}=={version}" if version else name for name, version in installed.items()]
     packages = [f"mlflow>={_OLDEST_MLFLOW},<4", *needed]

@@ -18,11 +18,7 @@ def own_function(
 ) -> Iterator[tuple[Path, Callable[..., Any]]]:
     """The file and what it defines, while the file can import its neighbours.
 
-    Args:
-        what: how a message calls the architecture.
-        architecture: ``FILE.py:NAME`` in the folder.
-        model_code: the folder.
-        choices: what could be given instead, for a message.
+    `architecture` is ``FILE.py:NAME`` in the folder `model_code`; messages call it `what`, and offer `choices`.
 
     Raises:
         Refusal: if there is no such file, if it cannot be imported, or if it has nothing of this name to call.

@@ -13,16 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What was evaluated.
-
-    Attributes:
-        architecture: the model's.
-        split: of the data.
-        shape: of a row; of a text, the most tokens of one.
-        classes: names of the classes; empty where none are predicted.
-        target: what a regression predicts; empty for anything else.
-        vocabulary: number of tokens of a text; 0 for anything else.
-    """
+    """What was evaluated: a model on rows of a shape (of a text: the most tokens of one), and what it predicts."""
 
     architecture: str
     split: str
@@ -50,14 +41,8 @@ def write_files(
 ) -> None:
     """Write `metrics.json`, the pictures, and `index.html` with the pictures inside: one file that can be sent around.
 
-    Args:
-        folder: made if needed.
-        template: the page's, beside this file.
-        subject: what was evaluated.
-        numbers: flat metrics, with ``rows``.
-        headlines: title and text of the numbers at the top.
-        images: PNG files by name.
-        more: what else the template shows.
+    The folder is made if needed; the template lies beside this file. `numbers` are flat metrics, with ``rows``;
+    `headlines` title and text of those at the top; `images` PNG files by name.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 

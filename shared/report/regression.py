@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shared.regression import RegressionMetrics
+from shared.metrics import RegressionMetrics
 from shared.report.files import Subject, write_files, write_table
 
 _HEADLINES = {"rmse": "RMSE", "mae": "Mean absolute error", "r2": "R²", "bias": "Mean residual"}

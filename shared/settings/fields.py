@@ -145,24 +145,18 @@ def input_port(
 
 
 def output_port(description: str, *, kind: str = "uri_folder", mode: str | None = None, yaml_name: str = "") -> Path:
-    """Declare a folder that is written.
+    """Declare a folder that is written, of Azure ML's type `kind`, mounted in a `mode`.
 
-    Args:
-        description: what Designer's user reads.
-        kind: Azure ML's type.
-        mode: how it is mounted.
-        yaml_name: its name in component.yaml, where an input has that of the field; empty for the field's.
+    Its `yaml_name` in component.yaml is given where an input has that of the field.
     """
     port = Port(description=description, is_input=False, kind=kind, mode=mode, yaml_name=yaml_name)
     return field(metadata={"port": port})
 
 
 def changed_group(*, without: Sequence[str] = (), **changes: Mapping[str, Any]) -> Any:
-    """Let one component have a group in another way.
+    """Let one component have a group in another way: `without` some fields, which keep their default, or with changes.
 
-    Args:
-        without: fields that it does not offer; there they keep their default.
-        changes: how other fields differ, each made by `change`.
+    Each of these is made by `change`.
     """
     return field(metadata={"without": without, "changes": changes})
 

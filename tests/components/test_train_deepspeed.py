@@ -55,7 +55,7 @@ CURVES = f"""
         from shared.training.torch.feed import BatchFeed, RowReader
         from shared.training.deepspeed.configuration import make_configuration
         from shared.training.deepspeed.engine import start_engine, whole_parameters
-        from shared.training.deepspeed.model import make_task_model
+        from shared.training.deepspeed.engine import make_task_model
         from shared.training.torch.objective import objective_of
         from shared.training.torch.meter import LossMeter
 

@@ -24,7 +24,7 @@ from shared.models.predictor import load_predictor
 from shared.settings.command_line import read_settings
 from shared.settings.deepspeed import DeepSpeedSettings
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.deepspeed.model import make_task_model
+from shared.training.deepspeed.engine import make_task_model
 from shared.training.torch import feed as training_data
 from shared.training.torch.feed import BatchFeed, RowReader
 from shared.training.torch.objective import LanguageObjective, objective_of

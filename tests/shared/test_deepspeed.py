@@ -16,8 +16,7 @@ from shared.settings.command_line import read_settings
 from shared.settings.deepspeed import DeepSpeedSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.schedule import LearningSchedule
-from shared.training.deepspeed.batch_plan import _plan
-from shared.training.deepspeed.config_file import _read
+from shared.training.deepspeed.config_file import _plan, _read
 
 GUIDE: dict[str, Any] = {
     "train_batch_size": 64,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from shared.data.formats.file_fault import find_file_fault
+from shared.data.formats.file_format import find_file_fault
 from shared.data.sources import SOURCES, BadFiles, SourceRequest
 from shared.data.sources.table_columns import choose_columns
 from shared.data.text.sources import TEXT_SOURCES

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as reference
 
-from shared.regression import measure_regression
+from shared.metrics import measure_regression
 from shared.training.torch.objective import ClassificationObjective, RegressionObjective
 
 

@@ -14,7 +14,7 @@ from shared.settings.fields import input_port
 from shared.settings.network import DecoderSizes, NetworkSettings
 from shared.settings.sharding import ParallelSettings, ShardingSettings
 from shared.settings.trainer import TrainerSettings
-from shared.training.core.unused import note_unused
+from shared.training.core.open_data import note_unused
 from tests.components.training import write_digits
 
 

@@ -20,12 +20,7 @@ from allranks.spec import Component, Step
 
 @dataclass(frozen=True, slots=True)
 class StepKind:
-    """A kind of step.
-
-    Attributes:
-        plan: the step, of this component, with everything resolved; what is wrong goes to the scope's findings.
-        execution: what runs a step that ``plan`` has planned.
-    """
+    """How a step of a component is planned, what is wrong going to the scope's findings, and what runs it then."""
 
     plan: Callable[[Step, Component, PipelineScope], PlannedStep]
     execution: Callable[[PlannedStep, RunContext], StepExecution]

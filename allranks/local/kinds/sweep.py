@@ -27,11 +27,7 @@ def _plan_sweep(step: Step, component: Component, scope: PipelineScope) -> Plann
 
 
 def _plan_search(step: Step, sweep: Sweep, scope: PipelineScope, ranks: int) -> SweepSearch:
-    """What a sweep step tries, its counts settled; no more trials of so many ranks run at a time than there are cores.
-
-    Raises:
-        CannotRunHereError: a package that the sampling needs is not installed.
-    """
+    """What a sweep step tries, its counts settled; no more trials at a time than there are cores for their ranks."""
     _check_space(step, sweep, scope)
 
     def limit(key: str) -> int | None:

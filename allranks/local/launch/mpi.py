@@ -101,11 +101,7 @@ def _lost_ranks(folder: StepFolder, cluster: EmulatedCluster, gang: RankGang) ->
 
 
 def find_mpirun(environ: Mapping[str, str]) -> str:
-    """The mpirun that a step would find.
-
-    Raises:
-        CannotRunHereError: there is none.
-    """
+    """The mpirun that a step would find; raises CannotRunHereError if there is none."""
     found = shutil.which("mpirun", path=environ.get("PATH"))
     if found is None:
         message = "a step with the distribution mpi needs mpirun, which is not on this machine."

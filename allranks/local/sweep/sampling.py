@@ -32,11 +32,8 @@ class TrialSampler(ABC):
     def next(self, past: Sequence[PastTrial]) -> TrialParameters | None:
         """The next trial's values; None when there are none, or none yet (``exhausted`` tells).
 
-        Args:
-            past: all trials so far, in order; those of an earlier engine included.
-
-        Raises:
-            CannotRunHereError: the library that chooses has failed.
+        The past are all trials so far, in order, those of an earlier engine included. Raises CannotRunHereError if the
+        library that chooses has failed.
         """
 
     def close(self) -> None:  # noqa: B027  # most have nothing to end

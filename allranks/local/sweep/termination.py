@@ -23,11 +23,9 @@ def falls_behind(
 ) -> str:
     """Why a trial is to be ended at the interval that it has reached; empty when it may go on.
 
-    Args:
-        policy: its type and settings, as ``spec.Sweep.early_termination`` holds them.
-        goal: ``minimize`` or ``maximize``.
-        history: what the trial has logged, one value for each interval, at least one.
-        others: the same of all other trials, running, finished or ended early.
+    The policy is as ``spec.Sweep.early_termination`` holds it, the goal ``minimize`` or ``maximize``. The history is
+    what the trial has logged, one value for each interval, at least one; ``others`` are the histories of all other
+    trials, running, finished or ended early.
     """
     interval = len(history)
     if not policy_applies(policy, interval):

@@ -19,10 +19,8 @@ from allranks.local.sweep.search import PlannedSweep, TrialParameters
 class TrialExecution(GangExecution):
     """The state of one trial; how it ends is its sweep's concern and not the run's.
 
-    Attributes:
-        number: from 0, in the order in which the trials are begun.
-        judged: how many intervals the policy of early termination has looked at.
-        recalled: the run in which it ended, for a failed or cancelled trial that an earlier engine has run.
+    The policy of early termination has looked at ``judged`` intervals. ``recalled`` is the run in which it ended, for a
+    failed or cancelled trial that an earlier engine has run.
     """
 
     limit = "limits.trial_timeout"

@@ -90,7 +90,7 @@ class TrackingEndpoint:
         """Wait until all is stored that ranks had sent; at once when nobody has connected."""
         if self._child is None and self._listener is not None and self._is_called():
             self._start()
-        if self._child is None:
+        if self._child is None or self._child.poll() is not None:  # in the queue of a dead one nobody answers
             return
         request = f"GET {SETTLE_PATH} HTTP/1.0\r\nAuthorization: Bearer {self._token}\r\n\r\n"
         try:  # with a socket alone: http.client takes longer to import than a step to start

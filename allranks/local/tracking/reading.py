@@ -128,6 +128,10 @@ class TrackingReader:
                 found.setdefault(run_id, {}).setdefault(key, []).append(_point(*point))
         return NewMetrics(since, found)
 
+    def run_ids(self) -> list[str]:
+        """The ids of all runs that were not deleted, oldest first, so that parents come before their children."""
+        return [run_id for (run_id,) in self._rows("SELECT run_id FROM runs WHERE stage = 'active' ORDER BY number")]
+
     def children(self, run_id: str) -> list[str]:
         """The ids of the runs that name this one as their parent (tag ``mlflow.parentRunId``), oldest first."""
         query = (

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.dataset.index import SPLITS, TOKENIZER_FILE, Array, Index, Shard, offsets_name
-from shared.data.dataset.index_file import read_index
+from shared.data.dataset.index import SPLITS, TOKENIZER_FILE, Array, Index, Shard, offsets_name, read_index
 from shared.data.dataset.order import RowNumbers
 from shared.data.dataset.ragged import Ragged
 from shared.distributed import Refusal

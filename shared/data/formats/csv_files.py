@@ -13,8 +13,15 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from shared.data.formats.file_fault import is_utf8
-from shared.data.formats.file_format import READ_ERRORS, FilePart, FileRow, TableFormat, WrongFileError, open_bytes
+from shared.data.formats.file_format import (
+    READ_ERRORS,
+    FilePart,
+    FileRow,
+    TableFormat,
+    WrongFileError,
+    is_utf8,
+    open_bytes,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

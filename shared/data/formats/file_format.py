@@ -1,14 +1,20 @@
-"""What a format of files offers: the rows of texts one by one, and for tables of numbers whole columns at once."""
+"""What a format of files offers: the rows of texts one by one, and for tables of numbers whole columns at once.
+
+Below that, whether a path can be read as a file at all, asked before it is: a pipe keeps its reader waiting for ever.
+"""
 
 from __future__ import annotations
 
 import gzip
+import os
+import stat
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -21,19 +27,20 @@ READ_ERRORS = (OSError, EOFError, zlib.error)
 """What reading a file, plain or gzipped, raises if it is damaged."""
 
 
+_KINDS: Mapping[Callable[[int], bool], str] = MappingProxyType(
+    {stat.S_ISDIR: "a folder", stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket"}
+)
+
+
 class WrongFileError(ValueError):
     """What is wrong with a file, as a sentence goes on after its path."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A part of a file that is read from front to back.
+    """A part of a file that is read from front to back; `size` are its bytes on the disk.
 
-    Attributes:
-        path: the file.
-        first: where it begins: a byte or a row group, as the format has it.
-        last: where the next one begins.
-        size: bytes on the disk.
+    It begins at `first`, a byte or a row group, as the format has it; the next one begins at `last`.
     """
 
     path: Path
@@ -44,12 +51,9 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class FileRow:
-    """What some columns hold in a row.
+    """What the columns that were asked for hold in a row of a part, of whose number ``FileFormat.place`` makes a place.
 
-    Attributes:
-        at: which row of the part it is, from which ``FileFormat.place`` makes a place.
-        cells: of each column that was asked for; none with a fault.
-        fault: why the row cannot be used, as a sentence goes on after its place.
+    The `fault` is why the row cannot be used, as a sentence goes on after its place; it then has no cells.
     """
 
     at: int
@@ -114,9 +118,7 @@ class TableFormat(FileFormat):
     def blocks(self, path: Path, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
         """Columns in the order asked, some rows at a time.
 
-        Args:
-            path: the file.
-            types: name of each column to the type that its text becomes; a file that says types keeps its own.
+        `types` maps each column to the type that its text becomes; a file that says types keeps its own.
 
         Raises:
             WrongFileError: if the file is damaged, or if a cell is not what its column holds.
@@ -151,3 +153,33 @@ def open_bytes(path: Path) -> IO[bytes]:
 def one_line(error: Exception) -> str:
     """What a library says, as it fits into a message."""
     return " ".join(str(error).split())[:200]
+
+
+def find_file_fault(path: Path) -> str:
+    """What keeps a path from being read as a file, as a sentence goes on after it; empty if nothing does."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    if stat.S_ISREG(mode):
+        return ""
+    return f"is {next((word for test, word in _KINDS.items() if test(mode)), 'a device')}, not a file"
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a name or a text was UTF-8 where it was read: bytes that are none come as surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def find_name_fault(path: Path) -> str:
+    """What is wrong with a path's name for a reader that wants text; empty if nothing is."""
+    return "" if is_utf8(str(path)) else "has a name that is not UTF-8: rename it"
+
+
+def show_name(name: str) -> str:
+    r"""A name as it can be printed and written: bytes that are not UTF-8 as \x and two digits."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")

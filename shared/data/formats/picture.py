@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.formats.file_fault import find_file_fault
+from shared.data.formats.file_format import find_file_fault
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -26,11 +26,8 @@ class UnreadableImageError(Exception):  # what it says about a file
 def decode_image(file: Path, mode: str, size: tuple[int, int] | None, most_pixels: int) -> npt.NDArray[np.uint8]:
     """Pixels of an image file, upright: (height, width, channels).
 
-    Args:
-        file: of one of ``_FORMATS``; of several frames the first is taken.
-        mode: ``L`` or ``RGB``.
-        size: (width, height) to which it is brought: scaled, then cropped around the centre; None leaves its size.
-        most_pixels: larger ones are not decoded.
+    The file is of one of ``_FORMATS``, and of several frames the first is taken; the mode is ``L`` or ``RGB``. It is
+    brought to a size (width, height), if one is given: scaled, then cropped around the centre.
 
     Raises:
         UnreadableImageError: if it is no image, damaged, larger than allowed, or has more than 8 bits for each channel.

@@ -17,8 +17,7 @@ from shared.data.sources.idx import open_idx
 from shared.data.sources.image_folder import ImageFolder
 from shared.data.sources.npy import Npy
 from shared.data.sources.table import open_table
-from shared.data.write.request import BadFile, BadFiles, SourceRequest
-from shared.data.write.source import ItemSource
+from shared.data.write.request import BadFile, BadFiles, ItemSource, SourceRequest
 
 SOURCES: Mapping[str, Callable[[SourceRequest], ItemSource]] = MappingProxyType(
     {

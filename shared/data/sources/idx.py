@@ -11,8 +11,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.formats.file_fault import find_file_fault
-from shared.data.formats.file_format import READ_ERRORS, WrongFileError, open_bytes
+from shared.data.formats.file_format import READ_ERRORS, WrongFileError, find_file_fault, open_bytes
 from shared.data.sources.stored_images import StoredImages
 from shared.data.write.request import SourceRequest, list_names
 from shared.data.write.spool import Spool

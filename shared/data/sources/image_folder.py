@@ -13,10 +13,9 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import Array
 from shared.data.dataset.order import RowNumbers
-from shared.data.formats.file_fault import find_name_fault, show_name
+from shared.data.formats.file_format import find_name_fault, show_name
 from shared.data.formats.picture import UnreadableImageError, decode_image, read_image_size
-from shared.data.write.request import BadFiles, SourceRequest, list_names
-from shared.data.write.source import ItemSource
+from shared.data.write.request import BadFiles, ItemSource, SourceRequest, list_names
 from shared.distributed import Refusal
 
 _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -27,10 +26,8 @@ _SPLIT_NAMES = frozenset({"train", "training", "val", "valid", "validation", "de
 class ImageFolder(ItemSource):
     """Images below `<folder>/<class>/`, at any depth; the classes are the folders' names in ascending order.
 
-    Attributes:
-        files: paths relative to the folder, one for each item.
-        resize: whether images are brought to the array's size: scaled, then cropped around the centre.
-        most_pixels: an image of more is not decoded.
+    With `resize` images are brought to the array's size: scaled, then cropped around the centre. One of more than
+    `most_pixels` is not decoded.
     """
 
     folder: Path

@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import Array
 from shared.data.dataset.order import RowNumbers
-from shared.data.formats.file_fault import find_file_fault
-from shared.data.write.request import BadFiles, SourceRequest
-from shared.data.write.source import ItemSource
+from shared.data.formats.file_format import find_file_fault
+from shared.data.write.request import BadFiles, ItemSource, SourceRequest
 from shared.data.write.splits import Labels
 from shared.distributed import Refusal
 

@@ -12,8 +12,7 @@ import numpy.typing as npt
 from shared.data.dataset.index import Array
 from shared.data.dataset.order import RowNumbers
 from shared.data.formats.picture import image_to_array
-from shared.data.write.request import BadFiles, SourceRequest
-from shared.data.write.source import ItemSource
+from shared.data.write.request import BadFiles, ItemSource, SourceRequest
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
@@ -22,11 +21,9 @@ _MODES = {"grayscale": ("L", 1), "rgb": ("RGB", 3)}
 
 @dataclass(frozen=True, kw_only=True)
 class StoredImages(ItemSource):
-    """Images of one size, channels-last.
+    """Images of one size, channels-last, and each file with the number of its first item.
 
-    Attributes:
-        files: path of each file, and the number of its first item.
-        mode: the image mode to which they are brought, ``L`` or ``RGB``; None leaves them as they are.
+    They are brought to the image mode ``L`` or ``RGB``; None leaves them as they are.
     """
 
     spool: Spool

@@ -17,11 +17,9 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import Array
 from shared.data.dataset.order import RowNumbers
-from shared.data.formats.file_fault import find_file_fault, find_name_fault, is_utf8
-from shared.data.formats.file_format import TableFormat, WrongFileError
+from shared.data.formats.file_format import TableFormat, WrongFileError, find_file_fault, find_name_fault, is_utf8
 from shared.data.sources.table_columns import TableColumns, check_types, choose_columns
-from shared.data.write.request import BadFiles, SourceRequest, list_names
-from shared.data.write.source import ItemSource
+from shared.data.write.request import BadFiles, ItemSource, SourceRequest, list_names
 from shared.data.write.splits import BLOCK_ROWS, count_labels
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal
@@ -35,11 +33,7 @@ _NOTE_SECONDS = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class NumberTable(ItemSource):
-    """Rows of numbers, float32, with a class or a target value each.
-
-    Attributes:
-        files: path of each file, and the number of its first row.
-    """
+    """Rows of numbers, float32, with a class or a target value each; and each file with the number of its first row."""
 
     spool: Spool
     files: tuple[tuple[str, int], ...]

@@ -11,13 +11,7 @@ from shared.data.write.request import BadFiles
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text.
-
-    Attributes:
-        text: at least one character.
-        split: train, validation or test.
-        label: its class; empty for a language model.
-    """
+    """A text of at least one character, its split, and its class, which is empty for a language model."""
 
     text: str
     split: str

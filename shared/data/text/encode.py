@@ -25,12 +25,9 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """How texts become rows.
+    """How texts become rows: labelled ones are passages with a class, the others blocks of one long text.
 
-    Attributes:
-        tokens: what turns texts into token ids.
-        sequence_length: tokens that are predicted in a row, or the most tokens of a passage.
-        labelled: whether rows are passages with a class, rather than blocks of one long text.
+    `sequence_length` are the tokens that are predicted in a row, or the most tokens of a passage.
     """
 
     tokens: Tokens
@@ -45,14 +42,10 @@ class RowLayout:
 
 @dataclass(slots=True)
 class UnitCounts:
-    """What a unit gives to one split.
+    """What a unit gives to one split: numbers of documents, and of tokens with those that end a text.
 
-    Attributes:
-        documents: their number.
-        tokens: their number; with those that end a text.
-        size: bytes of the texts as UTF-8.
-        gzip_size: bytes of the texts, joined, after gzip; 0 for passages.
-        classes: passages of each class by its name; none for a language model.
+    Sizes are bytes of the texts as UTF-8, and after gzip (joined; 0 for passages); `classes` are passages of each class
+    by its name, none for a language model.
     """
 
     documents: int = 0
@@ -81,14 +74,10 @@ class TokenSpools:
 
 @dataclass(frozen=True, slots=True)
 class EncodedUnit:
-    """What became of a unit.
+    """What became of a unit: what each split got, the documents left out, and the spools where the tokens lie.
 
-    Attributes:
-        parts: split to what it got.
-        bad: documents that were left out.
-        spools: where the tokens lie.
-        first: split to the number of the unit's first token and of its first passage in the spools.
-        classes: names of the classes that the labels in the spools number.
+    `first` maps a split to the number of the unit's first token and of its first passage in the spools; the labels in
+    these number the `classes`.
     """
 
     parts: dict[str, UnitCounts]

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.data.formats.file_fault import find_file_fault
-from shared.data.formats.file_format import UNIT_BYTES, WrongFileError, group_units
+from shared.data.formats.file_format import UNIT_BYTES, WrongFileError, find_file_fault, group_units
 from shared.data.text.documents import Document, find_size_fault
 from shared.data.write.request import BadFiles, SourceRequest
 from shared.distributed import Refusal
@@ -27,17 +26,7 @@ _PACKAGES = ("asyncio", "email", "importlib", "multiprocessing", "unittest", "xm
 
 @dataclass(frozen=True)
 class FileDocuments:
-    """One document in each file.
-
-    Attributes:
-        root: what the paths are relative to.
-        paths: in order, with slashes.
-        labels: class of each.
-        splits: of each.
-        units: the files of each.
-        sizes: bytes of each unit.
-        most: bytes that a document may have.
-    """
+    """One document in each file below the root; a unit is some of them, and `most` the bytes that one may have."""
 
     root: Path
     paths: list[str]

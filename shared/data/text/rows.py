@@ -12,8 +12,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shared.data.formats.file_fault import find_file_fault, find_name_fault, is_utf8
-from shared.data.formats.file_format import FileFormat, FilePart, FileRow, WrongFileError
+from shared.data.formats.file_format import (
+    FileFormat,
+    FilePart,
+    FileRow,
+    WrongFileError,
+    find_file_fault,
+    find_name_fault,
+    is_utf8,
+)
 from shared.data.text.documents import Document, find_size_fault
 from shared.data.write.request import BadFiles, SourceRequest, list_names
 from shared.distributed import Refusal

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -21,9 +21,8 @@ from shared.data.dataset.index import SPLITS, Array, Shard
 from shared.data.dataset.ragged import Ragged
 from shared.data.text.documents import DocumentSource
 from shared.data.text.encode import EncodedUnit, RowLayout, UnitCounts
-from shared.data.write.plan import SHARD_BYTES, ShardJob, plan_split
 from shared.data.write.request import BadFile
-from shared.data.write.writer import write_ragged_shard, write_shard
+from shared.data.write.writer import SHARD_BYTES, ShardJob, plan_split, write_ragged_shard, write_shard
 
 _CHUNK_TOKENS = 2**20
 
@@ -58,13 +57,10 @@ def _unit_rows(parts: Sequence[dict[str, UnitCounts]], split: str, layout: RowLa
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What one node has found, for all of them.
+    """What one node has found, for all of them: of each of its units in order what it gave to each split.
 
-    Attributes:
-        units: of each of its units in order, split to what it gave.
-        bad: documents that were left out.
-        heads: split to its first tokens, as many as the last block of the node before can need.
-        digest: of the units' sizes, which have to be the same on every node.
+    `heads` maps a split to its first tokens, as many as the last block of the node before can need; the `digest` is of
+    the units' sizes, which have to be the same on every node.
     """
 
     units: list[dict[str, UnitCounts]]
@@ -83,13 +79,9 @@ class NodeReport:
         every_bad = [*bad, *(file for one in encoded for file in one.bad)]
         return cls([one.parts for one in encoded], every_bad, heads, sha256(repr(source.sizes).encode()).hexdigest())
 
-    def to_json(self) -> dict[str, Any]:
-        """For the control plane."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> NodeReport:
-        """The way back."""
+        """From what ``asdict`` makes of it, for the other nodes."""
         units = [{split: UnitCounts(**part) for split, part in unit.items()} for unit in record["units"]]
         return cls(units, [BadFile(**file) for file in record["bad"]], record["heads"], record["digest"])
 

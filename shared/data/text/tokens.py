@@ -70,11 +70,7 @@ class ByteTokens:
 
 
 class SubwordTokens:
-    """A tokenizer of a folder with `tokenizer.json`.
-
-    Args:
-        files: the folder's content, by name.
-        source: what to call it in messages.
+    """A tokenizer of a folder with `tokenizer.json`, whose content by name it gets; messages call it `source`.
 
     Raises:
         Refusal: if it cannot be read, or if it has no token that could end a text.
@@ -149,9 +145,8 @@ def train_subwords(texts: Iterable[str], vocabulary: int) -> dict[str, str]:
 
     Any text can be written with it, because the 256 bytes are in it. AutoTokenizer of transformers reads the folder.
 
-    Args:
-        texts: read once; memory holds the different words in them, not the texts.
-        vocabulary: number of tokens, `SMALLEST_VOCABULARY` or more; fewer come out where the texts hold no more.
+    The texts are read once; memory holds the different words in them. The vocabulary has `SMALLEST_VOCABULARY` tokens
+    or more; fewer come out where the texts hold no more.
     """
     library = _library()
     tokenizer = library.Tokenizer(library.models.BPE())

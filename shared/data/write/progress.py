@@ -10,12 +10,9 @@ from shared.tracking import Tracker
 
 
 class PreparationProgress(ExitStack):
-    """Reports what is done; what takes a moment is not reported at all. A context manager, which closes the report.
+    """Reports what this node has done of a total; what takes a moment is not reported at all.
 
-    Args:
-        world: whose rank 0 reports.
-        total: what this node has to do.
-        what: is counted, such as ``rows``.
+    A context manager, which closes the report; `what` is counted, such as ``rows``.
     """
 
     def __init__(self, world: World, total: int, what: str = "rows") -> None:

@@ -1,13 +1,19 @@
-"""What a source is asked for, and what is done about files that cannot be used."""
+"""What a source is asked for and what it offers, and what is done about files that cannot be used."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from shared.data.formats.file_fault import show_name
-from shared.data.write.splits import DocumentSplitter
+import numpy.typing as npt
+
+from shared.data.dataset.index import Array
+from shared.data.dataset.order import RowNumbers
+from shared.data.formats.file_format import show_name
+from shared.data.write.splits import DocumentSplitter, Labels
 from shared.distributed import Refusal
 
 _EVERYTHING_TRAINS = DocumentSplitter(seed=0, validation=0, test=0)
@@ -17,12 +23,9 @@ _FOR_IMAGES = "image_folder, cifar and idx"
 
 @dataclass(frozen=True, slots=True)
 class BadFile:
-    """A file that cannot be used.
+    """A file that cannot be used: `reason` is a sentence that goes on after its path in the user's folder.
 
-    Attributes:
-        path: relative to the user's folder.
-        reason: what is wrong with it, as a sentence goes on after the path.
-        item: the item that it is; None if it was left out before items were counted.
+    `item` is None if it was left out before items were counted.
     """
 
     path: str
@@ -32,13 +35,7 @@ class BadFile:
 
 @dataclass(slots=True)
 class BadFiles:
-    """What is done about files that cannot be used: the first one raises, or all are noted and left out.
-
-    Attributes:
-        skip: whether they are left out.
-        folder: the user's folder, for messages.
-        found: those left out so far.
-    """
+    """What is done about files that cannot be used: the first one raises, or all are noted and left out."""
 
     skip: bool = False
     folder: Path = Path()
@@ -67,14 +64,9 @@ class SourceRequest:
     """What the user wants read: of images and arrays, of tables, or of texts; the rest keeps its defaults.
 
     Attributes:
-        dataset: the source's name.
         folder: where the user's files are, or one file; None where none was given.
         labelled: whether every text needs a class.
-        splitter: decides on the splits of texts.
-        text_column: of rows with texts.
-        label_column: of rows with texts.
         pattern: names of the files with texts that count, separated by commas.
-        most_bytes: of a text.
         image_size: side in pixels to which images are brought; None leaves them as they are.
         color: ``grayscale``, ``rgb`` or ``auto``: rgb for an image_folder, else as the files have it.
         max_megapixels: images of more than this many million pixels are not decoded.
@@ -82,7 +74,6 @@ class SourceRequest:
         target: the column of a table that is to be predicted.
         ignore_columns: columns of a table that are left out.
         skip_missing: leave out rows of a table that lack a value, instead of refusing the table.
-        bad: what is done about files, or texts, that cannot be used.
         note: told now and then how far a long reading is.
     """
 
@@ -120,9 +111,7 @@ class SourceRequest:
     def find_files(self, suffixes: tuple[str, ...] = ("",), hidden: str = ".") -> tuple[Path, list[Path]]:
         """The user's folder, and its files with one of the endings, in the order of their names.
 
-        Args:
-            suffixes: of the files.
-            hidden: first letters of files and folders that are passed over.
+        Files and folders whose first letter is in `hidden` are passed over.
 
         Raises:
             Refusal: if nothing was given, if it is not there, or if there are no such files.
@@ -175,3 +164,33 @@ def describe_skipped(skipped: list[tuple[str, str]], what: str) -> list[str]:
         return []
     lines = [f"left out: {path} {reason}" for path, reason in skipped[:_SHOWN_FILES]]
     return [*lines, f"{len(skipped)} bad {what} were left out; skipped.csv in the output names all of them"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemSource(ABC):
+    """Items with a label or a target each: which there are is known at once, and any can be read when its turn comes.
+
+    Sources that decode travel to worker processes, so they hold paths rather than open files.
+
+    The `array` is shape and dtype of one item, its last axis the channel (or the feature); `columns` are a table's
+    features, in order. A source `decodes` if reading an item costs enough work for several processes to pay.
+    """
+
+    labels: Labels
+    classes: tuple[str, ...]
+    array: Array
+    task: str = "classification"
+    columns: tuple[str, ...] = ()
+    decodes: bool = False
+
+    @abstractmethod
+    def where(self, item: int) -> str:
+        """Where an item comes from, for messages: its file, or more than that."""
+
+    @abstractmethod
+    def read(self, items: RowNumbers, bad: BadFiles) -> npt.NDArray[Any]:
+        """Items by number, without those that are reported to ``bad``: an array (items that are good, *shape).
+
+        Raises:
+            Refusal: naming the file or row that cannot be used.
+        """

@@ -7,22 +7,20 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from shared.data.dataset.index import Array, Shard
-from shared.data.dataset.index_file import shard_from_json
+from shared.data.dataset.index import Array, Shard, shard_from_json
 from shared.data.dataset.order import RowNumbers
 from shared.data.sources import BadFile, BadFiles, ItemSource
 from shared.data.write.moments import Moments
-from shared.data.write.plan import SHARD_BYTES, ShardJob, plan_split
 from shared.data.write.splits import count_labels, first_item, stratified_split
 from shared.data.write.spool import Spool
-from shared.data.write.writer import write_shard
+from shared.data.write.writer import SHARD_BYTES, ShardJob, plan_split, write_shard
 from shared.distributed import Refusal
 
 _SHARD_ROWS = (256, 2**16)
@@ -33,11 +31,9 @@ _WORTH_PROCESSES = 2_000  # images to decode, below which starting worker proces
 
 @dataclass(frozen=True, slots=True)
 class ItemPlan:
-    """Every shard of a dataset of items, in order.
+    """Every shard of a dataset of items, in order, and the numbers of each split's items in the source.
 
-    Attributes:
-        items: split to the numbers of its items in the source, on disk: a plan of millions of items is a small one.
-        jobs: the shards.
+    These are on disk: a plan of millions of items is a small one.
     """
 
     items: Mapping[str, Spool]
@@ -50,13 +46,9 @@ class ItemPlan:
 
 @dataclass(frozen=True, slots=True)
 class WrittenShard:
-    """What became of a job.
+    """What became of a job; `shard`, and with it the moments of ``x``, is None if none of its files could be used.
 
-    Attributes:
-        shard: None if none of its files could be used.
-        moments: of ``x``; None without a shard.
-        target: moments of ``y``, for regression.
-        bad: files that were left out.
+    `target` are the moments of ``y``, for regression.
     """
 
     split: str
@@ -66,13 +58,9 @@ class WrittenShard:
     target: Moments | None
     bad: tuple[BadFile, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """For the other nodes."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, record: Mapping[str, Any], arrays: Mapping[str, Array]) -> WrittenShard:
-        """The way back."""
+        """From what ``asdict`` makes of it, for the other nodes."""
         return cls(
             split=record["split"],
             number=record["number"],

@@ -40,11 +40,7 @@ def stratified_split(
     Validation and test hold the fraction of all items, rounded up, and the classes in proportion (to one item); every
     class keeps at least one item in train.
 
-    Args:
-        labels: class of each item, 0 or more.
-        validation_fraction: share of all items, from 0 up to but without 1.
-        test_fraction: likewise; the two together stay below 1.
-        seed: 0 or more.
+    Labels and seed are 0 or more; the fractions are shares of all items, 0 or more, and together below 1.
 
     Raises:
         Refusal: if the items are too few to give every class to train and the fractions to the others.
@@ -167,12 +163,9 @@ def _quota(counts: _Counts, *, spare: _Counts, fraction: float, name: str) -> _C
 
 @dataclass(frozen=True, slots=True)
 class DocumentSplitter:
-    """Decides which split a document goes into, from the seed and what the document is called (or says).
+    """Decides which split a document goes into, from the seed (0 or more) and what the document is called (or says).
 
-    Attributes:
-        seed: 0 or more.
-        validation: share of all documents, from 0 up to but without 1.
-        test: likewise; the two together stay below 1.
+    `validation` and `test` are shares of all documents, 0 or more, and together below 1.
     """
 
     seed: int

@@ -26,10 +26,6 @@ class Spool:
     """Rows of one shape and dtype, appended one after another and then taken by number.
 
     The file lies in TMPDIR and has no name, so that nothing of it stays when the process ends, however it ends.
-
-    Args:
-        shape: of one row.
-        dtype: NumPy name of its type.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: str) -> None:

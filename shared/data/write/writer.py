@@ -1,4 +1,4 @@
-"""Writing a prepared dataset: each file under a temporary name, then renamed; the index last."""
+"""Writing a prepared dataset, as planned: each file under a temporary name, then renamed; the index last."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import csv
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ from shared.data.dataset.index import (
 )
 from shared.data.dataset.ragged import Ragged
 
+SHARD_BYTES = 16 * 2**20
+"""Of a shard's rows, where the user does not say how many it shall have."""
+
 _PART = ".part"
 _SKIPPED = "skipped.csv"
 _COPY_BYTES = 2**22
@@ -37,6 +41,32 @@ _Chunk = Mapping[str, npt.NDArray[Any]]
 """Some rows: name of each array to its rows."""
 
 
+@dataclass(frozen=True, slots=True)
+class ShardJob:
+    """A shard to be written: its place in a split, the number of the range of rows that it lies in, and its rows.
+
+    They begin with `first` of that range's source; `last` is the row after its last.
+    """
+
+    split: str
+    number: int
+    unit: int
+    first: int
+    last: int
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.last - self.first
+
+
+def plan_split(split: str, units: Iterable[range], rows_per_shard: int) -> Iterator[ShardJob]:
+    """Cut the rows of a split into shards, in order; none holds rows of two units."""
+    pieces = ((unit, rows, first) for unit, rows in enumerate(units) for first in rows[::rows_per_shard])
+    for number, (unit, rows, first) in enumerate(pieces):
+        yield ShardJob(split, number, unit, first, min(first + rows_per_shard, rows.stop))
+
+
 def write_shard(
     folder: Path, split: str, number: int, *, rows: int, arrays: Mapping[str, Array], chunks: Iterable[_Chunk]
 ) -> Shard | None:
@@ -44,13 +74,9 @@ def write_shard(
 
     Without any row nothing is written and there is no shard: None.
 
-    Args:
-        folder: the dataset's folder; it may be shared by nodes that write other shards at the same time.
-        split: train, validation or test.
-        number: the shard's place in the split, from 0.
-        rows: number of rows that the chunks hold together, or more: files that cannot be used are found on the way.
-        arrays: the dataset's arrays; the chunks' rows have these shapes and can be cast to these dtypes.
-        chunks: the rows, in order.
+    The dataset's folder may be shared by nodes that write other shards at the same time. The chunks hold `rows` rows
+    together, or fewer: files that cannot be used are found on the way. They have the arrays' shapes, and can be cast to
+    their dtypes.
     """
     (folder / split).mkdir(parents=True, exist_ok=True)
     paths = {name: f"{split}/{name}-{number:05d}.npy" for name in arrays}

@@ -39,11 +39,7 @@ class PositionEmbedding(layers.Layer):
 
 
 class SelfAttention(layers.Layer):
-    """Self-attention with normalised queries and keys; its last layer starts at 0.
-
-    Args:
-        heads: into which the width is split.
-    """
+    """Self-attention with normalised queries and keys; its last layer starts at 0."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()

@@ -7,11 +7,9 @@ from torch import nn
 
 
 class TokenModel(nn.Module):
-    """Takes rows of tokens, filled up with padding, and gives logits.
+    """Takes rows of tokens, filled up with padding (None: they are full), and gives logits.
 
-    Args:
-        net: a model for sequence classification or for causal language modelling.
-        padding: the token that fills rows up; None: rows are full.
+    `net` is a model for sequence classification or for causal language modelling.
     """
 
     def __init__(self, net: nn.Module, padding: int | None) -> None:

@@ -12,11 +12,9 @@ from shared.distributed import World
 
 
 def check_same_weights(world: World, weights: Iterable[Any]) -> str:
-    """Compare the weights that train over all ranks, bit by bit, and return their sha256.
+    """Compare the weights that train over all ranks, bit by bit, and return their sha256; every rank calls this.
 
-    Args:
-        world: the ranks; each calls this.
-        weights: NumPy arrays, or what NumPy can read in place; in the same order on every rank.
+    `weights` are NumPy arrays, or what NumPy can read in place, in the same order on every rank.
 
     Raises:
         RuntimeError: naming the ranks whose weights differ from those of rank 0.

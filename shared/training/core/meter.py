@@ -17,14 +17,9 @@ from shared.distributed import World
 
 @dataclass(frozen=True, slots=True)
 class MeterReading:
-    """What happened since the reading before.
+    """What happened since the reading before; `stop`: some rank was asked to stop.
 
-    Attributes:
-        loss: mean over all rows of all ranks.
-        loss_sum: sum of the steps' mean losses.
-        steps: how many.
-        seconds: how long they took.
-        stop: some rank was asked to stop.
+    `loss` is the mean over all rows of all ranks, `loss_sum` the sum of the steps' mean losses.
     """
 
     loss: float

@@ -1,12 +1,12 @@
-"""Opening the dataset of a training, and the description of a model for its rows."""
+"""Opening the dataset of a training, what is said about unused inputs, and the description of a model for its rows."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from shared.data import Dataset
-from shared.distributed import Refusal
+from shared.distributed import Refusal, World
 from shared.models.card import ModelCard
+from shared.settings.fields import idle_notes
+from shared.settings.trainer import TrainerSettings
 from shared.training.core.batch_plan import BatchPlan
 
 _TRAINERS = {
@@ -18,22 +18,32 @@ _TRAINERS = {
 """What to use for a dataset that this trainer does not take."""
 
 
-def open_data(folder: Path, plan: BatchPlan, tasks: tuple[str, ...] = ("classification",)) -> Dataset:
-    """Open a prepared dataset and see that a trainer made for `tasks` can train on it.
+def open_data(
+    settings: TrainerSettings, plan: BatchPlan, world: World, tasks: tuple[str, ...] = ("classification", "regression")
+) -> Dataset:
+    """Open the prepared dataset, see that a trainer made for `tasks` can train on it, and note inputs without effect.
 
     Raises:
         Refusal: if it is of another task, or too small for one batch.
     """
-    data = Dataset.open(folder)
+    data = Dataset.open(settings.data)
     if data.index.task not in tasks:
         raise Refusal(
-            f"{folder} was prepared for {data.index.task}; this component is for {' and '.join(tasks)}. "
+            f"{settings.data} was prepared for {data.index.task}; this component is for {' and '.join(tasks)}. "
             f"Use {_TRAINERS[data.index.task]}."
         )
     rows = data.split("train").rows
     if rows < plan.batch_size:
         raise Refusal(f"batch_size {plan.batch_size} is more than the {rows} rows of the train split.")
+    note_unused(settings, data, world)
     return data
+
+
+def note_unused(settings: TrainerSettings, data: Dataset, world: World) -> None:
+    """Let rank 0 name what was given and has no effect here, so that nobody waits for what will not come."""
+    on_cpu = getattr(world.device, "type", "") == "cpu"
+    for note in idle_notes(settings, is_text=data.index.text is not None, world_size=world.world_size, on_cpu=on_cpu):
+        world.note(f"note: {note}")
 
 
 def card_of_rows(architecture: str, data: Dataset, framework: str = "torch") -> ModelCard:

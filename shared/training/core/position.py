@@ -76,13 +76,10 @@ def choose_checkpoint(world: World, folder: Path, resume_from: Path | None) -> P
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """Where a training keeps its checkpoints, and which others it may continue from.
+    """Where a training keeps its checkpoints, and from which others it continues while it has none.
 
-    Attributes:
-        folder: of this training.
-        resume_from: folder of another one, used while there is none in `folder`.
-        identity: what makes it another training if it differs; the number of ranks may change.
-        timeout: how long ranks wait for each other while they save.
+    The `identity` is what makes it another training if it differs; the number of ranks may change. Ranks that save wait
+    for each other for the `timeout`.
     """
 
     folder: Path
@@ -112,8 +109,7 @@ def plan_checkpoints(settings: TrainerSettings, data: Dataset) -> CheckpointPlan
 class CheckpointSaver(ABC):
     """Saves and restores one training, with whatever framework it is done.
 
-    Attributes:
-        identity: that of the plan, and what else makes it another training for this saver.
+    Its `identity` is that of the plan, and what else makes it another training for this saver.
     """
 
     def __init__(self, plan: CheckpointPlan, world: World) -> None:
@@ -152,3 +148,8 @@ class CheckpointSaver(ABC):
             f"The weights are not finite after step {position.step}. Lower learning_rate or set clip_norm; the "
             f"checkpoints in {self.plan.folder} are from before."
         )
+
+
+def values_below(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those whose name begins with the prefix, by the rest of it."""
+    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}

@@ -26,17 +26,9 @@ _NOTE_SECONDS = 10.0
 class TrainingRun:
     """One training from its position to its last epoch; a context manager around the loop.
 
-    Every rank calls the same methods at the same steps, because the ranks agree inside them.
-
-    Args:
-        settings: the trainer's.
-        world: the ranks.
-        saver: writes the checkpoints.
-        at: where the training starts; moved on as it goes.
-        schedule: the learning rate, for the reports.
-        meter: adds up the loss.
-        throughput: from samples per second to further numbers of the kind.
-        steps_per_epoch: of a whole epoch, where the schedule ends in the middle of one; None if it does not.
+    Every rank calls the same methods at the same steps, because the ranks agree inside them. `at`, where the training
+    starts, is moved on as it goes. `throughput` makes further numbers of the samples per second; `steps_per_epoch` is
+    of a whole epoch, where the schedule ends in the middle of one.
     """
 
     def __init__(
@@ -164,6 +156,10 @@ class TrainingRun:
         folder = self._settings.metrics
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "metrics.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+    def save_model(self, save: Callable[[], None]) -> None:
+        """Let rank 0 write the trained model with `save`; every rank calls this."""
+        self._world.once(save, name="save the model", scope="job")
 
     def _note_nothing_left(self) -> None:
         """Say why no step is made, where the checkpoint has done all that is asked for, or more."""

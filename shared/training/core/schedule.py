@@ -12,11 +12,7 @@ from shared.settings.training import ScheduleSettings
 class LearningSchedule:
     """The learning rate as a function of the step alone, so that nothing of it has to be saved.
 
-    Attributes:
-        kind: constant, cosine or linear; the last two end at 0.
-        peak: highest learning rate.
-        steps: of the whole training.
-        warmup_steps: during which it rises from 0.
+    It rises from 0 to its peak in `warmup_steps`; its `kind` is constant, or cosine or linear, which end at 0.
     """
 
     kind: str

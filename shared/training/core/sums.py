@@ -8,13 +8,10 @@ from collections.abc import Sequence
 
 
 class TaskSums(ABC):
-    """From sums over rows, which add up over ranks, to the metrics of a task.
-
-    Attributes:
-        sums: how many sums an objective's ``measure`` gives.
-    """
+    """From sums over rows, which add up over ranks, to the metrics of a task."""
 
     sums: int
+    """How many an objective's ``measure`` gives."""
 
     @abstractmethod
     def metrics(self, sums: Sequence[float], rows: int) -> dict[str, float]:
@@ -22,11 +19,7 @@ class TaskSums(ABC):
 
 
 class ClassificationSums(TaskSums):
-    """Sums of cross entropies, in nats, and of right answers.
-
-    Args:
-        label_smoothing: the share of each label that is spread over all classes, in the loss that is minimised only.
-    """
+    """Sums of cross entropies, in nats, and of right answers; labels are smoothed only in what is minimised."""
 
     sums = 2
 
@@ -41,9 +34,7 @@ class ClassificationSums(TaskSums):
 class RegressionSums(TaskSums):
     """Sums of squared and absolute errors, and the targets' first and second moment around the train split's mean.
 
-    Args:
-        mean: of the target over the train split.
-        std: its standard deviation; 0 counts as 1.
+    `std` is the target's standard deviation over the train split; 0 counts as 1.
     """
 
     sums = 4

@@ -1,10 +1,9 @@
 """What train_deepspeed needs besides what all trainers share: its configuration file, engine, checkpoints, tuning.
 
-This module, `config_file` and `batch_plan` need neither torch nor DeepSpeed: what they refuse is refused before these
+This module and `config_file` need neither torch nor DeepSpeed: what they refuse is refused before these
 are imported.
 """
 
-from shared.training.deepspeed.batch_plan import plan_batches
-from shared.training.deepspeed.config_file import ConfigFile, read_config_file
+from shared.training.deepspeed.config_file import ConfigFile, plan_batches, read_config_file
 
 __all__ = ["ConfigFile", "plan_batches", "read_config_file"]

@@ -16,8 +16,15 @@ from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
 from deepspeed.utils.config import DeepSpeedThroughputTimerConfig
 from pydantic import BaseModel, ValidationError
 
-from shared.training.deepspeed.batch_plan import ACCUMULATION_KEY, BATCH_KEY, MICRO_BATCH_KEY
-from shared.training.deepspeed.config_file import AUTO_VALUE, ConfigFile, read_section, suggest_key
+from shared.training.deepspeed.config_file import (
+    ACCUMULATION_KEY,
+    AUTO_VALUE,
+    BATCH_KEY,
+    MICRO_BATCH_KEY,
+    ConfigFile,
+    read_section,
+    suggest_key,
+)
 from shared.training.deepspeed.engine_types import StepScheduler
 
 ZERO_KEY: Final = "zero_optimization"

@@ -11,9 +11,15 @@ import torch
 from shared.distributed import Refusal, World
 from shared.settings.deepspeed import DeepSpeedSettings
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.deepspeed.batch_plan import ACCUMULATION_KEY, BATCH_KEY, MICRO_BATCH_KEY
 from shared.training.deepspeed.capabilities import adapt_precision, can_pin_memory, choose_adam, missing_offload
-from shared.training.deepspeed.config_file import ConfigFile, is_set, read_section
+from shared.training.deepspeed.config_file import (
+    ACCUMULATION_KEY,
+    BATCH_KEY,
+    MICRO_BATCH_KEY,
+    ConfigFile,
+    is_set,
+    read_section,
+)
 from shared.training.deepspeed.config_keys import TORCH_OPTIMIZERS, UNUSED_KEYS, ZERO_KEY, find_key_problems
 from shared.training.deepspeed.file_values import (
     OFFLOAD_SECTIONS,
@@ -27,13 +33,9 @@ _SIXTEEN_BITS = ("fp16", "bf16")
 
 @dataclass(frozen=True, slots=True)
 class DeepSpeedConfiguration:
-    """What a training with DeepSpeed goes by.
+    """What a training with DeepSpeed goes by: settings as the file and the machine have changed them, and the file.
 
-    Attributes:
-        settings: the trainer's, with what the file and the machine have changed.
-        file: the user's configuration, or an empty one.
-        plan: how a batch is split.
-        torch_adam: torch's Adam takes the place of DeepSpeed's own, which has to be compiled.
+    With `torch_adam` torch's Adam takes the place of DeepSpeed's own, which has to be compiled.
     """
 
     settings: DeepSpeedSettings

@@ -1,4 +1,4 @@
-"""A model in DeepSpeed's hands: the engine, what its optimizer keeps, and whole parameters out of it again."""
+"""A model in DeepSpeed's hands: made, given to the engine, and taken out of it again with what its optimizer keeps."""
 
 from __future__ import annotations
 
@@ -12,16 +12,33 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from shared.data import Dataset
-from shared.distributed import World
-from shared.models import ModelCard, NormalisedModel, save_model
+from shared.distributed import Refusal, World
+from shared.models import DecoderModel, ModelCard, NormalisedModel, save_model
 from shared.models.package import from_card
 from shared.settings.deepspeed import DeepSpeedSettings
 from shared.training.deepspeed.configuration import DeepSpeedConfiguration
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
 from shared.training.torch.optimization import parameter_groups
-from shared.training.torch.start import limit_collectives, tokenizer_folder
+from shared.training.torch.start import limit_collectives, make_decoder, make_rows_model, tokenizer_folder
 
 _HALF_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def make_task_model(
+    settings: DeepSpeedSettings, data: Dataset, world: World, device: torch.device
+) -> tuple[NormalisedModel | DecoderModel, ModelCard]:
+    """Build the model for a dataset on a device, in float32; its weights depend on the seed alone.
+
+    Raises:
+        Refusal: if it cannot be built, saved, or fed with the dataset's rows.
+    """
+    text, precision, seed = data.index.text, settings.precision, settings.seed
+    if text is None:
+        return make_rows_model(settings.network, precision, seed, data, world, torch.float32, device)
+    architecture = settings.network.architecture
+    if architecture not in ("decoder", "mlp"):  # mlp is the default of the input
+        raise Refusal(f"architecture {architecture} does not take text: set it to decoder.")
+    return make_decoder(settings.decoder, precision, seed, text, world, torch.float32, device)
 
 
 def start_engine(module: nn.Module, config: DeepSpeedConfiguration, device: torch.device) -> DeepSpeedEngine:

@@ -17,15 +17,9 @@ from shared.training.deepspeed.engine_types import DeepSpeedEngine, Stage3Optimi
 
 @dataclass(frozen=True, slots=True)
 class ParameterFragment:
-    """A range of a parameter that trains, and where the optimizer has it.
+    """A range of a parameter that trains, of `size` elements from `start` on of the `numel` that it has when flattened.
 
-    Attributes:
-        name: of the parameter.
-        numel: of the whole parameter.
-        start: first element of the range in the flattened parameter.
-        size: elements of the range.
-        flat: what the optimizer changes: DeepSpeed joins many parameters in one tensor.
-        offset: where the range begins in it.
+    The optimizer has it in `flat`, from `offset` on: DeepSpeed joins many parameters in one tensor.
     """
 
     name: str

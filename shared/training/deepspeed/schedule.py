@@ -17,9 +17,7 @@ from shared.training.deepspeed.engine_types import StepScheduler
 class FileSchedule(LearningSchedule):
     """A scheduler of DeepSpeed as a function of the step alone, so that nothing of it has to be saved.
 
-    Attributes:
-        scheduler: DeepSpeed's.
-        first: learning rate of the first step.
+    `first` is the learning rate of the first step.
     """
 
     scheduler: StepScheduler

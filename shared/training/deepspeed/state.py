@@ -26,9 +26,6 @@ class TrainingSaver(PartsSaver):
     """Saves and restores one training.
 
     What does not train is not kept: it follows from the seed and the model's code. Nor are buffers of ranks above 0.
-
-    Args:
-        engine: the model and its optimizer, which is configured anew at each start.
     """
 
     division = "DeepSpeed"

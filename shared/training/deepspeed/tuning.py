@@ -21,13 +21,11 @@ import torch
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.deepspeed.batch_plan import MICRO_BATCH_KEY
-from shared.training.deepspeed.config_file import is_set, read_section
+from shared.training.deepspeed.config_file import MICRO_BATCH_KEY, is_set, read_section
 from shared.training.deepspeed.config_keys import ZERO_KEY
 from shared.training.deepspeed.configuration import DeepSpeedConfiguration
-from shared.training.deepspeed.engine import start_engine
+from shared.training.deepspeed.engine import make_task_model, start_engine
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
-from shared.training.deepspeed.model import make_task_model
 from shared.training.deepspeed.tuning_report import TuningDocument, write_tuning_report
 from shared.training.torch.feed import BatchFeed, RowReader, TensorBatch
 from shared.training.torch.meter import LossMeter
@@ -45,15 +43,10 @@ _KEPT_NAME = "autotuning.json"
 
 @dataclass(frozen=True, slots=True)
 class TuningTrial:
-    """A stage and a micro-batch, and how they did.
+    """A stage and a micro-batch (rows of one pass), and how they did; if it failed, why there are no numbers.
 
-    Attributes:
-        zero_stage: 0 to 3.
-        micro_batch: rows of one pass.
-        accumulation_steps: passes of one optimizer step.
-        samples_per_second: over all ranks, of the slowest rank's time; 0 if it failed.
-        memory_mb: of the rank that needed most: of the GPU at its peak, else of the process after the last step.
-        failure: why there are no numbers, or an empty text.
+    The speed is that of all ranks in the slowest rank's time, the memory that of the rank that needed most: of the GPU
+    at its peak, else of the process after the last step.
     """
 
     zero_stage: int

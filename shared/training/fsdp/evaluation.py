@@ -17,11 +17,9 @@ from shared.training.torch.evaluation import EvenEvaluation
 
 @dataclass
 class ShardedEvaluation(EvenEvaluation):
-    """Measures a decoder on a split, through all its stages; the data-parallel ranks have different rows.
+    """Measures a decoder on a split, through all its stages, which hand on what is of the type `compute`.
 
-    Attributes:
-        mesh: this rank's place among the parts.
-        compute: type of what the stages hand on.
+    The data-parallel ranks have different rows.
     """
 
     mesh: RankMesh

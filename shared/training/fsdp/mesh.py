@@ -15,12 +15,7 @@ PIPELINE, DATA, TENSOR = "pipeline", "data", "tensor"
 
 @dataclass(frozen=True, slots=True)
 class RankMesh:
-    """This rank's place among all ranks; made by `make_mesh`.
-
-    Attributes:
-        layout: how many there are of each.
-        devices: torch's own mesh, with the dimensions ``pipeline``, ``data`` and ``tensor``.
-    """
+    """This rank's place among all ranks; made by `make_mesh`. `devices` is torch's own mesh, in three dimensions."""
 
     layout: RankLayout
     devices: DeviceMesh

@@ -14,13 +14,9 @@ from torch.distributed.tensor import DTensor
 
 @dataclass(frozen=True, slots=True)
 class TensorPiece:
-    """A block of a tensor.
+    """A block of a tensor of a shape, by offset and size for each axis; a size of 0: there is nothing of it here.
 
-    Attributes:
-        shape: of the whole tensor.
-        offset: of the block in it, for each axis.
-        size: of the block; an axis of 0 means that there is nothing of the tensor here.
-        owned: whether this rank answers for it; False where a rank before this one has the same block.
+    It is `owned` if this rank answers for it, and not a rank before this one that has the same block.
     """
 
     shape: tuple[int, ...]

@@ -17,12 +17,7 @@ from shared.training.torch.parts import PartsSaver
 
 
 class TrainingSaver(PartsSaver):
-    """Saves and restores one training of a model that `fully_shard` has divided.
-
-    Args:
-        module: this rank's part of the model.
-        optimizer: whose state is kept; its settings come from the arguments.
-    """
+    """Saves and restores one training of a model that `fully_shard` has divided, with the optimizer's state."""
 
     division = "FSDP2"
 

@@ -20,13 +20,7 @@ from shared.training.keras.objective import objective_of
 class SplitEvaluation:
     """Measures a model on a split; on an empty split there is nothing to measure.
 
-    Attributes:
-        data: the dataset.
-        split: its part that is measured.
-        world: the ranks, each of which takes every n-th row.
-        plan: how much fits into one pass.
-        timeout: how long the ranks wait for each other.
-        alone: whether rank 0 measures by itself, because the others compute for it.
+    Each rank takes every n-th row; `alone`, rank 0 takes all, because the others compute for it.
     """
 
     data: Dataset

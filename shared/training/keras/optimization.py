@@ -1,15 +1,20 @@
-"""Optimizer, learning rate and clipping: what every trainer with TensorFlow sets in the same way."""
+"""Gradients of a rank's rows, clipping, optimizer, learning rate: what every trainer with TensorFlow does alike.
+
+The trainers differ in how they bring the gradients of all ranks together.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
 
 from shared.settings.training import OptimizerSettings
+from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.schedule import LearningSchedule
+from shared.training.keras.objective import TrainingObjective
 
 
 class ScheduledRate(keras.optimizers.schedules.LearningRateSchedule):
@@ -67,3 +72,33 @@ def finish_gradients(
 
 def _decays(variable: keras.Variable) -> bool:
     return len(variable.shape) > 1
+
+
+RankGradients = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, list[tf.Tensor]]]
+"""Takes rows and labels; gives this rank's part of the mean loss over the global batch, and of its gradients."""
+
+
+def rank_gradients(
+    model: keras.Model, objective: TrainingObjective, plan: BatchPlan, *, compiled: bool = False
+) -> RankGradients:
+    """Make the function that computes this rank's part of the loss and of its gradients, in passes.
+
+    Their sums over all ranks are the loss and the gradients of the whole batch. XLA, where it is asked for, compiles
+    this alone: what follows speaks with the other ranks.
+    """
+    variables = model.trainable_variables
+
+    def compute(rows: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        total, gradients = tf.zeros(()), None
+        passes = plan.accumulation_steps
+        for part_rows, part_labels in zip(tf.split(rows, passes), tf.split(labels, passes), strict=True):
+            with tf.GradientTape() as tape:
+                loss = objective.summed_loss(model(part_rows, training=True), part_labels) / plan.batch_size
+            found = tape.gradient(loss, variables)
+            gradients = found if gradients is None else [a + b for a, b in zip(gradients, found, strict=True)]
+            total += tf.cast(loss, total.dtype)
+        assert gradients is not None  # noqa: S101  # there is a pass
+        return total, gradients
+
+    made: RankGradients = tf.function(compute, jit_compile=True) if compiled else compute
+    return made

@@ -9,24 +9,17 @@ from typing import Any
 
 import keras
 import numpy as np
-import numpy.typing as npt
 
 from shared.checkpoint.choose import check_same_settings
 from shared.checkpoint.whole import load_checkpoint, save_checkpoint
 from shared.distributed import Refusal, World
 from shared.models.keras.package import load_weights, weight_arrays
-from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition
+from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition, values_below
 from shared.training.keras.batch_norm import share_statistics
-
-_Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 class TrainingSaver(CheckpointSaver):
-    """Saves and restores one training: weights, the generators that dropout draws from, the optimizer's variables.
-
-    Args:
-        optimizer: whose variables are kept; its settings come from the arguments.
-    """
+    """Saves and restores one training: weights, the generators that dropout draws from, the optimizer's variables."""
 
     def __init__(
         self, plan: CheckpointPlan, world: World, model: keras.Model, optimizer: keras.optimizers.Optimizer
@@ -45,26 +38,19 @@ class TrainingSaver(CheckpointSaver):
             tensors = {f"model.{name}": array for name, array in weights.items()}
             for number, variable in enumerate(self.optimizer.variables):
                 tensors[f"optimizer.{number}"] = np.asarray(variable.numpy(), order="C")
-            state = {
-                "position": asdict(position),
-                "settings": self.identity,
-                "world_size": self.world.world_size,
-            }
+            identity, ranks = self.identity, self.world.world_size
+            state = {"position": asdict(position), "settings": identity, "world_size": ranks}
             save_checkpoint(self.plan.folder, position.step, tensors, state)
 
     def _load(self, path: Path) -> Mapping[str, Any]:
         tensors, state = load_checkpoint(path)
         check_same_settings(state, self.identity, path)
         arrays = {name: np.asarray(tensor) for name, tensor in tensors.items()}
-        load_weights(self.model, _below("model.", arrays), f"The checkpoint {path}")
-        saved = _below("optimizer.", arrays)
+        load_weights(self.model, values_below("model.", arrays), f"The checkpoint {path}")
+        saved = values_below("optimizer.", arrays)
         variables = self.optimizer.variables
         if len(saved) != len(variables):
             raise Refusal(f"The checkpoint {path} holds {len(saved)} optimizer variables, not {len(variables)}.")
         for number, variable in enumerate(variables):
             variable.assign(saved[str(number)])
         return state
-
-
-def _below(prefix: str, arrays: _Arrays) -> dict[str, npt.NDArray[Any]]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

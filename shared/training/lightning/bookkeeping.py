@@ -22,15 +22,9 @@ _VALIDATION = re.compile(r"val(?:id(?:ation)?)?[_/](.+)")
 
 @dataclass(eq=False)
 class RunCallback(Callback):
-    """Counts steps and epochs in the same `TrainingRun` that our own loops use.
+    """Counts steps and epochs in the same `TrainingRun` that our own loops use; `stopped` by SIGTERM before the end.
 
-    Attributes:
-        run: reports, saves and says when to stop.
-        saver: its saver.
-        meter: its meter.
-        plan: how many passes a step has.
-        validate: measures the model after each epoch; None: the module logs its own numbers as ``val_...``.
-        stopped: SIGTERM came before the end.
+    Without `validate`, which measures the model after each epoch, the module logs its own numbers as ``val_...``.
     """
 
     run: TrainingRun

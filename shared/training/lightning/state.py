@@ -72,11 +72,7 @@ class SafetensorsIO(CheckpointIO):
 
 
 class TrainingSaver(DeferringSaver, Callback):
-    """Saves and restores one training; between the two, Lightning carries its state.
-
-    Attributes:
-        path: of the checkpoint that Lightning is to put back; None for none.
-    """
+    """Saves and restores one training; between the two, Lightning carries its state, from the checkpoint at `path`."""
 
     def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int) -> None:
         super().__init__(plan, world, steps_per_epoch)

@@ -54,9 +54,7 @@ def synchronise_batch_norm(net: nn.Module, world: World) -> nn.Module:
 class SynchronisedBatchNorm(_BatchNorm):
     """Batch normalization over the rows of all ranks, on any device; torch's own refuses CPUs, and so does Horovod's.
 
-    Args:
-        like: whose settings, weights and statistics it takes over.
-        add: how the ranks add up.
+    It takes over the settings, weights and statistics of `like`.
     """
 
     def __init__(self, like: _BatchNorm, add: TensorSum) -> None:

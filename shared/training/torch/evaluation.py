@@ -24,15 +24,6 @@ class SplitEvaluation:
     """Measures a model on a split; on an empty split there is nothing to measure.
 
     Each rank takes every n-th row: a sampler that pads to equal parts would count some rows twice.
-
-    Attributes:
-        data: the dataset.
-        split: its part that is measured.
-        world: the ranks.
-        precision: its type is that in which outputs are measured.
-        plan: how many rows a pass has in training; here it is up to four times as many.
-        loader: how rows are copied.
-        timeouts: how long ranks wait for each other.
     """
 
     data: Dataset

@@ -87,12 +87,8 @@ class RowReader:
 class BatchFeed:
     """The rank's part of each global batch of an epoch, in an order that the number of ranks does not change.
 
-    With `loader_workers` of 0, and where the rows are held in memory, nothing is read ahead.
-
-    Attributes:
-        steps_per_epoch: batches in an epoch.
-        steps: batches in the whole training.
-        epochs: in which these are; the last one may be cut short.
+    With `loader_workers` of 0, and where the rows are held in memory, nothing is read ahead. `steps` are those of the
+    whole training, in `epochs` of which the last may be cut short.
     """
 
     def __init__(

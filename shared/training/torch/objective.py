@@ -54,12 +54,9 @@ class RegressionObjective(RegressionSums, TrainingObjective):
 
 
 class LanguageObjective(TrainingObjective):
-    """Cross entropy of the next token in nats, perplexity, bits for each byte of text, and accuracy.
+    """Cross entropy of the next token in nats, perplexity, bits for each byte of a split's text, and accuracy.
 
-    Args:
-        text: what a byte is, in tokens.
-        split: which split's text is measured.
-        label_smoothing: the share of each token that is spread over the vocabulary, in the loss that is minimised only.
+    Labels are smoothed over the vocabulary in the loss that is minimised only.
     """
 
     sums = 3

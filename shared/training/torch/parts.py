@@ -18,13 +18,10 @@ from shared.training.torch.state import random_state, restore_random_state
 
 
 class PartsSaver(CheckpointSaver):
-    """Saves and restores one training, of which each rank writes and reads its parts in a folder that all nodes share.
-
-    Attributes:
-        division: what divides the model; the parts of another one do not fit.
-    """
+    """Saves and restores one training, of which each rank writes and reads its parts in one folder for all nodes."""
 
     division: str
+    """What divides the model; the parts of another one do not fit."""
 
     def __init__(self, plan: CheckpointPlan, world: World) -> None:
         super().__init__(plan, world)

@@ -23,12 +23,6 @@ class EpochPasses:
     """The passes of an epoch as what others take for a dataloader: no sampler, no padding, no processes.
 
     They go on from the run's position, in an order that the number of ranks does not change.
-
-    Attributes:
-        feed: the rank's part of each global batch.
-        plan: how many rows a pass has.
-        at: the run's position.
-        prepare: what is done to the rows.
     """
 
     feed: BatchFeed

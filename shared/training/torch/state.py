@@ -18,18 +18,12 @@ from shared.checkpoint.choose import check_same_settings
 from shared.checkpoint.ranks import read_rank_state
 from shared.checkpoint.whole import load_checkpoint, save_together
 from shared.distributed import Refusal, World
-from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition
+from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition, values_below
 from shared.training.torch.batch_norm import share_statistics
 
 
 class TrainingSaver(CheckpointSaver):
-    """Saves and restores one training; rank 0 writes.
-
-    Args:
-        module: the model, not wrapped.
-        optimizer: whose state is kept; its settings come from the arguments.
-        scaler: of the loss.
-    """
+    """Saves and restores one training: the model, not wrapped, and the states of the others; rank 0 writes."""
 
     def __init__(
         self,
@@ -73,11 +67,14 @@ class TrainingSaver(CheckpointSaver):
         tensors, state = load_checkpoint(path)
         check_same_settings(state, self.identity, path)
         try:
-            self.module.load_state_dict(_below("model.", tensors))
+            self.module.load_state_dict(values_below("model.", tensors))
         except RuntimeError as error:
             raise Refusal(f"The checkpoint {path} does not fit the model: {' '.join(str(error).split())}") from error
         entries: dict[int, dict[str, Any]] = {}
-        for key, value in {**_below("optimizer.", tensors), **_below("optimizer.", state["optimizer"])}.items():
+        for key, value in {
+            **values_below("optimizer.", tensors),
+            **values_below("optimizer.", state["optimizer"]),
+        }.items():
             number, _, name = key.partition(".")
             entries.setdefault(int(number), {})[name] = value
         groups = self.optimizer.state_dict()["param_groups"]
@@ -85,10 +82,6 @@ class TrainingSaver(CheckpointSaver):
         self.scaler.load_state_dict(state["scaler"])
         restore_random_state(path, state, self.world)
         return state
-
-
-def _below(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
 
 
 def random_state() -> dict[str, Any]:

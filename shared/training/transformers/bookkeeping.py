@@ -13,14 +13,9 @@ from shared.training.torch.passes import DeferringSaver
 
 @dataclass(eq=False)
 class RunCallback(TrainerCallback):
-    """Counts steps and epochs in the same `TrainingRun` that our own loops use.
+    """Counts steps and epochs in the same `TrainingRun` that our own loops use; `stopped` by SIGTERM before the end.
 
-    Attributes:
-        run: reports, saves and says when to stop.
-        saver: its saver.
-        validate: measures the model after each epoch.
-        begin: what is to be done before the first step.
-        stopped: SIGTERM came before the end.
+    `begin` is called before the first step, `validate` measures the model after each epoch.
     """
 
     run: TrainingRun

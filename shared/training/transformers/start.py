@@ -79,8 +79,6 @@ def card_of_transformer(net: PreTrainedModel, data: Dataset) -> ModelCard:
         input_shape=(text.sequence_length,),
         input_dtype="int64",
         classes=data.index.classes,
-        mean=(),
-        std=(),
         task=data.index.task,
         framework="transformers",
         vocabulary=int(net.config.get_text_config().vocab_size),

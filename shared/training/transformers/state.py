@@ -30,13 +30,10 @@ _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
 class TrainingSaver(DeferringSaver):
-    """Saves and restores one training; weights and the optimizer's state are whole, whatever they are sharded over.
-
-    Attributes:
-        trainer: whose training it is; to be set before the first step.
-    """
+    """Saves and restores one training; weights and the optimizer's state are whole, whatever they are sharded over."""
 
     trainer: Trainer
+    """To be set before the first step."""
 
     def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int) -> None:
         super().__init__(plan, world, steps_per_epoch)

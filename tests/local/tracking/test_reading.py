@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
 import threading
 from pathlib import Path
@@ -102,3 +103,21 @@ def test_a_database_of_a_newer_version_is_left_alone(home):
     with pytest.raises(StorageError, match="newer version"):
         begun(home)
     assert read_tracked_run(home, "20261122-1") is None
+
+
+def test_runs_of_an_engine_that_was_killed_end_with_the_next_begin(home):
+    begun(home).begin_step("train")
+    alive = JobRuns(home, "20261122-2", "digits", "p")
+    home.run("20261122-2").path.mkdir(parents=True)
+    lock = home.run("20261122-2").lock()
+    alive.begin()
+    JobRuns(home, "20261122-3", "digits", "p").begin()
+    os.close(lock)
+    with TrackingReader(home) as reader:
+        found = {run_id: reader.run(run_id).status for run_id in reader.run_ids()}
+    assert found == {
+        "20261122-1": "KILLED",
+        "20261122-1-train": "KILLED",
+        "20261122-2": "RUNNING",
+        "20261122-3": "RUNNING",
+    }

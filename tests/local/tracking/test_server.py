@@ -172,6 +172,9 @@ def test_a_server_that_was_killed_is_started_by_the_next_connection(endpoint, ho
     (pid,) = endpoint.pids
     os.kill(pid, signal.SIGKILL)
     assert select.select([endpoint.descriptor], [], [], 10)[0]
+    before = time.monotonic()
+    endpoint.settle()
+    assert time.monotonic() - before < 5, "it waits for nobody"
     endpoint.attend()
     client = Client(endpoint)
     client.connection.connect()  # waits in the queue of the engine's socket
@@ -262,3 +265,9 @@ def test_models_and_their_registry(endpoint, home):
     (listed,) = client.post("logged-models/search", experiment_ids=[experiment], filter="metrics.m > 1")["models"]
     assert (listed["info"]["status"], listed["data"]["metrics"][0]["value"]) == ("LOGGED_MODEL_READY", 2)
     assert listed["info"]["artifact_uri"].startswith(home.mlflow_files.as_uri())
+
+
+def test_a_proxy_is_not_asked_for_loopback(endpoint):
+    variables = endpoint.variables({"HTTPS_PROXY": "http://proxy:3128", "no_proxy": "intern.example"})
+    assert variables["NO_PROXY"] == variables["no_proxy"] == "intern.example,127.0.0.1"
+    assert "NO_PROXY" not in endpoint.variables({})
