@@ -58,7 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     logs_parser.add_argument("--rank", type=int, metavar="N", help="this rank only")
     logs_parser.add_argument("--follow", action="store_true", help="go on printing until the step has finished")
-    command("open", _open_page, "open a run's page in the browser")
+    open_parser = command("open", _open_page, "open a run's page in the browser, or a tool on what it has logged")
+    tools = open_parser.add_mutually_exclusive_group()
+    tools.add_argument("--tensorboard", action="store_true", help="TensorBoard on its event files, until Ctrl+C")
+    tools.add_argument("--mlflow", action="store_true", help="MLflow's pages on all runs of the folder, until Ctrl+C")
     remove_parser = command("remove", _remove_run, "remove a run with its outputs and logs")
     lost = "even if a later run reuses its outputs, or if they are registered"
     remove_parser.add_argument("--force", action="store_true", help=lost)
@@ -117,6 +120,10 @@ def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
 def _open_page(args: argparse.Namespace, home: RunsHome) -> int:
     """Open the run's page where there is a screen, and print its path."""
     folder = home.find(args.run)
+    if args.tensorboard or args.mlflow:
+        from allranks.cli.run_tools import show_in_mlflow, show_in_tensorboard
+
+        return show_in_tensorboard(folder) if args.tensorboard else show_in_mlflow(folder)
     page = folder.report.absolute()
     if not folder.alive and (read_json_file(folder.state) or {}).get("status") == RUNNING:
         write_run_page(folder, read_run_state(folder))  # its engine was killed

@@ -59,6 +59,10 @@ class EventCurves:
             self._curves = self._named()
         return self._curves
 
+    def has_files(self) -> bool:
+        """Whether there are event files, with numbers or not."""
+        return bool(_event_files(self.places))
+
     def _read(self, file: Path) -> None:
         if self._count >= _MOST_POINTS:
             return
