@@ -211,10 +211,13 @@ def _step_cells(name: str, step: Mapping[str, Any]) -> list[str]:
 
 def _pairs(name: str, pairs: Mapping[str, str] | None) -> list[tuple[str, str]]:
     """A line for each param or tag of a step; of a long one its beginning, the whole is on the page."""
-    shown = {key: " ".join(value.split()) for key, value in (pairs or {}).items()}
-    return [
-        (f"{name}.{key}", value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…") for key, value in shown.items()
-    ]
+    return [(f"{name}.{key}", _one_line(value)) for key, value in (pairs or {}).items()]
+
+
+def _one_line(value: str) -> str:
+    """What a script has logged, without what a terminal would obey."""
+    shown = " ".join("".join(char if char.isprintable() else " " for char in value).split())
+    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
 
 
 def _when(started: object) -> str:

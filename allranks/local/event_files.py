@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _LARGEST_RECORD = 2**16  # bytes of one that is looked into; images and graphs are larger, numbers never are
-_MOST_BYTES = 2**25  # of a file that are read at one look, not counting what is passed over
+_MOST_BYTES = 2**23  # of a file that are read at one look, about a second; what is passed over does not count
 _MASK = 0xA282EAD8
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # the wire types of protocol buffers
 

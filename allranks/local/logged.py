@@ -20,6 +20,7 @@ from allranks.redaction import redact_named
 MetricCurve = list[tuple[float, float]]
 """The values of one metric by step, in the order of logging; none is NaN or infinite."""
 
+_MOST_STEPS = 2**63  # JSON's whole numbers have no end, and those of MLflow and TensorBoard end here
 _OWN_TAGS = "mlflow."  # MLflow notes there who started a run and from where
 
 
@@ -96,7 +97,7 @@ def _curves_of_file(folder: StepFolder) -> dict[str, MetricCurve]:
     for entry in read_metrics(folder.metrics()):
         for name, value in entry.metrics.items():
             curve = curves.setdefault(name, [])
-            if isinstance(entry.step, int | float) and math.isfinite(entry.step) and math.isfinite(value):
+            if isinstance(entry.step, int | float) and abs(entry.step) <= _MOST_STEPS and math.isfinite(value):
                 curve.append((float(entry.step), float(value)))
     return curves
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +33,13 @@ def read_metrics(file: Path, most: int | None = None) -> Iterator[MetricsEntry]:
         if isinstance(entry, dict):
             values = entry.get("metrics")
             numbers = values.items() if isinstance(values, dict) else ()
-            metrics = {str(name): value for name, value in numbers if isinstance(value, int | float)}
+            metrics = {str(name): value for name, value in numbers if _is_number(value)}
             yield MetricsEntry(entry.get("step"), entry.get("total"), metrics)
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is a float or fits into one, as JSON's whole numbers need not."""
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) <= sys.float_info.max)
 
 
 def metrics_document(metrics: Mapping[str, float]) -> dict[str, float | str]:

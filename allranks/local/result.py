@@ -103,8 +103,8 @@ class StepResult:
         seconds: how long it took, all attempts and pauses included; 0 for a reused step.
         reused_from: the run whose outputs were taken, or None.
         processes: ranks on each node.
-        metrics: the last value of everything that was logged, to ``outputs/metrics.jsonl`` or MLflow; see
-            ``logged.py``.
+        metrics: the last value of everything that was logged, to ``outputs/metrics.jsonl``, MLflow or
+            TensorBoard's files; see ``logged.py``. May be NaN or infinite.
         params: what was logged as such to MLflow, secrets blotted out.
         tags: those that the script has set in MLflow, secrets blotted out.
         aborts_at_exit: those of the attempts that were repeated because Python's end had killed a rank; see

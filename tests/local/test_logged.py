@@ -15,6 +15,7 @@ from allranks.local.curves import draw_charts
 from allranks.local.event_folders import EventCurves
 from allranks.local.folders import RunsHome
 from allranks.local.logged import read_logged_values, read_metric_curves
+from allranks.local.metrics_file import metrics_document
 from allranks.local.tracking.jobs import JobRuns
 from allranks.local.tracking.points import log_batch
 from allranks.local.tracking.reading import TrackingReader
@@ -45,7 +46,7 @@ for count in range(1, 5):
     post("log-metric", key="both", value=9, step=count, timestamp=count)
 post("log-metric", key="odd", value="NaN", timestamp=1)
 post("log-metric", key="far", value="-Infinity", timestamp=1)
-post("log-parameter", key="optimizer", value="sgd <fast>")
+post("log-parameter", key="optimizer", value="sgd\x1b[1m <fast>")
 post("log-parameter", key="api_key", value="abc")
 post("set-tag", key="origin", value="{TOKEN}")
 post("set-tag", key="mlflow.source.name", value="train.py")
@@ -75,20 +76,20 @@ def test_what_was_logged_is_in_every_view_and_of_a_reused_step_too(tmp_path: Pat
         train = strict(done.stdout)["steps"]["train"]  # type: ignore[index]
         assert train["reused"] is reused
         assert train["metrics"] == {"both": 1.5, "loss": 0.25, "odd": "NaN", "far": "-Infinity"}
-        assert train["params"] == {"optimizer": "sgd <fast>", "api_key": "***"}
+        assert train["params"] == {"optimizer": "sgd\x1b[1m <fast>", "api_key": "***"}
         assert train["tags"] == {"origin": "***"}
         assert strict(call("runs", "show", "latest", "--json", cwd=tmp_path).stdout)["steps"]["train"] == train  # type: ignore[index]
         shown = call("runs", "show", "latest", cwd=tmp_path).stdout
         assert "both=1.5 far=-inf loss=0.25 odd=nan" in shown
-        assert re.search(r"train\.optimizer +sgd <fast>\n", shown)
+        assert re.search(r"train\.optimizer +sgd \[1m <fast>\n", shown)
         page = max(tmp_path.glob(".allranks/runs/*/report.html")).read_text()
         assert re.findall(r'aria-label="([^"]* over steps)"', page) == ["loss over steps"], "both has one value"
-        assert "<td>optimizer</td><td>sgd &lt;fast&gt;</td>" in page
+        assert "<td>optimizer</td><td>sgd\x1b[1m &lt;fast&gt;</td>" in page
         assert TOKEN not in page + shown + done.stdout
     past = allranks.find_run("latest", runs_dir=tmp_path / ".allranks").steps["train"]
     assert math.isnan(past.metrics["odd"])
     assert past.metrics["far"] == -math.inf
-    assert past.params["optimizer"] == "sgd <fast>"
+    assert past.params["optimizer"] == "sgd\x1b[1m <fast>"
 
 
 def test_the_table_and_runs_show_see_it_while_it_runs(tmp_path: Path) -> None:
@@ -181,6 +182,10 @@ def test_values_without_a_step_are_counted_and_those_out_of_order_sorted(home: R
         assert read_logged_values(folder, run_id, reader, NO_EVENTS).metrics["late"] == 1, (
             "the last is that of the highest step"
         )
+        folder.metrics().write_text(f'{{"step": 1{"0" * 400}, "metrics": {{"a": 1{"0" * 400}, "b": -1{"0" * 300}}}}}\n')
+        assert read_metric_curves(folder, None, reader, NO_EVENTS) == {}
+        assert metrics_document(read_logged_values(folder, None, reader, NO_EVENTS).metrics) == {"b": -(10**300)}
+        folder.metrics().unlink()
         assert read_logged_values(folder, None, reader, NO_EVENTS).metrics == {}
 
 
