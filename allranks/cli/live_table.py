@@ -110,7 +110,7 @@ def _measured(step: StepResult, progress: StepProgress) -> tuple[str, ...]:
     """Ways to say what a step has measured, or what it has decided."""
     if step.decision is not None:
         return (f"the condition is {str(step.decision).lower()}",)
-    return shorter_metrics(dict(progress.metrics) or dict(step.metrics))
+    return shorter_metrics({**step.metrics, **progress.metrics})
 
 
 def _trials(name: str, sweep: SweepResult) -> list[_TableLine]:

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from allranks.local.folders import RunFolder, RunsHome, StepFolder, read_json_file
-from allranks.local.result import CANCELLED, FAILED, NOT_TAKEN, RUNNING, SKIPPED, SUCCEEDED
+from allranks.local.logged import read_running_step
+from allranks.local.result import CANCELLED, FAILED, NOT_TAKEN, RETRYING, RUNNING, SKIPPED, SUCCEEDED
+from allranks.local.tracking.reading import TrackingReader
 
 FINISHED_STATUSES = (SUCCEEDED, FAILED, SKIPPED, NOT_TAKEN, CANCELLED)
+_RUNNING = (RUNNING, RETRYING)  # what has logged since its step.json was written
 
 
 def read_run_state(folder: RunFolder) -> dict[str, Any]:
@@ -17,7 +20,11 @@ def read_run_state(folder: RunFolder) -> dict[str, Any]:
     state: dict[str, Any] = read_json_file(folder.state) or {"run_id": folder.id, "status": "unknown", "steps": {}}
     if state["status"] == RUNNING:  # run.json is written when a run begins and when it ends, step.json in between
         steps = {name: {**s, **(read_json_file(folder.step(name).state) or {})} for name, s in state["steps"].items()}
-        state["steps"] = steps
+        with TrackingReader(folder.home) as reader:
+            state["steps"] = steps = {
+                name: {**step, **read_running_step(folder, name, reader)} if step["status"] in _RUNNING else step
+                for name, step in steps.items()
+            }
         if not folder.alive:
             for one in (state, *steps.values()):
                 if one["status"] not in FINISHED_STATUSES:

@@ -20,8 +20,11 @@ from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.local.assets import assets_below
 from allranks.local.cache import forget_unfinished
 from allranks.local.folders import DEFAULT_HOME, RunsHome, read_json_file
+from allranks.local.metrics_file import read_metrics_document
 from allranks.local.report import write_run_page
 from allranks.local.result import RUNNING, SUCCEEDED
+
+_LONGEST = 100  # characters of a param or tag
 
 HELP = "list the runs of this folder or the jobs on Azure, show, follow, cancel or remove one"
 
@@ -55,7 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     logs_parser.add_argument("--rank", type=int, metavar="N", help="this rank only")
     logs_parser.add_argument("--follow", action="store_true", help="go on printing until the step has finished")
-    command("open", _open_page, "open a run's page in the browser")
+    open_parser = command("open", _open_page, "open a run's page in the browser, or a tool on what it has logged")
+    tools = open_parser.add_mutually_exclusive_group()
+    tools.add_argument("--tensorboard", action="store_true", help="TensorBoard on its event files, until Ctrl+C")
+    tools.add_argument("--mlflow", action="store_true", help="MLflow's pages on all runs of the folder, until Ctrl+C")
     remove_parser = command("remove", _remove_run, "remove a run with its outputs and logs")
     lost = "even if a later run reuses its outputs, or if they are registered"
     remove_parser.add_argument("--force", action="store_true", help=lost)
@@ -101,8 +107,11 @@ def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
     steps = state["steps"].items()
     outputs = [(f"{name}.{port}", path) for name, step in steps for port, path in (step.get("outputs") or {}).items()]
     failures = [(name, step["failure"]["message"]) for name, step in steps if step.get("failure")]
-    cells = [_step_cells(*step) for step in steps]
-    for title, lines in (("steps", cells), ("outputs", outputs), ("failures", failures)):
+    titled: dict[str, list[Any]] = {"steps": [_step_cells(*step) for step in steps]}
+    for key in ("params", "tags"):
+        titled[key] = [pair for name, step in steps for pair in _pairs(name, step.get(key))]
+    titled |= {"outputs": outputs, "failures": failures}
+    for title, lines in titled.items():
         if lines:
             print(f"{title}\n{text.aligned_rows(lines, keep_whole=True)}")
     return 0
@@ -111,6 +120,10 @@ def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
 def _open_page(args: argparse.Namespace, home: RunsHome) -> int:
     """Open the run's page where there is a screen, and print its path."""
     folder = home.find(args.run)
+    if args.tensorboard or args.mlflow:
+        from allranks.cli.run_tools import show_in_mlflow, show_in_tensorboard
+
+        return show_in_tensorboard(folder) if args.tensorboard else show_in_mlflow(folder)
     page = folder.report.absolute()
     if not folder.alive and (read_json_file(folder.state) or {}).get("status") == RUNNING:
         write_run_page(folder, read_run_state(folder))  # its engine was killed
@@ -181,19 +194,31 @@ def _asked(state: Mapping[str, Any]) -> str:
 
 def _measured(steps: Mapping[str, Any]) -> str:
     """The first of accuracy, validation accuracy and loss that a step has, for each step that has it."""
+    measured = {name: read_metrics_document(step.get("metrics")) for name, step in steps.items()}
     for metric in SHOWN_METRICS:
-        found = {name: step["metrics"][metric] for name, step in steps.items() if metric in (step.get("metrics") or {})}
+        found = {name: metrics[metric] for name, metrics in measured.items() if metric in metrics}
         if found:
             return "  ".join(f"{name}.{metric}={value:.4g}" for name, value in found.items())
     return ""
 
 
 def _step_cells(name: str, step: Mapping[str, Any]) -> list[str]:
-    metrics = " ".join(f"{key}={value:.4g}" for key, value in (step.get("metrics") or {}).items())
+    metrics = " ".join(f"{key}={value:.4g}" for key, value in read_metrics_document(step.get("metrics")).items())
     metrics = metrics if step.get("decision") is None else f"the condition is {str(step['decision']).lower()}"
     took = text.duration_words(step.get("seconds"))
     ranks = f"{step['nodes']}x{step['processes']}" if step.get("nodes") else ""
     return [name, step["status"] + (" (reused)" if step.get("reused") else ""), ranks, took, metrics]
+
+
+def _pairs(name: str, pairs: Mapping[str, str] | None) -> list[tuple[str, str]]:
+    """A line for each param or tag of a step; of a long one its beginning, the whole is on the page."""
+    return [(f"{name}.{key}", _one_line(value)) for key, value in (pairs or {}).items()]
+
+
+def _one_line(value: str) -> str:
+    """What a script has logged, without what a terminal would obey."""
+    shown = " ".join("".join(char if char.isprintable() else " " for char in value).split())
+    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
 
 
 def _when(started: object) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from allranks.local.metrics_file import read_metrics
+from allranks.local.logged import MetricCurve
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 10, 8, 20  # around the lines, in pixels, for the numbers of the axes
 _SIZE, _MINOR_SIZE = (340, 170), (240, 110)
@@ -16,9 +15,9 @@ _LOGARITHMIC_FROM = 100.0  # the largest value through the smallest, above which
 _MOST_POINTS = 400  # of one line; a page of a long training stays small
 
 _MINOR = re.compile(r"learning_rate|_per_second|seconds|norm|memory|epoch|^lr$")
-_OF_VALIDATION = re.compile(r"^(?:validation|valid|val|eval|test)_(?=.)")
+_OF_VALIDATION = re.compile(r"^(?:(?:validation|valid|val|eval|test)[_/]|train/)(?=.)")
 
-_Points = list[tuple[float, float]]
+_LARGEST, _SMALLEST = 1e300, 1e-300  # beyond these an axis would overflow; drawn as these, and as 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +45,20 @@ class _Chart:
     last: str
 
 
-def draw_charts(metrics_file: Path) -> list[_Chart]:
-    """A chart for each metric with at least two values, in the order of the file, the minor ones last."""
-    groups: dict[str, dict[str, _Points]] = {}
-    for name, points in _series(metrics_file).items():
-        groups.setdefault(_OF_VALIDATION.sub("", name), {})[name] = points
+def draw_charts(curves: Mapping[str, MetricCurve]) -> list[_Chart]:
+    """A chart for each metric with at least two values, in the order of the curves, the minor ones last."""
+    groups: dict[str, dict[str, MetricCurve]] = {}
+    for name, points in curves.items():
+        groups.setdefault(_OF_VALIDATION.sub("", name), {})[name] = [(x, _drawable(y)) for x, y in points]
     drawn = [_chart(group) for group in groups.values() if any(len(points) > 1 for points in group.values())]
     return sorted(drawn, key=lambda chart: chart.minor)
 
 
-def _series(metrics_file: Path) -> dict[str, _Points]:
-    series: dict[str, _Points] = {}
-    for entry in read_metrics(metrics_file):
-        for name, value in entry.metrics.items():
-            if isinstance(entry.step, int | float) and math.isfinite(entry.step) and math.isfinite(value):
-                series.setdefault(name, []).append((float(entry.step), float(value)))
-    return series
+def _drawable(value: float) -> float:
+    return 0.0 if abs(value) < _SMALLEST else max(-_LARGEST, min(value, _LARGEST))
 
 
-def _chart(group: dict[str, _Points]) -> _Chart:
+def _chart(group: dict[str, MetricCurve]) -> _Chart:
     minor = all(_MINOR.search(name) for name in group)
     width, height = _MINOR_SIZE if minor else _SIZE
     xs = [x for points in group.values() for x, _ in points]
@@ -90,7 +84,7 @@ def _chart(group: dict[str, _Points]) -> _Chart:
     return _Chart(title, width, height, minor, logarithmic, lines, ticks, f"{min(xs):g}", f"{max(xs):g}")
 
 
-def _thinned(points: _Points) -> Iterable[tuple[float, float]]:
+def _thinned(points: MetricCurve) -> Iterable[tuple[float, float]]:
     """The points, or of many every so manieth, and the last; a single one twice, since that is drawn as a dot."""
     if len(points) == 1:
         return [*points, *points]

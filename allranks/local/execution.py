@@ -15,9 +15,11 @@ from typing import Any
 from allranks.local import cache, fingerprint, snapshot
 from allranks.local.assets import register_asset
 from allranks.local.cache import FinishedStep, StepCache, Workplace
+from allranks.local.event_folders import EventCurves, event_places
 from allranks.local.folders import RunFolder, RunsHome, StepFolder, write_json_file
 from allranks.local.gang import RankGang
 from allranks.local.guard import ProcessGuard
+from allranks.local.logged import LoggedValues, read_logged_values
 from allranks.local.machine import FreePorts
 from allranks.local.plan import PlannedStep
 from allranks.local.result import (
@@ -31,7 +33,6 @@ from allranks.local.result import (
     WAITING,
     StepFailure,
     StepResult,
-    read_progress,
 )
 from allranks.local.tracking.jobs import job_run_id
 from allranks.local.tracking.steps import PlannedTracking
@@ -90,6 +91,8 @@ class StepExecution(ABC):
         self.snapshot_hash: str = parent.snapshot_hash if parent else snapshot.content_hash(self.files)
         self._started: float | None = None
         self._ended: float | None = None
+        self._last_logged: LoggedValues | None = None
+        self._events: EventCurves | None = None
 
     # What each kind does in its own way
 
@@ -222,7 +225,7 @@ class StepExecution(ABC):
     def result(self) -> StepResult:
         """What became of it so far."""
         source = self.source
-        folder = source.folder(self.context.home) if source else self.folder
+        logged = self._logged_values()
         return StepResult(
             name=self.step.name,
             status=self.status,
@@ -235,13 +238,28 @@ class StepExecution(ABC):
             processes=self.step.processes,
             folder=self.folder.path,
             outputs={name: self.folder.outputs / name for name in self.step.outputs} if source else {},
-            metrics=read_progress(folder.metrics()).metrics,
+            metrics=logged.metrics,
+            params=logged.params,
+            tags=logged.tags,
             failure=self.failure,
             component=self.step.component.name,
             after=self.after,
             mlflow_run_id=self.mlflow_run_id,
             decision=self.decision,
         )
+
+    def _logged_values(self) -> LoggedValues:
+        """What it has logged so far, or what the step that it reuses has."""
+        if self._last_logged is not None:
+            return self._last_logged
+        folder = self.source.folder(self.context.home) if self.source else self.folder
+        places = event_places(self.context.home, folder, self.key)
+        if self._events is None or self._events.places != tuple(places) or self.is_finished:
+            self._events = EventCurves(places)  # what has ended is read whole: its outputs have just been moved
+        found = read_logged_values(folder, self.mlflow_run_id, self.context.tracking.reader, self._events)
+        if self.is_finished:
+            self._last_logged, self._events = found, None  # a run is looked at several times a second
+        return found
 
 
 def take_snapshots(executions: Iterable[StepExecution], run: RunFolder) -> None:

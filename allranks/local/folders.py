@@ -138,6 +138,11 @@ class RunFolder:
         """The page for people."""
         return self.path / "report.html"
 
+    @property
+    def home(self) -> RunsHome:
+        """The folder that holds all runs."""
+        return RunsHome(self.path.parents[1])
+
     def installed(self, interpreter: str) -> Path:
         """Where unforeseen installations go, by the interpreter that they would have changed."""
         return self.path / "installed" / interpreter

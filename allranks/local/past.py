@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from allranks.local.metrics_file import read_metrics_document
 from allranks.local.result import RunResult, StepFailure, StepResult, SweepResult, TrialResult
 
-_AS_WRITTEN = ("status", "started", "seconds", "reused_from", "attempts", "nodes", "processes", "metrics", "component")
+_AS_WRITTEN = ("status", "started", "seconds", "reused_from", "attempts", "nodes", "processes", "component")
 
 
 def past_result(state: Mapping[str, Any]) -> RunResult:
@@ -33,8 +34,15 @@ def _step(name: str, step: Mapping[str, Any]) -> StepResult:
         parameters=step.get("parameters", {}),
         mlflow_run_id=step.get("mlflow_run_id"),
         decision=step.get("decision"),
+        **past_logged(step),
         **{attribute: step[attribute] for attribute in _AS_WRITTEN},
     )
+
+
+def past_logged(step: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics, params and tags of a step that a step.json or run.json tells of."""
+    metrics = read_metrics_document(step.get("metrics"))
+    return {"metrics": metrics, "params": step.get("params", {}), "tags": step.get("tags", {})}
 
 
 def _failure(failure: Mapping[str, Any]) -> StepFailure:

@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.files import write_text
 from allranks.local.curves import draw_charts
+from allranks.local.event_folders import EventCurves, event_places
 from allranks.local.folders import RunFolder, StepFolder, read_json_file
+from allranks.local.logged import read_metric_curves
+from allranks.local.metrics_file import read_metrics_document
 from allranks.local.result import SUCCEEDED, last_lines
+from allranks.local.tracking.reading import TrackingReader
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -58,12 +62,14 @@ def write_run_page(run: RunFolder, state: dict[str, Any] | None = None) -> None:
     """Write report.html, whole or not at all, from what run.json says if no other state is given."""
     state = state or read_json_file(run.state)
     boxes = _graph(state["steps"])
+    with TrackingReader(run.home) as reader:
+        steps = [_step(run, name, step, reader) for name, step in state["steps"].items()]
     page = _template().render(
         run=state,
         values=state.get("values") or {},
         scale=[f"--scale {step}={nodes}x{each}" for step, (nodes, each) in (state.get("scale") or {}).items()],
         written=time.strftime("%H:%M:%S"),
-        steps=[_step(run, name, step) for name, step in state["steps"].items()],
+        steps=steps,
         boxes=list(boxes.values()),
         arrows=_arrows(boxes, state["steps"]),
         graph_width=max((box.x for box in boxes.values()), default=0) + _WIDTH + 4,
@@ -85,18 +91,22 @@ def _template() -> Template:
     return environment.get_template("report.html")
 
 
-def _step(run: RunFolder, name: str, step: dict[str, Any]) -> dict[str, Any]:
+def _step(run: RunFolder, name: str, step: dict[str, Any], reader: TrackingReader) -> dict[str, Any]:
     """What the page shows of one step, its logs and curves included."""
     folder = run.step(name)
     logs = sorted(folder.logs.glob("*.txt"), key=lambda path: (len(path.name), path.name))
     kept = read_json_file(folder.state) or {}
+    executed = StepFolder(folder.logs.resolve().parent)  # the logs of what was reused, and of a best trial, are a link
+    told = read_json_file(executed.state) or {}
+    events = EventCurves(event_places(run.home, executed, told.get("key", "")))
     return {
         "name": name,
         **step,
+        "metrics": read_metrics_document(step["metrics"]),
         "command": kept.get("command", ""),
         "inputs": kept.get("inputs", {}),
         "logs": [{"name": log.name, "path": _relative(log, run), "lines": last_lines(log, _LOG_LINES)} for log in logs],
-        "charts": draw_charts(StepFolder(folder.logs.resolve().parent).metrics()),  # a reused step's logs are a link
+        "charts": draw_charts(read_metric_curves(executed, told.get("mlflow_run_id"), reader, events)),
         "plot": _trial_plot(step),
         "links": {port: _relative(folder.outputs / port, run) for port in step["outputs"]},
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.local.folders import DEFAULT_HOME
-from allranks.local.metrics_file import read_end, read_metrics
+from allranks.local.metrics_file import metrics_document, read_end, read_metrics
 from allranks.redaction import redact
 
 SUCCEEDED, FAILED, SKIPPED, CANCELLED = "succeeded", "failed", "skipped", "cancelled"
@@ -105,7 +105,10 @@ class StepResult:
         seconds: how long it took, all attempts and pauses included; 0 for a reused step.
         reused_from: the run whose outputs were taken, or None.
         processes: ranks on each node.
-        metrics: the last value of everything that rank 0 logged.
+        metrics: the last value of everything that was logged, to ``outputs/metrics.jsonl``, MLflow or
+            TensorBoard's files; see ``logged.py``. May be NaN or infinite.
+        params: what was logged as such to MLflow, secrets blotted out.
+        tags: those that the script has set in MLflow, secrets blotted out.
         aborts_at_exit: those of the attempts that were repeated because Python's end had killed a rank; see
             ``aborts.py``.
         sweep: the trials of a sweep step; None for other steps.
@@ -134,6 +137,8 @@ class StepResult:
     aborts_at_exit: int = 0
     mlflow_run_id: str | None = None
     decision: bool | None = None
+    params: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def logs(self) -> list[Path]:
@@ -151,7 +156,9 @@ class StepResult:
             "nodes": self.nodes,
             "processes": self.processes,
             "outputs": {port: str(path) for port, path in self.outputs.items()},
-            "metrics": dict(self.metrics),
+            "metrics": metrics_document(self.metrics),
+            "params": dict(self.params),
+            "tags": dict(self.tags),
             "mlflow_run_id": self.mlflow_run_id,
             "started": None if self.started is None else round(self.started, 3),
             "component": self.component,

@@ -20,7 +20,7 @@ from allranks.local.cache import FinishedStep, StepCache
 from allranks.local.execution import RunContext, StepExecution
 from allranks.local.folders import read_json_file, write_json_file
 from allranks.local.guard import ProcessGuard
-from allranks.local.past import past_sweep
+from allranks.local.past import past_logged, past_sweep
 from allranks.local.plan import PlannedStep
 from allranks.local.result import CANCELLED, FAILED, RUNNING, SUCCEEDED, StepFailure, StepResult, SweepResult
 from allranks.local.sweep.sampling import PastTrial, make_sampler
@@ -217,14 +217,17 @@ class SweepExecution(StepExecution):
             write_json_file(self._journal_file, noted)
 
     def result(self) -> StepResult:
-        """What became of it so far, with its trials; the metrics are the best trial's."""
+        """What became of it so far, with its trials; the metrics, params and tags are the best trial's."""
         found = super().result()
         if self._reused:
-            return replace(found, sweep=past_sweep(self._reused), metrics=self._reused.get("metrics", {}))
+            return replace(found, sweep=past_sweep(self._reused), **past_logged(self._reused))
         search, best = self.search, self.best
         table = tuple(trial.summary() for trial in self.trials)
         sweep = SweepResult(search.goal, search.metric, search.trials, table, best.number if best else None)
-        return replace(found, sweep=sweep, metrics=best.result().metrics if best else {})
+        if best is None:
+            return replace(found, sweep=sweep, metrics={})
+        logged = best.result()
+        return replace(found, sweep=sweep, metrics=logged.metrics, params=logged.params, tags=logged.tags)
 
     def preview(self, published: Mapping[str, Path], finished: FinishedStep | None) -> dict[str, Any]:
         """What its trials have in common, with a name for each value that differs, and the search."""

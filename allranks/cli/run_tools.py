@@ -1,0 +1,89 @@
+"""``allranks runs open RUN --tensorboard`` and ``--mlflow``: other people's tools on what a run has logged."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+from allranks.cli.run_state import steps_and_trials
+from allranks.errors import CannotRunHereError, UnknownNameError
+from allranks.local import processes
+from allranks.local.event_folders import EventCurves, event_places
+from allranks.local.folders import RunFolder, StepFolder, read_json_file
+from allranks.local.tracking.export import export_to_mlflow
+
+_LOOPBACK = "127.0.0.1"
+
+
+def show_in_tensorboard(run: RunFolder) -> int:
+    """Start TensorBoard on the event files of a run's steps, and wait until it is ended; gives its exit code.
+
+    Raises:
+        CannotRunHereError: it is not installed.
+        UnknownNameError: there are no event files.
+    """
+    _check_installed("tensorboard", "TensorBoard")
+    places = [place for name in steps_and_trials(run) for place in _places_with_events(run, name)]
+    if not places:
+        hint = "TensorBoard's files are looked for in outputs, and in outputs/, logs/ and runs/ of the working folder."
+        raise UnknownNameError(f"run {run.id} has no event files (events.out.tfevents.*).", hint)
+    with tempfile.TemporaryDirectory(prefix="allranks-") as folder:  # links, since a reused step lies in another run
+        for name, place in places:
+            link = Path(folder, name)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(place.resolve())
+        return _wait_for_tool(["tensorboard.main", "--logdir", folder, "--host", _LOOPBACK])
+
+
+def show_in_mlflow(run: RunFolder) -> int:
+    """Start MLflow's pages on what all runs of a runs folder have logged until now; gives their exit code.
+
+    Raises:
+        CannotRunHereError: MLflow is not installed, or only a part of it.
+    """
+    _check_installed("mlflow", "MLflow")
+    with tempfile.TemporaryDirectory(prefix="allranks-") as folder:
+        database = Path(folder, "mlflow.db")
+        export_to_mlflow(run.home, Path(sys.executable), database)
+        with socket.create_server((_LOOPBACK, 0)) as free:
+            port = free.getsockname()[1]
+        print(f"MLflow starts at http://{_LOOPBACK}:{port}", flush=True)
+        store = f"sqlite:///{database}"
+        place = ["--host", _LOOPBACK, "--port", str(port), "--workers", "1"]
+        return _wait_for_tool(["mlflow", "server", "--backend-store-uri", store, *place])
+
+
+def _check_installed(package: str, name: str) -> None:
+    if find_spec(package) is None:
+        message = f"{name} is not installed for {sys.executable}."
+        raise CannotRunHereError(message, f"Install it: pip install {package}")
+
+
+def _places_with_events(run: RunFolder, step: str) -> list[tuple[str, Path]]:
+    """The folders with event files of a step or trial, each by the name that TensorBoard shows."""
+    own = run.step(step)
+    executed = StepFolder(own.logs.resolve().parent)
+    key = (read_json_file(executed.state) or {}).get("key", "")
+    places = [place for place in event_places(run.home, executed, key) if EventCurves([place]).has_files()]
+    named: dict[str, Path] = {}
+    for place in places:
+        named.setdefault(f"{step}/work/{place.name}" if place.parent == executed.work(0) else f"{step}/outputs", place)
+    return list(named.items())
+
+
+def _wait_for_tool(arguments: Sequence[str]) -> int:
+    """Run a module of this interpreter until it ends or Ctrl+C ends it."""
+    dying = partial(processes.die_with, os.getpid())
+    with subprocess.Popen([sys.executable, "-m", *arguments], preexec_fn=dying) as tool:  # noqa: PLW1509 one thread
+        try:
+            return tool.wait()
+        except KeyboardInterrupt:
+            tool.terminate()
+            return 0

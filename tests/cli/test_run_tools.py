@@ -1,0 +1,120 @@
+"""``allranks runs open --tensorboard`` and ``--mlflow``: the tool is started on what is there, or one message says why not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from allranks.local.folders import RunsHome, write_json_file
+from allranks.local.tracking.jobs import JobRuns
+from allranks.local.tracking.points import log_metric
+from allranks.local.tracking.store import TrackingStore
+from tests.local.support import allranks, command, environ, wait_for
+
+FILES = Path(__file__).parents[1] / "local/event_files"
+
+STAND_IN = """\
+import os, sys
+print(sys.argv[1:])
+logdir = sys.argv[sys.argv.index("--logdir") + 1]
+for path, _, files in os.walk(logdir, followlinks=True):
+    print(os.path.relpath(path, logdir), files)
+sys.exit(5)
+"""
+"""In the place of TensorBoard, which our environments need not have."""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> RunsHome:
+    """With a run of a step that logged, and one of another that reused it."""
+    home = RunsHome(tmp_path / ".allranks")
+    home.prepare()
+    for run_id, steps in {"r1": ["train", "tune"], "r2": ["train"], "r3": ["train"]}.items():
+        states = {name: {"status": "succeeded", "trials": [{"number": 0}] if name == "tune" else []} for name in steps}
+        write_json_file(make(home, run_id), {"run_id": run_id, "status": "succeeded", "steps": states})
+    train = home.run("r1").step("train")
+    for place in (train.outputs / "model", train.work(0) / "runs/now", home.run("r1").step("tune.0").work(0) / "logs"):
+        place.mkdir(parents=True)
+        shutil.copy(FILES / "events.out.tfevents.torch", place)
+    train.logs.mkdir()
+    home.run("r2").step("train").path.mkdir(parents=True)
+    home.run("r2").step("train").logs.symlink_to(train.logs)
+    return home
+
+
+def make(home: RunsHome, run_id: str) -> Path:
+    home.run(run_id).path.mkdir()
+    return home.run(run_id).state
+
+
+def test_tensorboard_gets_the_event_files_of_steps_and_trials_by_name(home: RunsHome, tmp_path: Path) -> None:
+    package = tmp_path / "packages/tensorboard"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "main.py").write_text(STAND_IN)
+    path = f"{environ()['PYTHONPATH']}{os.pathsep}{package.parent}"
+    done = allranks("runs", "open", "r1", "--tensorboard", cwd=tmp_path, PYTHONPATH=path)
+    assert done.returncode == 5, "that of the tool"
+    assert "'--host', '127.0.0.1'" in done.stdout
+    holding = re.findall(r"^(\S+) \['events", done.stdout, re.MULTILINE)
+    assert sorted(holding) == ["train/outputs/model", "train/work/runs/now", "tune.0/work/logs"]
+    done = allranks("runs", "open", "r2", "--tensorboard", cwd=tmp_path, PYTHONPATH=path)
+    assert "train/outputs/model ['events" in done.stdout, "a reused step has those of the step that it was"
+    done = allranks("runs", "open", "r3", "--tensorboard", cwd=tmp_path, PYTHONPATH=path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "run r3 has no event files" in done.stderr
+
+
+@pytest.mark.parametrize(("option", "package"), [("--tensorboard", "tensorboard"), ("--mlflow", "mlflow")])
+def test_a_tool_that_is_not_installed_is_one_message(home: RunsHome, tmp_path: Path, option: str, package: str) -> None:
+    """In an interpreter that has what the command itself needs and not the tool."""
+    hide = (
+        f"import sys; sys.modules[{package!r}] = None; from allranks.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    arguments = [sys.executable, "-c", hide, "runs", "open", "r1", option]
+    done = subprocess.run(arguments, cwd=tmp_path, env=environ(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is not installed" in done.stderr
+    assert f"pip install {package}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_mlflow_shows_the_runs_of_the_folder(home: RunsHome, tmp_path: Path) -> None:
+    jobs = JobRuns(home, "r1", "digits", "tune digits")
+    jobs.begin()
+    log_metric(TrackingStore(home), {"run_id": jobs.begin_step("train"), "key": "loss", "value": 0.5, "timestamp": 1})
+    arguments = command("runs", "open", "r1", "--mlflow")
+    with subprocess.Popen(arguments, cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, text=True) as tool:
+        assert tool.stdout is not None
+        try:
+            address = tool.stdout.readline().split()[-1]
+            body = json.dumps({"experiment_ids": ["1"], "filter": "metrics.loss = 0.5"}).encode()
+            request = urllib.request.Request(  # noqa: S310 on loopback
+                f"{address}/api/2.0/mlflow/runs/search", body, {"Content-Type": "application/json"}
+            )
+            found = wait_for(lambda: answer(request), 120)
+            assert [run["data"]["metrics"][0]["value"] for run in found["runs"]] == [0.5]
+        finally:
+            tool.send_signal(signal.SIGINT)
+            assert tool.wait(30) == 0
+
+
+def answer(request: urllib.request.Request) -> dict[str, list[dict[str, dict[str, list[dict[str, float]]]]]]:
+    try:
+        with urllib.request.urlopen(request, timeout=20) as reply:  # noqa: S310
+            return dict(json.load(reply))
+    except urllib.error.HTTPError:
+        raise
+    except OSError:
+        return {}

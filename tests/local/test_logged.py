@@ -1,0 +1,225 @@
+"""What a script logs with MLflow is seen wherever metrics.jsonl is: on a terminal, in runs show, as JSON, on the page."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import allranks
+from allranks.local.curves import draw_charts
+from allranks.local.event_folders import EventCurves
+from allranks.local.folders import RunsHome
+from allranks.local.logged import read_logged_values, read_metric_curves
+from allranks.local.metrics_file import metrics_document
+from allranks.local.tracking.jobs import JobRuns
+from allranks.local.tracking.points import log_batch
+from allranks.local.tracking.reading import TrackingReader
+from allranks.local.tracking.store import TrackingStore
+from tests.cli.test_terminal import on_a_terminal
+from tests.local.support import allranks as call
+from tests.local.support import command, environ, pipeline, run_json, step, wait_for
+
+NO_EVENTS = EventCurves([])
+TOKEN = "hf_" + "aB3" * 12
+
+CLIENT = """\
+import json, os, urllib.request
+def post(what, **fields):
+    body = json.dumps({"run_id": os.environ["MLFLOW_RUN_ID"], **fields}).encode()
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer " + os.environ["MLFLOW_TRACKING_TOKEN"]}
+    address = os.environ["MLFLOW_TRACKING_URI"] + "/api/2.0/mlflow/runs/" + what
+    urllib.request.urlopen(urllib.request.Request(address, body, headers)).read()
+"""
+"""A client of the same service that starts in no time; the slow test below has MLflow itself."""
+
+LOGGING = f"""{CLIENT}
+import pathlib, sys
+pathlib.Path("outputs").mkdir()
+pathlib.Path("outputs/metrics.jsonl").write_text('{{"step": 1, "metrics": {{"both": 1.5}}}}\\n')
+for count in range(1, 5):
+    post("log-metric", key="loss", value=1 / count, step=count, timestamp=count)
+    post("log-metric", key="both", value=9, step=count, timestamp=count)
+post("log-metric", key="odd", value="NaN", timestamp=1)
+post("log-metric", key="far", value="-Infinity", timestamp=1)
+post("log-parameter", key="optimizer", value="sgd\x1b[1m <fast>")
+post("log-parameter", key="api_key", value="abc")
+post("set-tag", key="origin", value="{TOKEN}")
+post("set-tag", key="mlflow.source.name", value="train.py")
+"""
+
+
+def written(folder: Path, script: str = LOGGING, command: str = "python train.py", **more: str) -> Path:
+    (folder / "code").mkdir()
+    (folder / "code/train.py").write_text(script)
+    return pipeline(folder, f"type: pipeline\njobs: {{train: {step(command, more='code: ./code', **more)}}}\n")
+
+
+def strict(text: str) -> dict[str, object]:
+    """JSON as others read it: NaN is no number there."""
+
+    def refuse(name: str) -> float:
+        raise AssertionError(f"{name} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_what_was_logged_is_in_every_view_and_of_a_reused_step_too(tmp_path: Path) -> None:
+    written(tmp_path, outputs="out: {type: uri_folder}")
+    for reused in (False, True):
+        done = call("run", "pipeline.yaml", "--json", cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        train = strict(done.stdout)["steps"]["train"]  # type: ignore[index]
+        assert train["reused"] is reused
+        assert train["metrics"] == {"both": 1.5, "loss": 0.25, "odd": "NaN", "far": "-Infinity"}
+        assert train["params"] == {"optimizer": "sgd\x1b[1m <fast>", "api_key": "***"}
+        assert train["tags"] == {"origin": "***"}
+        assert strict(call("runs", "show", "latest", "--json", cwd=tmp_path).stdout)["steps"]["train"] == train  # type: ignore[index]
+        shown = call("runs", "show", "latest", cwd=tmp_path).stdout
+        assert "both=1.5 far=-inf loss=0.25 odd=nan" in shown
+        assert re.search(r"train\.optimizer +sgd \[1m <fast>\n", shown)
+        page = max(tmp_path.glob(".allranks/runs/*/report.html")).read_text()
+        assert re.findall(r'aria-label="([^"]* over steps)"', page) == ["loss over steps"], "both has one value"
+        assert "<td>optimizer</td><td>sgd\x1b[1m &lt;fast&gt;</td>" in page
+        assert TOKEN not in page + shown + done.stdout
+    past = allranks.find_run("latest", runs_dir=tmp_path / ".allranks").steps["train"]
+    assert math.isnan(past.metrics["odd"])
+    assert past.metrics["far"] == -math.inf
+    assert past.params["optimizer"] == "sgd\x1b[1m <fast>"
+
+
+def test_the_table_and_runs_show_see_it_while_it_runs(tmp_path: Path) -> None:
+    """In a terminal, and in another one meanwhile."""
+    script = f"{CLIENT}\nimport time\npost('log-metric', key='loss', value=0.125)\npost('log-metric', key='later', value=7)\n"
+    written(tmp_path, f"{script}while not os.path.exists('{tmp_path}/go'): time.sleep(0.05)\n")
+    with subprocess.Popen(
+        command("run", "pipeline.yaml"), cwd=tmp_path, env=environ(), stdout=subprocess.DEVNULL
+    ) as run:
+        try:
+
+            def shown() -> str:
+                found = call("runs", "show", "latest", cwd=tmp_path).stdout
+                return found if "later=7" in found else ""
+
+            assert "loss=0.125" in wait_for(shown)
+        finally:
+            (tmp_path / "go").touch()
+            assert run.wait(30) == 0
+    (tmp_path / "code/train.py").write_text(f"{script}time.sleep(1)\n")
+    screen = on_a_terminal(100, tmp_path, "run", "pipeline.yaml")
+    assert re.search(r"train +running .*loss 0\.125", screen)
+    assert re.search(r"train: succeeded, .*loss 0\.125", screen)
+
+
+def test_a_sweep_shows_its_best_trial(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    post = "post('log-metric', key='m', value=float(sys.argv[1]) * count, step=count, timestamp=count)"
+    lines = f"import sys\nfor count in (1, 2):\n    {post}\npost('log-parameter', key='x', value=sys.argv[1])\n"
+    (tmp_path / "code/train.py").write_text(f"{CLIENT}{lines}")
+    pipeline(
+        tmp_path,
+        """
+        type: pipeline
+        jobs:
+          tune:
+            type: sweep
+            trial:
+              type: command
+              code: ./code
+              command: python train.py ${{inputs.x}}
+              environment: azureml:any:1
+              inputs: {x: {type: number}}
+            sampling_algorithm: grid
+            search_space: {x: {type: choice, values: [1, 3, 2]}}
+            objective: {goal: maximize, primary_metric: m}
+            limits: {max_total_trials: 3, max_concurrent_trials: 2}
+        """,
+    )
+    for _ in range(2):  # executed, and reused
+        tune = run_json("pipeline.yaml", cwd=tmp_path)["steps"]["tune"]
+        assert (tune["best_trial"], tune["metrics"], tune["params"]) == (1, {"m": 6.0}, {"x": "3"})
+        page = max(tmp_path.glob(".allranks/runs/*/report.html")).read_text()
+        assert "m 6</figcaption>" in page, "the curve of the best trial"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> RunsHome:
+    home = RunsHome(tmp_path / "home")
+    home.prepare()
+    return home
+
+
+def logged(home: RunsHome, **metrics: list[tuple[float, float | str]]) -> str:
+    """A run with these values of each metric, each with its step."""
+    jobs = JobRuns(home, "r1", "digits", "digits")
+    jobs.begin()
+    run_id = jobs.begin_step("train")
+    points = [
+        {"key": name, "value": value, "step": int(number), "timestamp": 1000 + index}
+        for name, values in metrics.items()
+        for index, (number, value) in enumerate(values)
+    ]
+    log_batch(TrackingStore(home), {"run_id": run_id, "metrics": points})
+    return run_id
+
+
+def test_values_without_a_step_are_counted_and_those_out_of_order_sorted(home: RunsHome) -> None:
+    run_id = logged(
+        home, plain=[(0, 3), (0, 2), (0, 1)], late=[(5, 1), (2, 4)], odd=[(1, "NaN"), (2, 7), (3, "Infinity")]
+    )
+    folder = home.run("r1").step("train")
+    folder.metrics().parent.mkdir(parents=True)
+    folder.metrics().write_text('{"step": 9, "metrics": {"late": 8}}\n')
+    with TrackingReader(home) as reader:
+        curves = read_metric_curves(folder, run_id, reader, NO_EVENTS)
+        assert curves == {"late": [(9, 8)], "odd": [(2, 7)], "plain": [(1, 3), (2, 2), (3, 1)]}
+        folder.metrics().unlink()
+        assert read_metric_curves(folder, run_id, reader, NO_EVENTS)["late"] == [(2, 4), (5, 1)]
+        assert read_logged_values(folder, run_id, reader, NO_EVENTS).metrics["late"] == 1, (
+            "the last is that of the highest step"
+        )
+        folder.metrics().write_text(f'{{"step": 1{"0" * 400}, "metrics": {{"a": 1{"0" * 400}, "b": -1{"0" * 300}}}}}\n')
+        assert read_metric_curves(folder, None, reader, NO_EVENTS) == {}
+        assert metrics_document(read_logged_values(folder, None, reader, NO_EVENTS).metrics) == {"b": -(10**300)}
+        folder.metrics().unlink()
+        assert read_logged_values(folder, None, reader, NO_EVENTS).metrics == {}
+
+
+@pytest.mark.parametrize("values", [(1e308, -1e308), (5e-324, 1.0), (0.0, 0.0), (1e308, 5e-324), (1.0, 1.0 + 2**-52)])
+def test_a_chart_is_drawn_of_whatever_is_finite(values: tuple[float, float]) -> None:
+    (chart,) = draw_charts({"m": [(1, values[0]), (2, values[1])]})
+    assert "nan" not in repr(chart)
+    assert all(-1 <= float(y) <= 171 for pair in chart.lines[0].points.split() for y in [pair.split(",")[1]])
+
+
+PLAIN = """\
+import sys
+
+import mlflow
+
+learning_rate, epochs = float(sys.argv[1]), int(sys.argv[2])
+mlflow.log_param("learning_rate", learning_rate)
+
+weight = 5.0
+for epoch in range(epochs):
+    weight -= learning_rate * 2 * (weight - 1.0)
+    mlflow.log_metric("loss", (weight - 1.0) ** 2, step=epoch)
+"""
+
+
+@pytest.mark.slow
+def test_a_plain_script_with_mlflow_has_its_curve(tmp_path: Path) -> None:
+    written(tmp_path, PLAIN + "import time; time.sleep(1)\n", "python train.py 0.1 20")
+    screen = on_a_terminal(100, tmp_path, "run", "pipeline.yaml")
+    assert re.search(r"train +running .*loss \d", screen)
+    page = next(tmp_path.glob(".allranks/runs/*/report.html")).read_text()
+    line = re.search(r'<polyline class="c0" points="([^"]*)"', page)
+    assert line is not None
+    assert len(line[1].split()) == 20
+    found = strict(call("runs", "show", "latest", "--json", cwd=tmp_path).stdout)["steps"]["train"]  # type: ignore[index]
+    assert found["metrics"]["loss"] == pytest.approx(16 * 0.64**20)
+    assert found["params"] == {"learning_rate": "0.1"}
