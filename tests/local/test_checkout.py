@@ -189,7 +189,7 @@ def test_a_file_without_a_version_serves_any(project):
 
 def test_two_files_that_serve_equally_are_refused_with_the_line_that_decides(project):
     write(project / "components/copy/component.yml", COMPONENT.format(version=2))
-    write(project / "environments/copy.yml", "name: counting\nbuild: {path: .}\n")
+    write(project / "environments/copy.yml", "name: counting\nimage: another\n")
     refused = allranks("run", "jobs/count/pipeline.yml", cwd=project)
     assert refused.returncode == 2
     assert "components/copy/component.yml and just as well components/count/component.yml" in refused.stderr
