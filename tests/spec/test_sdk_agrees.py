@@ -73,8 +73,9 @@ def sdk_faults(file: Path) -> list[str]:
 
 def lint_faults(file: Path) -> list[Problem]:
     from allranks.cli.lint import _problems_of
+    from allranks.local.assets import CloudStandIns
 
-    return [one for one in _problems_of(str(file), [], designer=False) if one.severity == "error"]
+    return [one for one in _problems_of(str(file), CloudStandIns(), designer=False) if one.severity == "error"]
 
 
 def tried(document: str) -> list[Mutation]:
