@@ -12,6 +12,7 @@ from allranks.errors import Problem
 from allranks.spec import schema
 from allranks.spec.check_parallel import check_parallel
 from allranks.spec.check_script import check_script
+from allranks.spec.component_kinds import CopyComponent, SparkComponent
 from allranks.spec.expressions import (
     Reference,
     bracket_faults,
@@ -20,17 +21,7 @@ from allranks.spec.expressions import (
     near_references,
     single_reference,
 )
-from allranks.spec.model import (
-    Component,
-    CopyComponent,
-    Distribution,
-    Input,
-    Output,
-    Pipeline,
-    Resources,
-    Source,
-    SparkComponent,
-)
+from allranks.spec.model import Component, Distribution, Input, Output, Pipeline, Resources, Source
 from allranks.spec.parallel import ParallelComponent
 from allranks.spec.read_spark import check_spark
 from allranks.spec.read_transfer import check_copy

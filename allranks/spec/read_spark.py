@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from allranks.errors import Problem
 from allranks.spec import ports, schema, settings
-from allranks.spec.model import SparkComponent
+from allranks.spec.component_kinds import SparkComponent
 from allranks.spec.section import Section, shown_value
 from allranks.spec.standalone import job_name
 from allranks.spec.suggest import nearest_hint

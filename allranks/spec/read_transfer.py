@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from allranks.errors import Problem
 from allranks.spec import ports, schema, settings
-from allranks.spec.model import CopyComponent
+from allranks.spec.component_kinds import CopyComponent
 from allranks.spec.section import Section, a_or_an, shown_value
 from allranks.spec.suggest import did_you_mean
 

@@ -14,7 +14,7 @@ from allranks.local.kinds import StepKind
 from allranks.local.kinds.command import plan_command
 from allranks.local.plan import PlannedStep
 from allranks.spec import Component, Step
-from allranks.spec.model import CopyComponent
+from allranks.spec.component_kinds import CopyComponent
 
 
 def _plan_data_transfer(step: Step, component: Component, scope: PipelineScope) -> PlannedStep:

@@ -16,7 +16,7 @@ from allranks.local.kinds.command import plan_command
 from allranks.local.machine import usable_cores
 from allranks.local.plan import PlannedStep
 from allranks.spec import Component, Step
-from allranks.spec.model import SparkComponent
+from allranks.spec.component_kinds import SparkComponent
 
 _OWN = {"spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _OPTIONS = {"py_files": "--py-files", "jars": "--jars", "files": "--files", "archives": "--archives"}

@@ -7,7 +7,8 @@ and a folder for several.
 from __future__ import annotations
 
 from allranks.spec import schema
-from allranks.spec.model import CopyComponent, Step
+from allranks.spec.component_kinds import CopyComponent
+from allranks.spec.model import Step
 from allranks.spec.read_transfer import read_copy, read_task
 from allranks.spec.section import Section
 from allranks.spec.steps.kind import FindComponent, StepReader, bare_step, inline_step

@@ -12,8 +12,9 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from allranks.spec import schema
+from allranks.spec.component_kinds import DecidingComponent
 from allranks.spec.expressions import single_reference
-from allranks.spec.model import Branch, DecidingComponent, Input, Literal, Step
+from allranks.spec.model import Branch, Input, Literal, Step
 from allranks.spec.section import Section, shown_value
 from allranks.spec.steps.kind import FindComponent, StepReader
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from allranks.spec import schema, settings
-from allranks.spec.model import Data, Output, SparkComponent, Step
+from allranks.spec.component_kinds import SparkComponent
+from allranks.spec.model import Data, Output, Step
 from allranks.spec.read_spark import check_executors, check_places, read_spark, with_application
 from allranks.spec.section import Section
 from allranks.spec.steps.kind import FindComponent, StepReader, bare_step, inline_step
