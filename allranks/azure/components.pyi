@@ -174,6 +174,7 @@ class TrainDdp(CommandComponent):
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
@@ -218,6 +219,11 @@ class TrainDdp(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
                 that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
                 it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
@@ -263,6 +269,7 @@ class TrainTorchrun(CommandComponent):
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
@@ -307,6 +314,11 @@ class TrainTorchrun(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
                 that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
                 it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
@@ -358,6 +370,7 @@ class TrainFsdp(CommandComponent):
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         tensor_parallel: Whole = 1,
         pipeline_parallel: Whole = 1,
         pipeline_schedule: Literal["gpipe", "1f1b"] | Text = "1f1b",
@@ -421,6 +434,11 @@ class TrainFsdp(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile each block with torch.compile; a minute at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             tensor_parallel: GPUs that share each layer; at most those of a node, since they exchange activations in
                 every layer. The sequence is divided over them too. GPUs = data-parallel degree x tensor_parallel x
                 pipeline_parallel.
@@ -480,6 +498,7 @@ class TrainDeepspeed(CommandComponent):
         precision: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         zero_stage: Whole = 2,
         offload: Literal["none", "optimizer", "all"] | Text = "none",
@@ -550,6 +569,11 @@ class TrainDeepspeed(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
                 that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
                 it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
@@ -611,6 +635,7 @@ class TrainLightning(CommandComponent):
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
@@ -664,6 +689,11 @@ class TrainLightning(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
                 that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
                 it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
@@ -707,6 +737,7 @@ class TrainTransformers(CommandComponent):
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
         precision: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
+        deterministic: Flag = "false",
         sharding: Literal["none", "fsdp", "deepspeed"] | Text = "none",
         seed: Whole = 0,
         log_every: Whole = 10,
@@ -751,6 +782,11 @@ class TrainTransformers(CommandComponent):
                 the loss and needs a GPU.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             sharding: How a model that is too large for one GPU is divided among all. fsdp: weights, gradients and the
                 optimizer's states, by PyTorch. deepspeed: gradients and states, by ZeRO stage 2. The result does not
                 change.
@@ -793,6 +829,7 @@ class TrainHorovod(CommandComponent):
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
@@ -838,6 +875,11 @@ class TrainHorovod(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
                 that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
                 it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
@@ -881,6 +923,7 @@ class TrainHorovodKeras(CommandComponent):
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -923,6 +966,11 @@ class TrainHorovodKeras(CommandComponent):
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
                 exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
             compile: Compile the forward and backward pass with XLA; some time at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -958,6 +1006,7 @@ class TrainTfMultiworker(CommandComponent):
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -1001,6 +1050,11 @@ class TrainTfMultiworker(CommandComponent):
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
                 exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
             compile: Compile the forward and backward pass with XLA; some time at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -1035,6 +1089,7 @@ class TrainTfParameterServer(CommandComponent):
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
+        deterministic: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -1074,6 +1129,11 @@ class TrainTfParameterServer(CommandComponent):
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
                 exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps worker 0 waits for all others: a loss that is
                 not finite or a request to stop is acted upon here.

@@ -122,7 +122,7 @@ def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> b
     from shared.training.torch.start import set_up
     from shared.training.torch.throughput import TokenThroughput
 
-    set_up(world, given.timeouts.step)
+    set_up(world, given)
     data = open_data(given, plan, world, tasks=("classification", "regression", "language_modeling"))
     config, loader = make_configuration(given, file, plan, world), given.loader
     reader = RowReader(data.split("train"), world.device, loader)

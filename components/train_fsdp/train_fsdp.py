@@ -138,7 +138,7 @@ def train(settings: Settings, layout: RankLayout, plan: BatchPlan, world: World)
     from shared.training.torch.start import limit_collectives, set_up, tokenizer_folder
     from shared.training.torch.throughput import TokenThroughput
 
-    set_up(world, settings.timeouts.step)
+    set_up(world, settings)
     data = open_data(settings, plan, world, tasks=("language_modeling",))
     precision, mesh = TrainingPrecision(settings.precision.precision, world.device), make_mesh(layout, world)
     limit_collectives(settings.timeouts.step)  # in the groups of the mesh too

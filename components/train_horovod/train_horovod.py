@@ -50,7 +50,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.torch.start import make_rows_model, set_up
     from shared.training.torch.state import TrainingSaver
 
-    set_up(world, settings.timeouts.step)
+    set_up(world, settings)
     data = open_data(settings, plan, world)
     precision = TrainingPrecision(settings.precision.precision, world.device)
     module, card = make_rows_model(settings.network, settings.precision, settings.seed, data, world, precision.dtype)

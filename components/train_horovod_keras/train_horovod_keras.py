@@ -52,7 +52,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.keras.start import make_rows_model, set_up, try_saving
     from shared.training.keras.state import TrainingSaver
 
-    set_up()
+    set_up(settings)
     data = open_data(settings, plan, world)
     feed = BatchFeed(data.split("train"), plan, world.rank, settings.loader, settings.seed)
     steps = settings.loop.epochs * feed.steps_per_epoch
@@ -88,7 +88,7 @@ def training_step(
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
-    from shared.training.keras.optimization import finish_gradients, rank_gradients
+    from shared.training.keras.optimization import finish_gradients, in_buckets, rank_gradients
 
     variables = model.trainable_variables
     gradients_here = rank_gradients(model, objective, plan, compiled=settings.precision.compile)
@@ -96,8 +96,9 @@ def training_step(
     @tf.function
     def step(rows: Any, labels: Any) -> Any:
         loss, gradients = gradients_here(rows, labels)
-        # What DistributedGradientTape does after a pass, done once after the last; as one group, always in one order.
-        gradients = hvd.grouped_allreduce(gradients, op=hvd.Sum) if plan.world_size > 1 else gradients
+        # What DistributedGradientTape does after a pass, done once in the last, while layers before are computed.
+        if plan.world_size > 1:
+            gradients = in_buckets(gradients, lambda bucket: hvd.grouped_allreduce(bucket, op=hvd.Sum))
         optimizer.apply(finish_gradients(gradients, variables, settings.optimizer), variables)
         return loss
 

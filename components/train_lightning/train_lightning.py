@@ -71,7 +71,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.torch.start import set_up
 
     own = bool(settings.network.module)
-    set_up(world, settings.timeouts.step)
+    set_up(world, settings)
     data = open_data(settings, plan, world)
     precision, loader = TrainingPrecision(settings.precision.precision, world.device), settings.loader
     reader = RowReader(data.split("train"), world.device, loader)

@@ -77,7 +77,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.keras.start import make_rows_model, set_up, try_saving
     from shared.training.keras.state import TrainingSaver
 
-    set_up()
+    set_up(settings)
     data = open_data(settings, plan, world)
     feed = BatchFeed(data.split("train"), plan, 0, settings.loader, settings.seed)
     steps = settings.loop.epochs * feed.steps_per_epoch

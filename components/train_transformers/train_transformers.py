@@ -99,7 +99,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.transformers.start import has_unused_parameters, make_base_model, padding_token
     from shared.training.transformers.trainer import FineTuner, NamedPasses
 
-    set_up(world, settings.timeouts.step)
+    set_up(world, settings)
     data = open_data(settings, plan, world, tasks=("text_classification", "language_modeling"))
     precision, loader = TrainingPrecision(settings.precision.precision, world.device), settings.loader
     net, padding = make_base_model(settings.base, settings.precision, settings.seed, data), padding_token(data)

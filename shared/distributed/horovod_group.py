@@ -37,6 +37,8 @@ def start_horovod(launch: Launch, control: Control, backend: str | None, timeout
     choose = _torch_device if backend == "torch" else _tensorflow_device
     device, kind = choose(launch, control)
     _limit_stalls(timeout)
+    # Or groups of tensors that happen to be ready together go as one, and are summed up in another order.
+    os.environ.setdefault("HOROVOD_DISABLE_GROUP_FUSION", "1")
     hvd = _horovod(backend)
     hvd.init()
     if (hvd.rank(), hvd.size()) != (launch.rank, launch.world_size):

@@ -110,6 +110,14 @@ class PrecisionSettings:
     compile: bool = input_port(
         "Compile the model with torch.compile; a minute at the start, faster steps afterwards.", default=False
     )
+    deterministic: bool = input_port(
+        "Use only operations of the GPU that repeat their bits, so that the same job, and one that was killed and "
+        "continued, ends with exactly the same weights on GPUs of the same model. Convolutions become slower, since "
+        "cuDNN may not try which of its algorithms is the fastest, and an operation without such a form ends the run "
+        "and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no effect: there the bits "
+        "are the same in any case.",
+        default=False,
+    )
     sync_batch_norm: bool = input_port(
         "Let batch normalization of your own model take its statistics over the rows of all GPUs, so that the result "
         "does not depend on how many there are; each such layer then waits for all GPUs. Without it, each GPU takes "

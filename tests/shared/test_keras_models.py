@@ -124,3 +124,23 @@ def test_what_is_wrong_with_the_users_function_is_said(
 ) -> None:
     with pytest.raises(Refusal, match=message):
         zoo.build_network(card(architecture, (5,)), model_code=code)
+
+
+def test_gradients_go_in_buckets_from_the_last_layer_and_come_back_in_their_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import tensorflow as tf
+
+    from shared.training.keras import optimization
+
+    gradients = [tf.fill([size], float(size)) for size in (3, 5, 1, 2, 4)]
+    sent: list[list[int]] = []
+
+    def exchange(bucket: list[tf.Tensor]) -> list[tf.Tensor]:
+        sent.append([len(one) for one in bucket])
+        return [2 * one for one in bucket]
+
+    monkeypatch.setattr(optimization, "BUCKET_BYTES", 20)
+    back = optimization.in_buckets(gradients, exchange)
+    assert sent == [[4, 2], [1, 5], [3]]
+    assert [one.numpy().tolist() for one in back] == [[2.0 * size] * size for size in (3, 5, 1, 2, 4)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from shared.settings.training import ScheduleSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.schedule import LearningSchedule
 from shared.training.torch import feed as training_data
+from shared.training.torch import start as training_start
 from shared.training.torch.feed import BatchFeed, RowReader
 from shared.training.torch.optimization import (
     TrainingPrecision,
@@ -125,6 +127,23 @@ def test_each_optimizer_makes_the_loss_smaller(name: str, momentum: str) -> None
         precision.step(optimizer, 1.0)
         losses.append(loss.item())
     assert losses[-1] < losses[0] / 2
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_gpu_takes_the_fastest_algorithms_or_those_that_repeat_their_bits(
+    deterministic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    before = torch.backends.cudnn.benchmark
+    try:
+        training_start._choose_algorithms(deterministic=deterministic)
+        assert torch.backends.cudnn.benchmark is not deterministic
+        assert torch.are_deterministic_algorithms_enabled() is deterministic
+        assert ("CUBLAS_WORKSPACE_CONFIG" in os.environ) is deterministic
+    finally:
+        torch.backends.cudnn.benchmark = before
+        torch.use_deterministic_algorithms(False)
 
 
 def test_nothing_to_train_is_refused() -> None:

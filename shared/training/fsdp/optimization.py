@@ -20,15 +20,14 @@ def clip_gradients(module: nn.Module, clip_norm: float, world: World) -> None:
     """
     if clip_norm == 0:
         return
-    total = torch.zeros((), dtype=torch.float64, device=world.device)
-    gradients: list[torch.Tensor] = []
+    alike: dict[int, list[torch.Tensor]] = {}  # by how many ranks hold the same
     for _, parameter in sharded_parameters(module):
         if parameter.grad is not None:
-            local = local_part(cast("DTensor", parameter.grad))
-            gradients.append(local)
-            square = torch.linalg.vector_norm(local, dtype=torch.float32 if local.element_size() < 8 else None) ** 2
-            total += square.double().to(world.device) / copies_of(parameter)
+            alike.setdefault(copies_of(parameter), []).append(local_part(cast("DTensor", parameter.grad)))
+    total = torch.zeros((), dtype=torch.float64, device=world.device)
+    for copies, gradients in alike.items():
+        total += nn.utils.get_total_norm(gradients).to(world.device, torch.float64) ** 2 / copies
     dist.all_reduce(total)
     factor = (clip_norm / (total.sqrt() + 1e-6)).clamp(max=1.0)
-    for gradient in gradients:
-        gradient.mul_(factor.to(gradient.device, gradient.dtype))
+    for gradients in alike.values():
+        torch._foreach_mul_(gradients, factor.to(gradients[0].device, gradients[0].dtype))  # as torch's own clipping

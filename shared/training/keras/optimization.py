@@ -16,6 +16,9 @@ from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.schedule import LearningSchedule
 from shared.training.keras.objective import TrainingObjective
 
+BUCKET_BYTES = 32 * 2**20
+"""Of gradients that the ranks exchange at once: much more than latency, much less than a large model."""
+
 
 class ScheduledRate(keras.optimizers.schedules.LearningRateSchedule):
     """A schedule in the graph, as a function of the optimizer's own count of steps."""
@@ -68,6 +71,28 @@ def finish_gradients(
         gradient + tf.cast(decay, gradient.dtype) * variable if _decays(variable) else gradient
         for gradient, variable in zip(finished, variables, strict=True)
     ]
+
+
+def in_buckets(
+    gradients: Sequence[tf.Tensor], exchange: Callable[[list[tf.Tensor]], Sequence[tf.Tensor]]
+) -> list[tf.Tensor]:
+    """Exchange gradients in buckets of at least `BUCKET_BYTES`, from the last layer's to the first's.
+
+    A bucket is on its way as soon as the backward pass has computed it. Which gradients are in one does not depend on
+    when they are there, so that the ranks always sum them up in the same order.
+    """
+    buckets: list[list[int]] = [[]]
+    held = 0
+    for number in reversed(range(len(gradients))):
+        if held >= BUCKET_BYTES:
+            buckets.append([])
+            held = 0
+        buckets[-1].append(number)
+        held += math.prod(gradients[number].shape) * tf.as_dtype(gradients[number].dtype).size
+    exchanged: dict[int, tf.Tensor] = {}
+    for bucket in buckets:
+        exchanged.update(zip(bucket, exchange([gradients[number] for number in bucket]), strict=True))
+    return [exchanged[number] for number in range(len(gradients))]
 
 
 def _decays(variable: keras.Variable) -> bool:

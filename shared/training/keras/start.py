@@ -12,15 +12,17 @@ from shared.distributed import Refusal
 from shared.models import ModelCard
 from shared.models.keras import build_network, check_saveable
 from shared.settings.network import NetworkSettings
+from shared.settings.trainer import TrainerSettings
 from shared.settings.training import PrecisionSettings
 from shared.training.core.open_data import card_of_rows
 
 _POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp64": "float64"}
 
 
-def set_up() -> None:
+def set_up(settings: TrainerSettings) -> None:
     """Settings of TensorFlow for this process; to be called before it computes anything."""
-    tf.config.experimental.enable_op_determinism()  # a resumed run ends with the same weights
+    if settings.precision.deterministic or not tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.enable_op_determinism()  # a resumed run ends with the same weights
 
 
 def make_rows_model(

@@ -19,20 +19,32 @@ from shared.models import DecoderModel, DecoderSettings, ModelCard, NormalisedMo
 from shared.models.decoder import initialise_decoder
 from shared.models.package import empty_decoder
 from shared.settings.network import DecoderSizes, NetworkSettings
+from shared.settings.trainer import TrainerSettings
 from shared.settings.training import PrecisionSettings
 from shared.training.core.open_data import card_of_rows
 from shared.training.torch.batch_norm import synchronise_batch_norm
 from shared.training.torch.optimization import checkpoint_activations
 
 
-def set_up(world: World, step_timeout: timedelta) -> None:
-    """Settings of torch for this process."""
+def set_up(world: World, settings: TrainerSettings) -> None:
+    """Settings of torch for this process; to be called before it computes anything."""
     if "OMP_NUM_THREADS" not in os.environ:  # or every rank takes all cores
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // world.local_world_size))
     if world.device.type == "cuda":
         torch.set_float32_matmul_precision("high")  # TF32; on a CPU the default is exact and as fast
-        torch.backends.cudnn.deterministic = True  # a resumed run ends with the same weights
-    limit_collectives(step_timeout)
+        _choose_algorithms(deterministic=settings.precision.deterministic)
+    limit_collectives(settings.timeouts.step)
+
+
+def _choose_algorithms(*, deterministic: bool) -> None:
+    """Let the GPU take the fastest algorithms, or those that repeat their bits.
+
+    The variable is what cuBLAS asks for, from CUDA 10.2 on, to repeat its bits; torch refuses to multiply without it.
+    """
+    torch.backends.cudnn.benchmark = not deterministic
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
 
 
 def limit_collectives(step_timeout: timedelta) -> None:

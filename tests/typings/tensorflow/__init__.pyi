@@ -11,6 +11,7 @@ Tensor = KerasTensor
 
 class DType:
     is_floating: bool
+    size: int
 
 class GradientTape(AbstractContextManager[GradientTape]):
     def __exit__(self, *caught: object) -> None: ...
