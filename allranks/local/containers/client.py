@@ -76,12 +76,13 @@ def find_client(choice: str) -> ContainerClient:
     found = [program for name in names if (program := shutil.which(name))]
     if not found:
         raise CannotRunHereError(f"--containers needs {' or '.join(names)}, which is not on PATH.", _INSTALL)
-    answers = [_ask_client(program) for program in found]
-    client = next((answer for answer in answers if isinstance(answer, ContainerClient)), None)
-    if client is None:
-        said = "\n".join(f"{program} does not answer: {why}" for program, why in zip(found, answers, strict=True))
-        raise CannotRunHereError(said, "Start its service, or leave out --containers.")
-    return client
+    said = []
+    for program in found:
+        answer = _ask_client(program)
+        if isinstance(answer, ContainerClient):
+            return answer
+        said.append(f"{program} does not answer: {answer}")
+    raise CannotRunHereError("\n".join(said), "Start its service, or leave out --containers.")
 
 
 def _ask_client(program: str) -> ContainerClient | str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import getpass
 import io
 import os
 import secrets
@@ -58,7 +57,7 @@ class ContainerHost(NodeHost):
         """The caller's proxies alone, as on Azure ML nothing of the caller; and who owns what is written."""
         kept = {name: value for name, value in environ.items() if name.lower() in _PROXIES}
         if not self.image.client.is_rootless and os.getuid() != 0:  # no home, and no name in the image's /etc/passwd
-            kept |= {"HOME": str(_TMP), "USER": getpass.getuser()}
+            kept |= {"HOME": str(_TMP), "USER": environ.get("USER", "user")}
         return kept
 
     def launcher(self, of_distribution: RankLauncher) -> RankLauncher:

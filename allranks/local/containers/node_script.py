@@ -16,21 +16,26 @@ from pathlib import Path
 from allranks.local.gang import RankCommand, RankExit
 
 # SIGUSR1 asks for stacks: the ranks write them, and the container waits for the engine to end it. A shell that has a
-# command in front keeps the signal's default for it by a trap of its own.
+# command in front keeps the signal's default for it by a trap of its own. A rank that fails says so by SIGUSR2, since
+# `wait -n` is not in every bash, and may miss what has ended before it was called.
 _SCRIPT = """#!/bin/bash
 umask {umask:04o}
 trap 'trap : USR1; kill -USR1 0; wait; exit 138' USR1
 trap 'exit 143' TERM
+trap 'exit 1' USR2
 rank() {{
     trap : USR1
-    trap - TERM
+    trap - TERM USR2
     . "$1/$2.sh" >> "$3" 2>&1
     code=$?
     echo "$code" > "$1/$2.exit"
+    [ $code = 0 ] || kill -USR2 $$
     exit $code
 }}
 {ranks}
-{waits}
+for pid in $(jobs -p); do
+    wait "$pid" || exit
+done
 """
 _LINE = 60_000  # bytes; docker's reader of such files refuses lines of 64 KiB
 _SHELL_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -81,8 +86,7 @@ class NodeGroup:
             lines += [f"cd {shlex.quote(str(command.cwd))}", shlex.join(command.argv)]
             (self.folder / f"{index}.sh").write_text("\n".join(lines) + "\n", encoding="utf-8")
             ranks.append(shlex.join(["rank", str(self.folder), str(index), str(command.log)]) + " &")
-        waits = "\n".join(["wait -n || exit"] * len(ranks))
-        self.script.write_text(_SCRIPT.format(umask=umask, ranks="\n".join(ranks), waits=waits), encoding="utf-8")
+        self.script.write_text(_SCRIPT.format(umask=umask, ranks="\n".join(ranks)), encoding="utf-8")
 
     def failed_exits(self) -> list[RankExit]:
         """How its ranks have failed, as their notes tell."""

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from allranks import run
+from allranks.errors import CannotRunHereError
 from allranks.local.containers.choice import divided_options
 from allranks.local.containers.client import ContainerClient
 from allranks.local.containers.host import ContainerHost
@@ -123,6 +125,17 @@ def test_what_cannot_be_is_refused_before_anything_starts(tmp_path):
     assert "--containers both: there is no such client" in refused(tmp_path, "--containers=both")
     both = refused(tmp_path, "--containers", "--python", f"one={sys.executable}", "--environment", "*=sklearn-1.5")
     assert "--containers and --python and --environment of one, *: in a container the image counts" in both
+
+
+def test_python_is_refused_the_same_way(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.chdir(tmp_path)
+    text = step("true").replace("azureml:whatever:1", "{image: python}")
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {text}}}\n")
+    with pytest.raises(CannotRunHereError, match="--containers needs docker or podman"):
+        run(str(file), containers=True)
+    with pytest.raises(CannotRunHereError, match="--containers needs podman"):
+        run(str(file), containers="podman")
 
 
 def test_a_daemon_that_does_not_answer_is_named(docker, tmp_path):
