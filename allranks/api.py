@@ -27,6 +27,7 @@ def run(
     map: Mapping[str, str | os.PathLike[str]] | None = None,  # noqa: A002 the name of the option
     python: Mapping[str, str | os.PathLike[str]] | None = None,
     environment: Mapping[str, str | os.PathLike[str]] | None = None,
+    containers: bool | str = False,
     **inputs: Any,
 ) -> RunResult:
     """Run a pipeline on this machine, as Azure ML would, and wait for its end.
@@ -43,18 +44,18 @@ def run(
         map: what stands for data or a component in the cloud, such as ``{"azureml:mnist": "./mnist"}``.
         python: step to the interpreter that runs it, in place of the one that its environment calls for.
         environment: step to the environment that it runs in: a name that is known, or the path of a YAML file.
+        containers: each node is a container of the step's image: ``docker``, ``podman``, or True for either.
         inputs: inputs of the pipeline by name; a path for data.
 
     Returns:
-        The result; its ``status`` says whether all steps succeeded. A step that fails raises nothing: ``explanation``
-        says why it failed, and is printed.
+        The result; ``status`` says whether all steps succeeded, ``explanation``, which is printed, why one failed.
 
     Raises:
         AllranksError: what was asked for is wrong; nothing has run.
     """
     from allranks.cli.live import perform_shown
     from allranks.performing import absolute_mapping, chosen_interpreter, chosen_step_environment, prepare_run
-    from allranks.request import RunRequest
+    from allranks.request import ANY_CLIENT, RunRequest
 
     home = RunsHome(Path(runs_dir).resolve())
     job = None if isinstance(pipeline, str) else pipeline
@@ -65,15 +66,19 @@ def run(
         values=_texts({**(values or {}), **inputs}),
         scale={step: (nodes, processes) for step, (nodes, processes) in (scale or {}).items()},
         only=tuple(steps),
-        map=tuple(absolute_mapping(f"{reference}={os.fspath(path)}") for reference, path in (map or {}).items()),
-        python=dict(chosen_interpreter(f"{step}={os.fspath(path)}") for step, path in (python or {}).items()),
-        environment=dict(
-            chosen_step_environment(f"{step}={os.fspath(name)}") for step, name in (environment or {}).items()
-        ),
+        map=tuple(absolute_mapping(text) for text in _pairs(map)),
+        python=dict(chosen_interpreter(text) for text in _pairs(python)),
+        environment=dict(chosen_step_environment(text) for text in _pairs(environment)),
+        containers=(ANY_CLIENT if containers is True else containers or ""),
         retries=retries,
         cache=cache,
     )
     return perform_shown(prepare_run(request, home, job), home)
+
+
+def _pairs(given: Mapping[str, str | os.PathLike[str]] | None) -> list[str]:
+    """What an option of the command line would be given."""
+    return [f"{name}={os.fspath(value)}" for name, value in (given or {}).items()]
 
 
 def runs(runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> list[RunResult]:

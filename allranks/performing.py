@@ -17,6 +17,7 @@ from allranks.cli.text import YAML_SUFFIXES
 from allranks.errors import CannotRunHereError, SpecError, UnknownNameError, UsageError
 from allranks.local.assets import CloudStandIns, read_mapping
 from allranks.local.checkout_assets import CheckoutAssets
+from allranks.local.containers.images import ContainerImage
 from allranks.local.described import with_environment_files
 from allranks.local.environments.choice import chosen_environment, with_environments
 from allranks.local.folders import RunFolder, RunsHome, read_json_file
@@ -100,20 +101,40 @@ def _plan(pipeline: Pipeline, home: RunsHome, stands: CloudStandIns, request: Ru
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise SpecError(errors)
-    plan = plan_pipeline(pipeline, stands)
+    plan = plan_pipeline(pipeline, stands, containers=bool(request.containers))
     if request.only:
         plan = plan.only(request.only)
     chosen = {name: Path(path) for name, path in _by_step(request.python, plan, "--python").items()}
     steps = with_environments(plan.steps, _by_step(request.environment, plan, "--environment"))
     steps = with_environment_files(steps, stands, chosen)
-    interpreters = choose_interpreters(steps, home.path, chosen, stands.find_environment)
+    steps, images, container_notes = _contained(steps, request, home, stands)
+    outside = {name: step for name, step in steps.items() if step.host.is_this_machine}
+    interpreters = choose_interpreters(outside, home.path, chosen, stands.find_environment)
     steps = {name: _placed(step, interpreters) for name, step in steps.items()}
     environments = tuple({one.folder: one for one in interpreters.environments.values()}.values())
     _require_programs(steps)
     heavy = heavy_snapshots(step.component for step in steps.values())
     warnings = (str(problem).removeprefix(f"{Path.cwd()}/") for problem in (*problems, *machines, *heavy))
-    notes = (*warnings, *interpreters.notes, *plan.notes)
-    return replace(plan, steps=steps, notes=notes, environments=environments)
+    notes = (*warnings, *interpreters.notes, *container_notes, *plan.notes)
+    return replace(plan, steps=steps, notes=notes, environments=environments, images=tuple(images))
+
+
+def _contained(
+    steps: dict[str, PlannedStep], request: RunRequest, home: RunsHome, stands: CloudStandIns
+) -> tuple[dict[str, PlannedStep], list[ContainerImage], list[str]]:
+    """The steps in containers, if that was asked for, with the images that they need and notes."""
+    if not request.containers:
+        return steps, [], []
+    if chosen := [*request.python, *request.environment]:
+        options = " and ".join(f"--{name}" for name in ("python", "environment") if getattr(request, name))
+        named = ", ".join(dict.fromkeys(chosen))
+        raise UsageError(
+            f"--containers and {options} of {named}: in a container the image counts.", "Give one of them."
+        )
+    from allranks.local.containers.choice import place_in_containers
+    from allranks.local.containers.client import find_client
+
+    return place_in_containers(steps, find_client(request.containers), home.path, stands.find_environment)
 
 
 def _by_step(given: Mapping[str, str], plan: RunPlan, option: str) -> dict[str, str]:

@@ -9,6 +9,8 @@ from typing import Any
 
 from allranks.errors import UsageError
 
+ANY_CLIENT = "any"  # of the container clients, the first that answers
+CLIENTS = ("docker", "podman")
 _MAPPINGS = ("values", "scale", "python", "environment")
 
 
@@ -26,6 +28,7 @@ class RunRequest:
         map: what stands for data or a component in the cloud, as REFERENCE=PATH, the paths absolute.
         python: step to the interpreter that the user chose; ``*`` is every other step.
         environment: likewise, step to the environment: a name of the library, one of Azure's, or the path of a YAML.
+        containers: each node is a container: ``docker``, ``podman``, or ``any`` of the two; empty for none.
         retries: further attempts for a step that fails, at least 0.
         cache: False runs every step from its beginning.
         since: with ``cache`` false, the run from which on finished steps are reused all the same: the one that this
@@ -41,6 +44,7 @@ class RunRequest:
     map: tuple[str, ...] = ()
     python: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    containers: str = ""
     retries: int = 0
     cache: bool = True
     since: str = ""

@@ -9,6 +9,7 @@ from typing import Self
 from rich.console import Console
 
 from allranks.cli import text
+from allranks.local.containers.images import ContainerImage
 from allranks.local.environments.step_environment import StepEnvironment, build_step_environment
 
 
@@ -23,6 +24,13 @@ def build_environments(
     for environment in environments:
         with BuildPhases(environment.folder.name) as phases:
             build_step_environment(environment, phases.tell, without, target)
+
+
+def build_images(images: Iterable[ContainerImage]) -> None:
+    """Build or pull images, one after another; raises CannotRunHereError if one cannot be had."""
+    for image in images:
+        with BuildPhases(image.reference) as phases:
+            image.build(phases.tell)
 
 
 class BuildPhases:

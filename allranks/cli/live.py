@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from allranks.cli.build_phases import build_environments
+from allranks.cli.build_phases import build_environments, build_images
 from allranks.cli.live_table import best_trial, shorter_metrics, shown_parameters, status_table
 from allranks.cli.text import aligned_rows, duration_words, print_note, with_count
 from allranks.local.engine import run_plan
@@ -31,7 +31,7 @@ _MEASURES = ("accuracy", "bits_per_byte")
 def perform_shown(prepared: PreparedRun, home: RunsHome, *, as_json: bool = False) -> RunResult:
     """Run what was prepared to its end; unless ``as_json``, its notes, its progress and its end are printed.
 
-    Environments that are not there are built first.
+    Environments and images that are not there are built first.
 
     Raises:
         StorageError: the runs folder cannot be written.
@@ -40,6 +40,7 @@ def perform_shown(prepared: PreparedRun, home: RunsHome, *, as_json: bool = Fals
     home.prepare()
     missing = [one for one in prepared.plan.environments if not one.is_built]
     build_environments(missing, target=prepared.request.target)
+    build_images(one for one in prepared.plan.images if not one.is_built)
     if as_json:
         return run_plan(prepared.plan, prepared.options(home), RunObserver())
     print_notes(prepared.plan)

@@ -22,7 +22,7 @@ from allranks.performing import (
     prepare_run,
 )
 from allranks.redaction import redact_document
-from allranks.request import RunRequest
+from allranks.request import ANY_CLIENT, CLIENTS, RunRequest
 
 HELP = "run a pipeline or a component on this machine, as Azure ML would"
 
@@ -43,6 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the environment that a step (or *) runs in: one of ours, one of Azure's that is known, or a YAML file"
     )
     add_repeated(parser, "--environment", "STEP=NAME_OR_FILE", environment)
+    parser.add_argument(
+        "--containers",
+        nargs="?",
+        const=ANY_CLIENT,
+        metavar="docker|podman",
+        help="each emulated node is a container of the step's image",
+    )
     parser.add_argument("--runs-dir", metavar="DIR", default=DEFAULT_HOME, help=f"default: {DEFAULT_HOME}")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -67,6 +74,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _request(args: argparse.Namespace, home: RunsHome) -> tuple[RunRequest, EarlierRun | None]:
     """What was asked for, and the run that is resumed."""
+    is_client = args.containers in (None, ANY_CLIENT, *CLIENTS)
+    if not is_client and (args.target is None or "=" in args.target):  # `run --containers TARGET NAME=VALUE`
+        args.values[:0] = [] if args.target is None else [args.target]
+        args.target, args.containers = args.containers, ANY_CLIENT
     if args.target is not None and "=" in args.target and not Path(args.target).exists():
         args.values.insert(0, args.target)
         args.target = None
@@ -79,6 +90,7 @@ def _request(args: argparse.Namespace, home: RunsHome) -> tuple[RunRequest, Earl
         "map": tuple(map(absolute_mapping, args.map)),
         "python": dict(chosen_interpreter(text) for text in args.python),
         "environment": dict(chosen_step_environment(text) for text in args.environment),
+        "containers": args.containers,
         "retries": args.retries,
         "cache": False if args.no_cache else None,
     }

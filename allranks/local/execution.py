@@ -171,7 +171,7 @@ class StepExecution(ABC):
                 "inputs": inputs,
                 "outputs": {name: [output.type, output.mode] for name, output in step.outputs.items()},
                 "environment": str(step.component.environment),
-                "interpreter": fingerprint.interpreter_digest(self.python),
+                "interpreter": step.host.identity(self.python),
                 "environment_variables": dict(step.environment_variables),
                 "distribution": [step.distribution, step.nodes, step.processes, step.parameter_servers],
             }

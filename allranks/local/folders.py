@@ -6,6 +6,7 @@
         tracking.db, mlflow/                what all runs logged with MLflow, and the files that they logged
         assets/<name>.json                  outputs that were registered under a name, by version
         environments/<name>/                one of ours that was built; environments/<name>-<key>/ other people's
+        images/<image>/, <image>.log        what an image was built from, and what its build said
         cache/<key>.json                    which run holds the outputs of a finished step
         work/<key>/                         a step that is not finished: its outputs so far, and the lock on them
         work/<key>/trials.json              of a sweep that is not finished: its trials so far, and how they ended
@@ -22,6 +23,7 @@
                 nodes/<n>/work/             the working folder of node n, a copy of the snapshot
                 nodes/<n>/tmp/              its TMPDIR
                 nodes/<n>/python/           what it installs, until the step ends
+                nodes/containers/           what its containers are started with, secrets included
                 outputs/<port>              published by one rename when the step has succeeded
                 parallel/                   of a parallel step: its order, the worker's program, results one by one
                 user_logs/                  std_log.txt, or std_log_process_<rank>.txt

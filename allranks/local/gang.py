@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -61,16 +61,21 @@ class RankGang:
     """The running ranks of one attempt, a process for each command.
 
     The guard is told of every session, in case this process is killed. The marker is ``NAME=value`` in the environment
-    of all of the gang's processes and of no others. ``timed_out`` says whether its ranks were asked for their stacks.
+    of all of the gang's processes and of no others; ``end`` is called with it when they have to end, for those that no
+    signal reaches. ``timed_out`` says whether its ranks were asked for their stacks.
     """
 
-    def __init__(self, commands: Sequence[RankCommand], guard: ProcessGuard, marker: str, umask: int) -> None:
+    def __init__(
+        self, commands: Sequence[RankCommand], guard: ProcessGuard, marker: str, umask: int, end: Callable[[str], None]
+    ) -> None:
         self.commands = tuple(commands)
         self.started = time.monotonic()
         self.exits: list[RankExit] = []
         self.marker = marker.encode()
         self._guard = guard
         self._umask = umask
+        self._end = end
+        self._killed = False
         self.timed_out = False
         self._dismissed = False
         self._running: dict[int, tuple[subprocess.Popen[bytes], RankCommand]] = {}
@@ -159,6 +164,9 @@ class RankGang:
         """SIGKILL all ranks and their groups, as Azure ML does on a node with a failed rank."""
         for process, _ in self._running.values():
             processes.kill_group(process.pid)
+        if not self._killed:
+            self._killed = True
+            self._end(self.marker.decode())
 
 
 def _last_written(log: Path) -> float:

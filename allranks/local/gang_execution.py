@@ -19,12 +19,13 @@ from allranks.local.gang import RankGang
 from allranks.local.guard import ProcessGuard
 from allranks.local.keras_2 import keras_2_help
 from allranks.local.launch import LAUNCHERS, LaunchContext
+from allranks.local.launch.launcher import RankLauncher
 from allranks.local.overlay import add_commands, is_script, make_overlay, seems_to_install
 from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
 from allranks.local.result import FAILED, RETRYING, RUNNING, SUCCEEDED, StepFailure, last_lines
 from allranks.local.traces import point_at_sources
 from allranks.local.tracking.jobs import job_run_id
-from allranks.local.variables import EmulatedCluster, data_variables, inherited_variables, job_variables
+from allranks.local.variables import EmulatedCluster, data_variables, job_variables
 from allranks.spec.model import LITERAL_TYPES
 
 _LONGEST_PAUSE = 30.0  # seconds; the pause before a retry doubles from one second up to this
@@ -70,10 +71,12 @@ class GangExecution(StepExecution):
             processes = self.step.nodes * self.step.launched + self.step.parameter_servers
             self._cluster = self._emulate(self.context.ports.row(1 + processes))
         self._inputs = {path: fingerprint.tree_fingerprint(path) for path in data.values()}
-        context = self._launch_context({name: str(path) for name, path in data.items()}, self._make_places())
-        self._launcher.write_files(context)
+        places = self._make_places()
+        context = self._launch_context({name: str(path) for name, path in data.items()}, places)
+        context = replace(context, reads=tuple(data.values()), writes=(self.workplace.outputs,))
+        self._hosted.write_files(context)
         marker = f"AZUREML_RUN_ID={job_run_id(self.context.run.id, self.step.name)}"
-        self.gang = RankGang(self._launcher.commands(context), guard, marker, self.context.umask)
+        self.gang = RankGang(self._hosted.commands(context), guard, marker, self.context.umask, self.step.host.end)
         self.due = None if self.step.timeout is None else time.monotonic() + self.step.timeout
 
     def _lay_out(self) -> None:
@@ -119,23 +122,34 @@ class GangExecution(StepExecution):
         step, run = self.step, self.context
         self.command = step.command(data, outputs)
         shared = {
-            **inherited_variables(run.environ, self.python),
+            **step.host.inherited(run.environ, self.python),
             **job_variables(run.run.id, run.experiment, max(1, self.attempts)),
             **run.tracking.variables(step.name, run.environ),
             **data_variables(step.literals, data, outputs),
             **self.variables,
         }
         own = step.environment_variables
-        return LaunchContext(self.folder, self._cluster, self.command, shared, own, self._overlays, self._installs)
+        return LaunchContext(
+            self.folder, self._cluster, self.command, shared, own, self._overlays, self._installs, umask=run.umask
+        )
+
+    @property
+    def _hosted(self) -> RankLauncher:
+        """How its ranks are started where they run."""
+        return self.step.host.launcher(self._launcher)
 
     @cached_property
     def _installs(self) -> bool:
         """Whether it seems to install packages: then each node has an interpreter of its own to change."""
+        if not self.step.host.is_this_machine:
+            return False
         return seems_to_install(" ".join([self.step.component.command, *self.step.literals.values()]), self.files)
 
     @property
     def _overlays(self) -> list[Path]:
-        """For each node where what it installs goes."""
+        """For each node where what it installs goes; none where that is gone with the node."""
+        if not self.step.host.is_this_machine:
+            return []
         shared = self.context.run.installed(fingerprint.json_digest(str(self.python))[:12])
         return [self.folder.overlay(node) if self._installs else shared for node in range(self.step.nodes)]
 
@@ -174,7 +188,7 @@ class GangExecution(StepExecution):
     def broken_promise(self, gang: RankGang) -> StepFailure | None:
         """What a step that ended well did all the same: a rank or an output is missing, an input is not as it was."""
         assert self.workplace is not None  # noqa: S101
-        if lost := self._launcher.lost_ranks(self.folder, self._cluster, gang):
+        if lost := self._hosted.lost_ranks(self.folder, self._cluster, gang):
             return StepFailure(lost)
         missing = [name for name in self.step.outputs if not (self.workplace.outputs / name).exists()]
         if missing:
@@ -186,7 +200,7 @@ class GangExecution(StepExecution):
 
     def may_retry(self, retries: int, gang: RankGang) -> bool:
         """Whether another attempt is due: one of ``retries``, or because Python's end has killed a rank."""
-        first = self._launcher.first_exit(self.folder, self._cluster, gang)
+        first = self._hosted.first_exit(self.folder, self._cluster, gang)
         if not gang.timed_out and was_aborted_at_exit(first, gang) and self.aborts_at_exit < ABORT_REPEATS:
             self.aborts_at_exit += 1
             return True
@@ -206,7 +220,7 @@ class GangExecution(StepExecution):
 
     def _explain(self, gang: RankGang) -> StepFailure:
         """The first failure of a gang, with the end of the log of the rank that failed first."""
-        exit_ = self._launcher.first_exit(self.folder, self._cluster, gang)
+        exit_ = self._hosted.first_exit(self.folder, self._cluster, gang)
         if exit_ is None:
             return StepFailure("stopped")
         command = exit_.command
@@ -232,7 +246,7 @@ class GangExecution(StepExecution):
         shown = {name: str(where) for name, where in step.place_data(place).items()}
         outputs = {name: f"<{step.name}.{name}>" for name in step.outputs}
         first = self._launcher.commands(self._launch_context(shown, outputs))[0]
-        own = inherited_variables(self.context.environ, self.python)
+        own = step.host.inherited(self.context.environ, self.python)
         return {
             "status": "planned",
             "component": step.component.name,

@@ -9,15 +9,20 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 
 from allranks.local import processes
 
 
 class ProcessGuard:
-    """The engine's side of the guard, whose ``pidfd`` becomes readable when it has died: then ``replace`` is called."""
+    """The engine's side of the guard, whose ``pidfd`` becomes readable when it has died: then ``replace`` is called.
 
-    def __init__(self, marker: str) -> None:
+    ``finish`` is what the guard does last, for what is not ended by signals.
+    """
+
+    def __init__(self, marker: str, finish: Callable[[], None] = lambda: None) -> None:
         self._marker = marker.encode()
+        self._finish = finish
         self._sessions: set[int] = set()
         self._start()
 
@@ -25,7 +30,7 @@ class ProcessGuard:
         reader, writer = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            _watch(reader, self._marker, set(self._sessions))
+            _watch(reader, self._marker, set(self._sessions), self._finish)
         os.close(reader)
         self._writer = writer
         self.pidfd = os.pidfd_open(self.pid)
@@ -57,7 +62,7 @@ class ProcessGuard:
             os.write(self._writer, line.encode())
 
 
-def _watch(reader: int, marker: bytes, sessions: set[int]) -> None:
+def _watch(reader: int, marker: bytes, sessions: set[int], finish: Callable[[], None]) -> None:
     """The guard's whole life; never returns."""
     os.setsid()  # Ctrl-C in the terminal is the engine's business
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -70,4 +75,6 @@ def _watch(reader: int, marker: bytes, sessions: set[int]) -> None:
         for line in lines:
             (sessions.add if line[:1] == b"+" else sessions.discard)(int(line[1:]))
     processes.end_everything(marker, sessions)
+    with contextlib.suppress(Exception):
+        finish()
     os._exit(0)

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from allranks.errors import UnknownNameError
+from allranks.local.containers.images import ContainerImage
 from allranks.local.environments.step_environment import StepEnvironment
+from allranks.local.node_host import THIS_MACHINE, NodeHost
 from allranks.spec import Component, Output
 from allranks.spec.expressions import render_command
 
@@ -47,6 +49,8 @@ class PlannedStep:
         needs: the programs that have to be there for it, each with what to do where one is not.
         chosen_by: the steps that decide whether it runs, each with the decision at which it does.
         python: the interpreter of the environment that the step names; None for the run's own.
+        shm_size, docker_args: what it asks for its container.
+        host: where its ranks run.
     """
 
     kind: str
@@ -64,6 +68,9 @@ class PlannedStep:
     python: Path | None = None
     chosen_by: tuple[tuple[str, bool], ...] = ()
     needs: Mapping[str, str] = field(default_factory=dict)
+    shm_size: str | None = None
+    docker_args: tuple[str, ...] = ()
+    host: NodeHost = THIS_MACHINE
 
     @property
     def after(self) -> tuple[str, ...]:
@@ -111,8 +118,8 @@ class RunPlan:
     """A whole run, whose steps each come after those that it needs. Its name is the pipeline's.
 
     The outputs are the step outputs that the pipeline's are; notes say what the user should know and need not mend;
-    environments have to be there before the first step starts, in the order in which they are needed. The experiment is
-    the one that its runs belong to, by name.
+    environments and images have to be there before the first step starts, in the order in which they are needed. The
+    experiment is the one that its runs belong to, by name.
     """
 
     name: str
@@ -123,6 +130,7 @@ class RunPlan:
     notes: tuple[str, ...] = ()
     experiment: str = "Default"
     environments: tuple[StepEnvironment, ...] = ()
+    images: tuple[ContainerImage, ...] = ()
 
     def only(self, wanted: Iterable[str]) -> RunPlan:
         """The plan of these steps and of all that they need; raises UnknownNameError for a name that is no step."""

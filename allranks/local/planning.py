@@ -18,8 +18,10 @@ from allranks.local.settings import all_steps
 from allranks.spec import Component, Pipeline
 
 
-def plan_pipeline(pipeline: Pipeline, stands: CloudStandIns | None = None) -> RunPlan:
+def plan_pipeline(pipeline: Pipeline, stands: CloudStandIns | None = None, *, containers: bool = False) -> RunPlan:
     """Resolve a pipeline that ``spec.check`` found no error in, with the user's values and scale applied.
+
+    In ``containers`` more of what steps ask for has an effect.
 
     Raises:
         SpecError: data that is not on this machine, or a resolved count that cannot be.
@@ -42,7 +44,7 @@ def plan_pipeline(pipeline: Pipeline, stands: CloudStandIns | None = None) -> Ru
         force_rerun=pipeline.settings.force_rerun is True,
         # Azure ML takes the folder's name where there is none (azure-ai-ml's Job: "set to current directory name").
         experiment=pipeline.experiment_name or Path.cwd().name or "Default",
-        notes=(*findings.notes, *_on_cpu(steps), *_without_effect(pipeline)),
+        notes=(*findings.notes, *_on_cpu(steps), *_without_effect(pipeline, containers)),
     )
 
 
@@ -65,7 +67,7 @@ def _on_cpu(steps: Mapping[str, PlannedStep]) -> list[str]:
     return [f"{name}: {text} {fewer.format(name)}" for name, text in found.items() if text]
 
 
-def _without_effect(pipeline: Pipeline) -> list[str]:
+def _without_effect(pipeline: Pipeline, containers: bool) -> list[str]:  # noqa: FBT001
     """One line that names the settings of steps that mean nothing on one machine."""
     named: dict[str, list[str]] = {}
     default = pipeline.settings.default_compute
@@ -77,7 +79,7 @@ def _without_effect(pipeline: Pipeline) -> list[str]:
             given.append(step.component.resources)  # a command that stands in the pipeline itself
         if step.compute is not None:
             named.setdefault("compute", []).append(name)
-        for setting in ("instance_type", "shm_size"):
+        for setting in ("instance_type",) if containers else ("instance_type", "shm_size"):
             if any(getattr(resources, setting) for resources in given):
                 named.setdefault(setting, []).append(name)
     listed = "; ".join(f"{key} of {', '.join(names)}" for key, names in named.items())

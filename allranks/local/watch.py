@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import selectors
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from allranks.local import processes
 from allranks.local.execution import StepExecution
@@ -17,6 +18,11 @@ _STACK_SECONDS = 0.5  # that hung ranks get to write their stacks
 _SERVER_SECONDS = 2.0  # that parameter servers get to end by themselves after the last worker
 
 
+def _end_all(ends: Sequence[Callable[[str], None]], marker: str) -> None:
+    for end in ends:
+        end(marker)
+
+
 class GangWatch:
     """Waits for what happens to the gangs of a run, and kills those that have to end; more executions may be added.
 
@@ -25,7 +31,8 @@ class GangWatch:
     """
 
     def __init__(self, marker: str, executions: Sequence[StepExecution], endpoint: TrackingEndpoint) -> None:
-        self.guard = ProcessGuard(marker)
+        ends = dict.fromkeys(execution.step.host.end for execution in executions)
+        self.guard = ProcessGuard(marker, partial(_end_all, list(ends), marker))
         self._endpoint = endpoint
         self._executions = executions
         self._ranks: dict[int, StepExecution] = {}

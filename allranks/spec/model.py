@@ -144,11 +144,12 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """The machines that a step asks for; None means that the YAML is silent."""
+    """The machines that a step asks for; None means that the YAML is silent. ``docker_args`` are words."""
 
     nodes: CountOrBinding = None
     instance_type: str | None = None
     shm_size: str | None = None
+    docker_args: tuple[str, ...] = ()
     properties: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -125,8 +126,18 @@ def read_resources(section: Section, *, strict: bool = True, is_open: bool = Fal
         inner.whole("instance_count"),
         inner.text("instance_type") or None,
         inner.text("shm_size") or None,
+        _docker_words(inner.data.get("docker_args")),
         MappingProxyType(dict(inner.mapping("properties").data)),
     )
+
+
+def _docker_words(given: object) -> tuple[str, ...]:
+    """``docker_args``, a text or a list of texts, as words; what no shell could divide is divided at its spaces."""
+    lines = given if isinstance(given, list) else [given or ""]
+    try:
+        return tuple(word for line in lines for word in shlex.split(str(line)))
+    except ValueError:
+        return tuple(word for line in lines for word in str(line).split())
 
 
 def read_timeout(section: Section) -> CountOrBinding:

@@ -73,11 +73,28 @@ def known_environment(reference: str) -> KnownEnvironment | None:
     ``mcr.microsoft.com/azureml/curated/sklearn-1.5:9`` and ``sklearn-1.5`` are the same; older names say more after it
     (``AzureML-sklearn-1.0-ubuntu20.04-py38-cpu``).
     """
+    name = _named(reference)[0]
+    return next((one for one in _TABLE if name == one.name or name.startswith(f"{one.name}-")), None)
+
+
+def known_image(reference: str) -> str | None:
+    """The image in Microsoft's registry that a reference means; None if it is none of the table.
+
+    Its tag is the version; without one, or for a label, it is ``latest``.
+    """
+    name, version = _named(reference)
+    return f"mcr.microsoft.com/azureml/curated/{name}:{version}" if known_environment(reference) else None
+
+
+def _named(reference: str) -> tuple[str, str]:
+    """The name in a reference, in lower case, and its version."""
     found = re.fullmatch(
         r"(?:azureml://registries/azureml/environments/|azureml:(?=AzureML-)|mcr\.microsoft\.com/azureml/curated/)?"
-        r"(?:AzureML-)?(?P<name>[\w.-]+)(?:[:@/].*)?",
+        r"(?:AzureML-)?(?P<name>[\w.-]+)(?:[:@/](?:versions/)?(?P<version>[\w.-]+)?.*)?",
         reference,
         re.IGNORECASE,
     )
-    name = found["name"].lower() if found else ""
-    return next((one for one in _TABLE if name == one.name or name.startswith(f"{one.name}-")), None)
+    if found is None:
+        return "", ""
+    version = found["version"] or ""
+    return found["name"].lower(), version if version[:1].isdigit() else "latest"

@@ -12,7 +12,7 @@ from allranks.local.kinds import StepKind
 from allranks.local.launch import LAUNCHERS
 from allranks.local.plan import PlannedStep
 from allranks.local.settings import PROCESSES_PER_NODE_INPUT
-from allranks.spec import Component, Distribution, Output, Step
+from allranks.spec import Component, Distribution, Output, Resources, Step
 from allranks.spec.limits import MOST_RANKS
 
 
@@ -27,6 +27,8 @@ def plan_command(step: Step, component: Component, scope: PipelineScope, searche
     nodes, processes, servers = _plan_ranks(step, component, distribution, scope)
     timeout = step.timeout if step.timeout is not None else component.timeout
     variables = {**component.environment_variables, **step.environment_variables}
+    # As the SDK sends them: a step's resources replace the component's.
+    resources = component.resources if step.resources == Resources() else step.resources
     # A component that starts its own processes says how many in an input; torchrun is the case in point.
     own = inputs.get(PROCESSES_PER_NODE_INPUT)
     return PlannedStep(
@@ -42,6 +44,8 @@ def plan_command(step: Step, component: Component, scope: PipelineScope, searche
         environment_variables=MappingProxyType({key: scope.as_text(value) for key, value in variables.items()}),
         timeout=None if timeout is None else float(scope.as_text(timeout)),
         parameter_servers=servers,
+        shm_size=None if resources.shm_size is None else scope.as_text(resources.shm_size),
+        docker_args=resources.docker_args,
     )
 
 

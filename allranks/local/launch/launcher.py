@@ -21,7 +21,10 @@ class LaunchContext:
         command: the text for bash, with all expressions resolved.
         shared: the variables that all ranks have in common.
         overrides: the step's own ``environment_variables``, which win over everything.
-        overlays: for each node where what it installs goes, if it ``installs`` anything.
+        overlays: for each node where what it installs goes, if it ``installs`` anything; empty where nothing has to be
+            kept from the interpreter.
+        reads, writes: the paths of its data, on this machine.
+        umask: of the ranks.
     """
 
     folder: StepFolder
@@ -29,13 +32,18 @@ class LaunchContext:
     command: str
     shared: Mapping[str, str]
     overrides: Mapping[str, str]
-    overlays: Sequence[Path]
-    installs: bool
+    overlays: Sequence[Path] = ()
+    installs: bool = False
+    reads: tuple[Path, ...] = ()
+    writes: tuple[Path, ...] = ()
+    umask: int = 0o022
 
     def of_node(self, node: int) -> dict[str, str]:
         """The variables that differ from node to node."""
-        installing = overlay_variables(self.overlays[node], self.shared["PATH"], installs=self.installs)
-        return {**node_variables(self.cluster, node, self.folder.tmp(node)), **installing}
+        variables = node_variables(self.cluster, node, self.folder.tmp(node))
+        if self.overlays:
+            variables |= overlay_variables(self.overlays[node], self.shared["PATH"], installs=self.installs)
+        return variables
 
     def rank(self, rank: int | None, node: int, variables: Mapping[str, str], *, essential: bool = True) -> RankCommand:
         """The command of one process: bash in the node's working folder, as on Azure ML."""
