@@ -217,7 +217,8 @@ class GangExecution(StepExecution):
         if gang.timed_out:
             message = f"not finished after {self.limit} = {self.step.timeout:g} s"
         quoted = point_at_sources(last_lines(command.log), self.folder, self.files)
-        message = "; ".join(filter(None, (message, keras_2_help(quoted))))
+        advice = keras_2_help(quoted, self.step.name, self.step.environment_variables)
+        message = "; ".join(filter(None, (message, advice)))
         return StepFailure(message, command.rank, command.node, command.log, quoted)
 
     # A dry run

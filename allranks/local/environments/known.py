@@ -24,6 +24,8 @@ class KnownEnvironment:
     variables: tuple[tuple[str, str], ...] = ()
 
 
+KERAS_2 = "tensorflow-2.16-cuda12"
+"""The one with tf_keras and TF_USE_LEGACY_KERAS=1, on Azure ML too: its Dockerfile ends with that variable."""
 _TABLE = (
     KnownEnvironment(
         "sklearn-1.5",
@@ -44,12 +46,13 @@ _TABLE = (
         ("scikit-learn~=1.5.1", "xgboost~=1.7.6", "lightgbm>=4.6.0", "matplotlib~=3.5.0", "tqdm~=4.66.3", *_AZURE),
     ),
     KnownEnvironment(
-        "tensorflow-2.16-cuda12",
+        KERAS_2,
         "3.11",
         ("pandas==2.2.2", "numpy==1.23.5", "scipy~=1.14.0"),
         (
             *("tensorflow==2.16.2", "tensorboard~=2.16.0", "tensorflow-datasets~=4.9.0", "keras>=3.13.2"),
-            *("tf-keras==2.16.0", "matplotlib~=3.5.0", "tqdm~=4.66.3", "pillow", *_AZURE),
+            # Azure's image compiles Matplotlib 3.5, which has no wheel for Python 3.11.
+            *("tf-keras==2.16.0", "matplotlib~=3.6.0", "tqdm~=4.66.3", "psutil", "pillow", *_AZURE),
         ),
         (("TF_USE_LEGACY_KERAS", "1"),),
     ),

@@ -11,7 +11,7 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -19,13 +19,22 @@ from typing import IO, Any
 from allranks.errors import CannotRunHereError, UsageError
 from allranks.files import write_text
 from allranks.local import fingerprint
-from allranks.local.environments.building import awaited_builder, find_uv, guarded_commands, has_gpu, run_commands
+from allranks.local.environments.building import (
+    awaited_builder,
+    find_uv,
+    guarded_commands,
+    has_gpu,
+    run_command,
+    run_commands,
+)
 from allranks.local.environments.interpreters import current_version, find_interpreter, lacking_interpreter
 from allranks.local.environments.pip_lines import is_named, line_name
 from allranks.local.environments.recipe import EnvironmentRecipe
 from allranks.local.folders import make_private_folder
 
 BUILT_FILE = "built.json"
+_OF_PYTORCH = frozenset(["torch", "torchvision", "torchaudio"])
+_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 _FORMAT = 1  # of the key: raise it when the same recipe is installed otherwise
 
 
@@ -143,7 +152,7 @@ def _make(environment: StepEnvironment, dropped: Sequence[str], log: IO[str], te
             tell(f"packages ({len(lines)}{' of the conda file' if kind == 'conda' else ''})")
             listed = folder / f"{kind}.txt"
             listed.write_text("\n".join(lines) + "\n", encoding="utf-8")
-            run_commands(_installers(environment.python, listed, lines), variables, log, recipe.name, recipe.folder)
+            _install_packages(environment, listed, lines, variables, log, tell)
 
 
 def _bare_environment(environment: StepEnvironment, dropped: Sequence[str]) -> Iterator[list[str]]:
@@ -178,15 +187,31 @@ def _by_conda(recipe: EnvironmentRecipe, dropped: Sequence[str]) -> str:
     return next((found for name in ("micromamba", "mamba", "conda") if (found := shutil.which(name))), "")
 
 
-def _installers(python: Path, listed: Path, lines: Sequence[str]) -> Iterator[list[str]]:
-    """The commands of which one installs a list; uv is faster, but does not read pip's configuration."""
-    uv = find_uv()
-    if uv is not None:
-        command = [uv, "pip", "install", "--python", str(python), "--requirement", str(listed)]
-        if any(line_name(line) in ("torch", "torchvision", "torchaudio") for line in lines):
-            yield [*command, "--torch-backend", "auto" if has_gpu() else "cpu"]  # PyPI's build brings gigabytes of CUDA
-        yield command
-    yield [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--requirement", str(listed)]
+def _install_packages(
+    environment: StepEnvironment,
+    listed: Path,
+    lines: Sequence[str],
+    variables: Mapping[str, str],
+    log: IO[str],
+    tell: Callable[[str], None],
+) -> None:
+    """Install a list by uv, which is faster, or by pip, which reads its configuration; without CUDA where no GPU is.
+
+    PyPI's torch brings gigabytes of CUDA, whoever asks for it. uv knows PyTorch's own indexes; pip has to be told, and
+    of torch alone, since it would ask a second index for every package.
+    """
+    recipe, uv = environment.recipe, find_uv()
+    by_uv = [uv, "pip", "install", "--python", str(environment.python), "--requirement", str(listed)] if uv else []
+    backend = ["--torch-backend", "auto" if has_gpu() else "cpu"]
+    if by_uv and run_command([*by_uv, *backend], variables, log, recipe.folder):
+        return
+    by_pip = [str(environment.python), "-m", "pip", "install", "--disable-pip-version-check"]
+    torch = [line for line in lines if line_name(line) in _OF_PYTORCH and "+" not in line]
+    for_cpu = [*by_pip, "--retries=1", "--index-url", _CPU_INDEX, *torch]
+    if torch and not has_gpu() and not run_command(for_cpu, variables, log):
+        tell(f"packages ({len(lines)}), and gigabytes of CUDA: no torch for CPUs could be fetched")
+    ways = [*([by_uv] if by_uv and torch else []), [*by_pip, "--requirement", str(listed)]]
+    run_commands(ways, variables, log, recipe.name, recipe.folder)
 
 
 def _explained(error: CannotRunHereError, recipe: EnvironmentRecipe, log: IO[str], target: str) -> CannotRunHereError:
