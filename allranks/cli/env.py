@@ -181,7 +181,7 @@ def _step_state(one: StepEnvironment) -> dict[str, Any]:
         "usable": one.is_built,
         "lacking": [] if one.is_built else lacking,
         "without": list(map(redact, one.left_out)),
-        "unmet": list(one.recipe.unmet),
+        "unmet": list(one.unmet),
     }
 
 

@@ -205,17 +205,48 @@ def test_the_key_is_what_decides_what_is_installed(project: Path) -> None:
     assert folder(name="odd name/../x").parent == first.parent
 
 
-def test_conda_makes_what_pip_could_not_where_it_is_there(project: Path) -> None:
-    """A stand-in for micromamba: what it is asked, and that its environment is taken. No real one was ever here."""
+def test_conda_makes_what_pip_could_not_and_the_rest_is_installed_over_it(project: Path) -> None:
+    """A stand-in for micromamba; a real conda was tried by hand, no registry that tests reach has one."""
     tool = project / "bin" / "micromamba"
     tool.parent.mkdir()
     tool.write_text(f'#!/bin/sh\n{sys.executable} -m venv --without-pip "$4" && cp "$6" "$4/asked.yml"\n')
     tool.chmod(0o755)
-    (project / "env.yml").write_text("name: e\nimage: i\nconda_file: {dependencies: [python=3.8, nodejs, numpy]}\n")
+    conda = "channels: [conda-forge], variables: {A: b}, dependencies: [nodejs, numpy, {pip: [-r list.txt]}]"
+    (project / "env.yml").write_text(f"name: e\nimage: i\nconda_file: {{name: one, {conda}}}\n")
+    (project / "list.txt").write_text("--no-index\n--find-links ./wheels\nrainfall==1.0\n")
     path = f"{tool.parent}:{os.environ['PATH']}"
-    assert allranks("env", "build", "env.yml", cwd=project, PATH=path).returncode == 0
+    done = allranks("env", "build", "env.yml", cwd=project, PATH=path)
+    assert done.returncode == 0, done.stderr
+    assert "and what micromamba installs" in done.stderr
+    assert "pip cannot give" not in done.stdout
     (folder,) = environments(project)
-    assert json.loads((folder / "asked.yml").read_text()) == {"dependencies": ["python=3.8", "nodejs", "numpy"]}
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert json.loads((folder / "asked.yml").read_text()) == {
+        "channels": ["conda-forge"],
+        "dependencies": ["nodejs", "numpy", f"python={version}", "pip"],
+    }
+    code = "import rainfall; assert rainfall.VERSION == '1.0'"
+    subprocess.run([folder / "bin" / "python", "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_a_conda_that_fails_can_be_done_without(project: Path) -> None:
+    tool = project / "bin" / "conda"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho 'CondaHTTPError: HTTP 000 CONNECTION FAILED'\necho\nexit 1\n")
+    tool.chmod(0o755)
+    (project / "env.yml").write_text(
+        "name: e\nimage: i\nconda_file: {dependencies: [nodejs=16, {pip: [--no-index, --find-links ./wheels, rainfall]}]}\n"
+    )
+    path = f"{tool.parent}:{os.environ['PATH']}"
+    failed = allranks("env", "build", "env.yml", cwd=project, PATH=path)
+    assert failed.returncode == 2
+    assert "CondaHTTPError: HTTP 000" in failed.stderr
+    assert "once: allranks env build" in failed.stderr
+    assert environments(project) == [], "what has failed leaves its log alone"
+    done = allranks("env", "build", "env.yml", "--without", "nodejs", cwd=project, PATH=path)
+    assert done.returncode == 0, done.stderr
+    assert "without nodejs=16" in done.stdout
 
 
 def test_what_is_secret_in_a_line_is_not_shown(project: Path) -> None:
