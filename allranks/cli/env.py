@@ -92,7 +92,7 @@ def _build(args: argparse.Namespace) -> int:
     for name in ours:
         state = _environment_state(name, home)
         if not (state["built"] and state["usable"]):
-            with BuildPhases(name) as phases:
+            with BuildPhases(name, environments.build_log(home, name)) as phases:
                 environments.build_environment(home, name, phases.tell)
     for one in others:
         build_environments([one], [package for package in without if _has(one, package)], targets[one.folder])
