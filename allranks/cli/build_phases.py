@@ -38,7 +38,7 @@ class BuildPhases:
     On a terminal the present phase has a line with its time and, since a download says nothing else, the log's end.
     """
 
-    def __init__(self, name: str, log: Path) -> None:
+    def __init__(self, name: str, log: Path | None = None) -> None:
         self._name, self._log, self._phase, self._since = name, log, "", 0.0
         self._console = Console(stderr=True, highlight=False)
         self._status = self._console.status(self, refresh_per_second=_FRAMES)
@@ -55,7 +55,7 @@ class BuildPhases:
 
     def __rich__(self) -> Text:
         """What stands on the terminal at this moment, on one line."""
-        said = f"{self._name}: {self._phase} ({self._took()})  {last_log_line(self._log)}"
+        said = f"{self._name}: {self._phase} ({self._took()})  {last_log_line(self._log) if self._log else ''}"
         return Text(said, no_wrap=True, overflow="ellipsis", end="")
 
     def tell(self, phase: str) -> None:

@@ -89,6 +89,9 @@ class GangExecution(StepExecution):
         for node in range(self.step.nodes):
             cache.remove_path(self.folder.work(node).parent)
             shutil.copytree(self.folder.snapshot, self.folder.work(node))
+            outputs = self.folder.work(node) / "outputs"  # hello-world-output.yml of azureml-examples writes there
+            if not outputs.exists():
+                outputs.mkdir()
             self.folder.tmp(node).mkdir()
         for overlay in dict.fromkeys(self._overlays):
             if not overlay.exists() and (self._installs or not is_script(self.python)):
