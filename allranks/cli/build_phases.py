@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Self
 
 from rich.console import Console
+from rich.text import Text
 
 from allranks.cli import text
 from allranks.local.containers.images import ContainerImage
 from allranks.local.environments.step_environment import StepEnvironment, build_step_environment
+from allranks.redaction import redact
+
+_FRAMES = 4  # a second: each reads the end of the log
+_TAIL = 4096  # bytes of the log in which its last line is looked for
 
 
 def build_environments(
@@ -22,7 +28,8 @@ def build_environments(
         CannotRunHereError: one could not be built.
     """
     for environment in environments:
-        with BuildPhases(environment.folder.name) as phases:
+        folder = environment.folder
+        with BuildPhases(folder.name, folder.with_name(f"{folder.name}.log")) as phases:
             build_step_environment(environment, phases.tell, without, target)
 
 
@@ -34,12 +41,15 @@ def build_images(images: Iterable[ContainerImage]) -> None:
 
 
 class BuildPhases:
-    """Shows on standard error how a build gets on: a line for each phase that is done, a spinner on a terminal."""
+    """Shows on standard error how a build gets on: a line for each phase that is done.
 
-    def __init__(self, name: str) -> None:
-        self._name, self._phase, self._since = name, "", 0.0
+    On a terminal the present phase has a line with its time and, since a download says nothing else, the log's end.
+    """
+
+    def __init__(self, name: str, log: Path | None = None) -> None:
+        self._name, self._log, self._phase, self._since = name, log, "", 0.0
         self._console = Console(stderr=True, highlight=False)
-        self._status = self._console.status("")
+        self._status = self._console.status(self, refresh_per_second=_FRAMES)
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -51,13 +61,31 @@ class BuildPhases:
             self._finish()
         self._status.stop()
 
+    def __rich__(self) -> Text:
+        """What stands on the terminal at this moment, on one line."""
+        said = f"{self._name}: {self._phase} ({self._took()})  {last_log_line(self._log) if self._log else ''}"
+        return Text(said, no_wrap=True, overflow="ellipsis", end="")
+
     def tell(self, phase: str) -> None:
         """A phase begins, and so the one before has ended."""
         self._finish()
         self._phase, self._since = phase, time.monotonic()
-        self._status.update(f"{self._name}: {phase}")
+
+    def _took(self) -> str:
+        return text.duration_words(time.monotonic() - self._since) if self._phase else ""
 
     def _finish(self) -> None:
         if self._phase:
-            took = text.duration_words(time.monotonic() - self._since)
-            self._console.print(f"{self._name}: {self._phase} ({took})", markup=False, soft_wrap=True)
+            self._console.print(f"{self._name}: {self._phase} ({self._took()})", markup=False, soft_wrap=True)
+
+
+def last_log_line(log: Path) -> str:
+    """The last line of a log that says something, without secrets; empty if there is none yet."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL))
+            lines = file.read().decode("utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    said = (line.strip() for line in reversed(lines))
+    return redact(next((line for line in said if line and not line.startswith("$ ")), ""))

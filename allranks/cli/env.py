@@ -81,7 +81,7 @@ def _build(args: argparse.Namespace) -> int:
         CannotRunHereError: one could not be built.
     """
     home: Path = args.runs_dir
-    ours, others = _needed(list(dict.fromkeys(args.names)), home, args.map)
+    ours, others, targets = _needed(list(dict.fromkeys(args.names)), home, args.map)
     without: list[str] = args.without
     for package in without:
         if not others:
@@ -92,10 +92,10 @@ def _build(args: argparse.Namespace) -> int:
     for name in ours:
         state = _environment_state(name, home)
         if not (state["built"] and state["usable"]):
-            with BuildPhases(name) as phases:
+            with BuildPhases(name, environments.build_log(home, name)) as phases:
                 environments.build_environment(home, name, phases.tell)
     for one in others:
-        build_environments([one], [package for package in without if _has(one, package)])
+        build_environments([one], [package for package in without if _has(one, package)], targets[one.folder])
     states = [_environment_state(name, home) for name in ours] + [_step_state(one) for one in others]
     lines = [_sentence(state) if len(states) == 1 else f"{state['name']}: {_sentence(state)}" for state in states]
     text.print_output({"environments": states} if args.json else "\n".join(lines))
@@ -103,7 +103,7 @@ def _build(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    ours, others = _needed([args.name], args.runs_dir, args.map)
+    ours, others, _ = _needed([args.name], args.runs_dir, args.map)
     states = [_environment_state(name, args.runs_dir) for name in ours] + [_step_state(one) for one in others]
     if len(states) == 1:
         text.print_output(states[0] if args.json else _sentence(states[0]))
@@ -131,10 +131,13 @@ def _remove(args: argparse.Namespace) -> int:
     return 0
 
 
-def _needed(targets: Sequence[str], home: Path, mapped: Sequence[str]) -> tuple[list[str], list[StepEnvironment]]:
-    """The environments of ours that targets mean, and those of other people's."""
+def _needed(
+    targets: Sequence[str], home: Path, mapped: Sequence[str]
+) -> tuple[list[str], list[StepEnvironment], dict[Path, str]]:
+    """The environments of ours that targets mean, and those of other people's, with the target that means a folder."""
     ours: list[str] = []
     others: dict[Path, StepEnvironment] = {}
+    meant: dict[Path, str] = {}
     for target in targets:
         short = target.removeprefix("allranks-")
         if short in catalogue.ENVIRONMENTS:
@@ -143,7 +146,8 @@ def _needed(targets: Sequence[str], home: Path, mapped: Sequence[str]) -> tuple[
         names, found = target_environments(target, home, mapped)
         ours += names
         others |= {one.folder: one for one in found}
-    return list(dict.fromkeys(ours)), list(others.values())
+        meant |= {one.folder: target for one in found}
+    return list(dict.fromkeys(ours)), list(others.values()), meant
 
 
 def _has(environment: StepEnvironment, package: str) -> bool:
@@ -177,7 +181,7 @@ def _step_state(one: StepEnvironment) -> dict[str, Any]:
         "usable": one.is_built,
         "lacking": [] if one.is_built else lacking,
         "without": list(map(redact, one.left_out)),
-        "unmet": list(one.recipe.unmet),
+        "unmet": list(one.unmet),
     }
 
 

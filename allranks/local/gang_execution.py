@@ -92,6 +92,9 @@ class GangExecution(StepExecution):
         for node in range(self.step.nodes):
             cache.remove_path(self.folder.work(node).parent)
             shutil.copytree(self.folder.snapshot, self.folder.work(node))
+            outputs = self.folder.work(node) / "outputs"  # hello-world-output.yml of azureml-examples writes there
+            if not outputs.exists():
+                outputs.mkdir()
             self.folder.tmp(node).mkdir()
         for overlay in dict.fromkeys(self._overlays):
             if not overlay.exists() and (self._installs or not is_script(self.python)):
@@ -231,7 +234,8 @@ class GangExecution(StepExecution):
         if gang.timed_out:
             message = f"not finished after {self.limit} = {self.step.timeout:g} s"
         quoted = point_at_sources(last_lines(command.log), self.folder, self.files)
-        message = "; ".join(filter(None, (message, keras_2_help(quoted))))
+        advice = keras_2_help(quoted, self.step.name, self.step.environment_variables)
+        message = "; ".join(filter(None, (message, advice)))
         return StepFailure(message, command.rank, command.node, command.log, quoted)
 
     # A dry run

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from allranks import catalogue
+from allranks.cli.build_phases import BuildPhases
 from allranks.cli.main import main
 from allranks.errors import CannotRunHereError
 from allranks.local import requirements
@@ -230,3 +231,15 @@ def test_one_build_of_tensorflow_stands_for_the_other(tmp_path: Path) -> None:
     assert requirements.unmet_requirements(file, tmp_path) == []
     file.write_text("tensorflow-cpu>=2.21\n")
     assert requirements.unmet_requirements(file, tmp_path) == ["tensorflow-cpu>=2.21 (2.20.0 is installed)"]
+
+
+def test_the_line_of_a_build_has_its_time_and_the_end_of_the_log_without_secrets(tmp_path: Path) -> None:
+    log = tmp_path / "one.log"
+    phases = BuildPhases("one", log)
+    phases.tell("packages (2)")
+    assert "one: packages (2) (0.0 s)" in str(phases.__rich__())
+    log.write_text("$ uv pip install\nDownloading rain (3.0MiB) from https://me:hidden-word@index.test/\n\n$ next\n")
+    shown = phases.__rich__()
+    assert "Downloading rain (3.0MiB)" in shown.plain
+    assert "hidden-word" not in shown.plain
+    assert shown.no_wrap, "one line, however long"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.local.support import run_json
+from tests.local.support import pipeline, run_json, step
 
 HERE = ("--python", f"*={sys.executable}")  # what their environments ask for would have to be fetched
 
@@ -194,3 +194,13 @@ def test_what_is_not_on_this_machine_is_refused_with_the_options_that_name_it(tm
     run = run_json(file, *HERE, cwd=tmp_path)
     assert run["exit"] == 2
     assert "--map azureml:check_flow@latest=PATH" in run["error"]["message"], run
+
+
+def test_a_step_finds_its_outputs_folder_made_on_each_node_as_on_azure_ml(tmp_path: Path) -> None:
+    command = "echo $RANK > ./outputs/kept.txt"
+    more = "distribution: {type: pytorch}, resources: {instance_count: 2}"
+    pipeline(tmp_path, f"type: pipeline\njobs: {{a: {step(command, more=more)}}}\n")
+    run = run_json("pipeline.yaml", *HERE, cwd=tmp_path)
+    assert run["status"] == "succeeded", run
+    kept = sorted(tmp_path.glob(".allranks/runs/*/steps/a/nodes/*/work/outputs/kept.txt"))
+    assert [file.read_text() for file in kept] == ["0\n", "1\n"]

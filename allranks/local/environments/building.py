@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from allranks.errors import CannotRunHereError
 from allranks.local.file_locks import held_lock, try_lock
 from allranks.local.guard import ProcessGuard
 
+_ERROR_LINE = re.compile(r"error|\w+(?:Error|Exception|NotFound):", re.IGNORECASE)
 BUILD_MARKER = "ALLRANKS_BUILDING"
 """In the environment of the commands: a guard ends those that would go on after we were killed."""
 
@@ -75,6 +77,16 @@ def awaited_builder(folder: Path, tell: Callable[[str], None]) -> Iterator[None]
         os.close(lock)
 
 
+def run_command(command: list[str], variables: Mapping[str, str], log: IO[str], folder: Path | None = None) -> bool:
+    """Run a command in ``folder``, with what it prints going to the log; says whether it succeeded."""
+    log.write(f"$ {' '.join(command)}\n")
+    log.flush()
+    done = subprocess.call(
+        command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=dict(variables), cwd=folder
+    )
+    return done == 0
+
+
 def run_commands(
     commands: Iterable[list[str]], variables: Mapping[str, str], log: IO[str], what: str, folder: Path | None = None
 ) -> None:
@@ -90,14 +102,9 @@ def run_commands(
     Raises:
         CannotRunHereError: none did.
     """
-    for command in commands:
-        log.write(f"$ {' '.join(command)}\n")
-        log.flush()
-        done = subprocess.call(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=dict(variables), cwd=folder
-        )
-        if done == 0:
-            return
-    lines = [line.strip() for line in Path(log.name).read_text(encoding="utf-8", errors="replace").splitlines()]
-    last = next((line for line in reversed(lines) if line.lower().startswith("error")), (lines or [""])[-1])
+    if any(run_command(command, variables, log, folder) for command in commands):
+        return
+    text = Path(log.name).read_text(encoding="utf-8", errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    last = next((line for line in reversed(lines) if _ERROR_LINE.match(line)), (lines or [""])[-1])
     raise CannotRunHereError(f"{what} failed: {last}", f"All that was printed: {log.name}")

@@ -120,8 +120,8 @@ def _notes(environment: StepEnvironment, names: Sequence[str]) -> list[str]:
         notes.append(f"{steps}: its environment {recipe.name} ({what}) is built when the run starts.")
     if environment.left_out:
         notes.append(f"{steps}: its environment {recipe.name} was built without {', '.join(environment.left_out)}.")
-    if recipe.unmet:
+    if environment.unmet:
         notes.append(
-            f"{steps}: pip cannot give what environment {recipe.name} asks for besides: {', '.join(recipe.unmet)}."
+            f"{steps}: pip cannot give what environment {recipe.name} asks for besides: {', '.join(environment.unmet)}."
         )
     return notes

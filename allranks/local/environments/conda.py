@@ -109,6 +109,12 @@ def read_conda_specs(specs: Iterable[str]) -> tuple[str, tuple[str, ...], tuple[
     return python, tuple(dict.fromkeys(found)), tuple(unmet)
 
 
+def spec_name(spec: str) -> str:
+    """The name in a package as conda writes it, without channel and version; empty if it makes no sense."""
+    match = _SPEC.fullmatch(spec.strip())
+    return match["name"].lower() if match else ""
+
+
 def _python_version(text: str) -> str:
     """``3.11`` of ``=3.11.4``, ``>=3.8,<3.12`` (the least) and the like; empty if nothing is said."""
     found = re.search(r"(?<![<\d.])(?<!<=)\b(\d+\.\d+)", re.sub(r"[<!]=?\s*[\d.]+", "", text))

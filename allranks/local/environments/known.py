@@ -24,6 +24,8 @@ class KnownEnvironment:
     variables: tuple[tuple[str, str], ...] = ()
 
 
+KERAS_2 = "tensorflow-2.16-cuda12"
+"""The one with tf_keras and TF_USE_LEGACY_KERAS=1, on Azure ML too: its Dockerfile ends with that variable."""
 _TABLE = (
     KnownEnvironment(
         "sklearn-1.5",
@@ -31,11 +33,14 @@ _TABLE = (
         ("pandas~=1.5.3", "scipy~=1.10.0", "numpy~=1.22.0"),
         ("scikit-learn~=1.5.0", "joblib~=1.2.0", "matplotlib~=3.5.0", "tqdm~=4.66.3", "psutil", *_AZURE),
     ),
-    KnownEnvironment(
-        "sklearn-1.0",
-        "3.9",
-        ("pandas~=1.3.0", "scipy~=1.10.0", "numpy~=1.22.0"),
-        ("scikit-learn~=1.0.0", "joblib~=1.2.0", "matplotlib~=3.5.0", "tqdm~=4.66.3", "psutil", *_AZURE),
+    *(
+        KnownEnvironment(
+            f"sklearn-{version}",
+            "3.9",
+            ("pandas~=1.3.0", "scipy~=1.10.0", "numpy~=1.22.0"),
+            (f"scikit-learn~={version}.0", "joblib~=1.2.0", "matplotlib~=3.5.0", "tqdm~=4.66.3", "psutil", *_AZURE),
+        )
+        for version in ("1.1", "1.0")
     ),
     KnownEnvironment(
         "lightgbm-3.3",
@@ -43,15 +48,19 @@ _TABLE = (
         ("pandas~=1.5.3", "scipy~=1.10.0", "numpy~=1.22.0"),
         ("scikit-learn~=1.5.1", "xgboost~=1.7.6", "lightgbm>=4.6.0", "matplotlib~=3.5.0", "tqdm~=4.66.3", *_AZURE),
     ),
-    KnownEnvironment(
-        "tensorflow-2.16-cuda12",
-        "3.11",
-        ("pandas==2.2.2", "numpy==1.23.5", "scipy~=1.14.0"),
-        (
-            *("tensorflow==2.16.2", "tensorboard~=2.16.0", "tensorflow-datasets~=4.9.0", "keras>=3.13.2"),
-            *("tf-keras==2.16.0", "matplotlib~=3.5.0", "tqdm~=4.66.3", "pillow", *_AZURE),
-        ),
-        (("TF_USE_LEGACY_KERAS", "1"),),
+    *(
+        KnownEnvironment(
+            name,
+            "3.11",
+            ("pandas==2.2.2", "numpy==1.23.5", "scipy~=1.14.0"),
+            (
+                *("tensorflow==2.16.2", "tensorboard~=2.16.0", "tensorflow-datasets~=4.9.0", "keras>=3.13.2"),
+                # Azure's image compiles Matplotlib 3.5, which has no wheel for Python 3.11.
+                *("tf-keras==2.16.0", "matplotlib~=3.6.0", "tqdm~=4.66.3", "psutil", "pillow", *_AZURE),
+            ),
+            (("TF_USE_LEGACY_KERAS", "1"),),
+        )
+        for name in (KERAS_2, "tensorflow-2.16-cuda11")
     ),
     KnownEnvironment(
         "acpt-pytorch-2.8-cuda12.6",

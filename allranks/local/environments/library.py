@@ -25,6 +25,11 @@ def environment_folder(home: Path, name: str) -> Path:
     return home / "environments" / name
 
 
+def build_log(home: Path, name: str) -> Path:
+    """Where what the commands of a build print goes."""
+    return environment_folder(home.absolute(), name).with_name(f"{name}.log")
+
+
 def built_interpreter(home: Path, name: str) -> Path | None:
     """The Python of an environment that is built from the present lock, and for this machine; else None.
 
@@ -55,7 +60,7 @@ def build_environment(home: Path, name: str, tell: Callable[[str], None] = lambd
     with sole_builder(folder), guarded_commands(folder) as variables:
         (folder / STAMP_FILE).unlink(missing_ok=True)  # first: a half-removed environment does not count as built
         shutil.rmtree(folder, ignore_errors=True)
-        with folder.with_name(f"{name}.log").open("w", encoding="utf-8") as log:
+        with build_log(home, name).open("w", encoding="utf-8") as log:
             for phase, commands in _phases(name, folder / "bin" / "python"):
                 tell(phase)
                 run_commands(commands, variables, log, f"{name}: {phase}")

@@ -11,7 +11,7 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -19,13 +19,23 @@ from typing import IO, Any
 from allranks.errors import CannotRunHereError, UsageError
 from allranks.files import write_text
 from allranks.local import fingerprint
-from allranks.local.environments.building import awaited_builder, find_uv, guarded_commands, has_gpu, run_commands
+from allranks.local.environments.building import (
+    awaited_builder,
+    find_uv,
+    guarded_commands,
+    has_gpu,
+    run_command,
+    run_commands,
+)
+from allranks.local.environments.conda import spec_name
 from allranks.local.environments.interpreters import current_version, find_interpreter, lacking_interpreter
 from allranks.local.environments.pip_lines import is_named, line_name
 from allranks.local.environments.recipe import EnvironmentRecipe
 from allranks.local.folders import make_private_folder
 
 BUILT_FILE = "built.json"
+_OF_PYTORCH = frozenset(["torch", "torchvision", "torchaudio"])
+_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 _FORMAT = 1  # of the key: raise it when the same recipe is installed otherwise
 
 
@@ -60,6 +70,13 @@ class StepEnvironment:
         """The lines that it was built without, because the user said so."""
         return tuple(_stamp(self.folder).get("without", ()))
 
+    @property
+    def unmet(self) -> tuple[str, ...]:
+        """What it asks for and has not, or will not have, since pip cannot give it and no conda is here."""
+        if self.is_built:
+            return tuple(_stamp(self.folder).get("unmet", ()))
+        return () if _by_conda(self.recipe, ()) else self.recipe.unmet
+
 
 def step_environment(home: Path, recipe: EnvironmentRecipe) -> StepEnvironment:
     """The environment of a recipe, in the folder ``.allranks``; costs less than a millisecond."""
@@ -91,7 +108,8 @@ def build_step_environment(
         UsageError: it has no package that ``without`` names.
         CannotRunHereError: there is no such Python, or a command failed; the message names the line and the log.
     """
-    folder, dropped = environment.folder, dropped_lines(environment.recipe, without)
+    recipe, folder = environment.recipe, environment.folder
+    dropped = dropped_lines(recipe, without)
     make_private_folder(folder.parent.parent)
     make_private_folder(folder.parent)
     with awaited_builder(folder, tell):
@@ -103,13 +121,14 @@ def build_step_environment(
             try:
                 _make(environment, dropped, log, tell)
             except CannotRunHereError as error:
-                raise _explained(error, environment.recipe, log, target) from None
+                shutil.rmtree(folder, ignore_errors=True)  # gigabytes, perhaps, that nobody sees
+                raise _explained(error, recipe, log, target) from None
         stamp = {
-            "name": environment.recipe.name,
+            "name": recipe.name,
             "python": environment.version,
-            "packages": [line for line in (*environment.recipe.conda, *environment.recipe.pip) if line not in dropped],
+            "packages": [line for line in (*recipe.conda, *recipe.pip) if line not in dropped],
             "without": dropped,
-            "unmet": environment.recipe.unmet,
+            "unmet": [] if _by_conda(recipe, dropped) else [spec for spec in recipe.unmet if spec not in dropped],
         }
         write_text(folder / BUILT_FILE, json.dumps(stamp, indent=1))
     fingerprint.site_packages.cache_clear()  # who looked before it was there saw nothing
@@ -117,45 +136,58 @@ def build_step_environment(
 
 
 def dropped_lines(recipe: EnvironmentRecipe, without: Sequence[str]) -> list[str]:
-    """The lines of a recipe that packages name; UsageError if one names none."""
+    """What packages name of a recipe, also of what only conda has; UsageError if one names nothing."""
     lines = (*recipe.conda, *recipe.pip)
+    unmet = recipe.unmet if recipe.document is not None else ()
+    dropped = [line for line in lines if any(is_named(package, line) for package in without)]
+    dropped += [spec for spec in unmet if spec_name(spec) in without]
     for package in without:
-        if not any(is_named(package, line) for line in lines):
-            names = ", ".join(dict.fromkeys(line_name(line) for line in lines if not line.startswith("-")))
-            raise UsageError(f"--without {package}: {recipe.name} has no such package.", f"It has {names}.")
-    return [line for line in lines if any(is_named(package, line) for package in without)]
+        if not any(is_named(package, line) or package == spec_name(line) for line in dropped):
+            names = [*(line_name(line) for line in lines if not line.startswith("-")), *map(spec_name, unmet)]
+            hint = f"It has {', '.join(dict.fromkeys(names))}."
+            raise UsageError(f"--without {package}: {recipe.name} has no such package.", hint)
+    return dropped
 
 
 def _make(environment: StepEnvironment, dropped: Sequence[str], log: IO[str], tell: Callable[[str], None]) -> None:
     """The virtual environment, the packages that conda would install, then those that pip would."""
     recipe, folder = environment.recipe, environment.folder
+    program = _by_conda(recipe, dropped)
     with guarded_commands(folder) as variables:
-        tell(f"Python {environment.version}")
-        run_commands(
-            _bare_environment(environment, dropped), variables, log, f"{recipe.name}: Python {environment.version}"
-        )
-        for kind, asked in (("conda", recipe.conda), ("pip", recipe.pip)):
+        first = f"Python {environment.version}{f' and what {Path(program).name} installs' if program else ''}"
+        tell(first)
+        ways = [_conda_command(environment, program)] if program else _bare_environment(environment)
+        said_yes = {"CONDA_ALWAYS_YES": "true", "MAMBA_ALWAYS_YES": "true"}  # an option for it has not every version
+        run_commands(ways, {**variables, **said_yes}, log, f"{recipe.name}: {first}", recipe.folder)
+        for kind, asked in (("conda", () if program else recipe.conda), ("pip", recipe.pip)):
             lines = [line for line in asked if line not in dropped]
-            if not any(not line.startswith("-") or line.startswith("-e") for line in lines) or _by_conda(
-                recipe, dropped
-            ):
+            if not any(not line.startswith("-") or line.startswith("-e") for line in lines):
                 continue
             tell(f"packages ({len(lines)}{' of the conda file' if kind == 'conda' else ''})")
             listed = folder / f"{kind}.txt"
             listed.write_text("\n".join(lines) + "\n", encoding="utf-8")
-            run_commands(_installers(environment.python, listed, lines), variables, log, recipe.name, recipe.folder)
+            _install_packages(environment, listed, lines, variables, log, tell)
 
 
-def _bare_environment(environment: StepEnvironment, dropped: Sequence[str]) -> Iterator[list[str]]:
+def _conda_command(environment: StepEnvironment, program: str) -> list[str]:
+    """The command that makes an environment with its conda packages.
+
+    The pip part is left to us: conda reads it from where the file lies, and paths in it start from the user's file.
+    """
+    folder, document = environment.folder, environment.recipe.document or {}
+    packages = [item for item in document.get("dependencies") or [] if isinstance(item, str)]
+    named = {spec_name(item) for item in packages}
+    added = [*([] if "python" in named else [f"python={environment.version}"]), *([] if "pip" in named else ["pip"])]
+    file = folder.with_name(f"{folder.name}.yml")
+    channels = {"channels": document["channels"]} if "channels" in document else {}
+    write_text(file, json.dumps({**channels, "dependencies": [*packages, *added]}))  # JSON is YAML
+    verb = ["create", "-y"] if Path(program).name == "micromamba" else ["env", "create"]
+    return [program, *verb, "-p", str(folder), "-f", str(file)]
+
+
+def _bare_environment(environment: StepEnvironment) -> Iterator[list[str]]:
     """The commands of which one makes an environment without packages, the first that succeeds."""
-    folder, recipe = environment.folder, environment.recipe
-    program = _by_conda(recipe, dropped)
-    if program:
-        file = folder.with_name(f"{folder.name}.yml")
-        write_text(file, json.dumps(dict(recipe.document or {})))  # JSON is YAML
-        verb = ["create", "-y"] if Path(program).name == "micromamba" else ["env", "create"]
-        yield [program, *verb, "-p", str(folder), "-f", str(file)]
-        return
+    folder = environment.folder
     python = find_interpreter(environment.version)
     uv = find_uv()
     if python is None and uv is None:
@@ -178,15 +210,31 @@ def _by_conda(recipe: EnvironmentRecipe, dropped: Sequence[str]) -> str:
     return next((found for name in ("micromamba", "mamba", "conda") if (found := shutil.which(name))), "")
 
 
-def _installers(python: Path, listed: Path, lines: Sequence[str]) -> Iterator[list[str]]:
-    """The commands of which one installs a list; uv is faster, but does not read pip's configuration."""
-    uv = find_uv()
-    if uv is not None:
-        command = [uv, "pip", "install", "--python", str(python), "--requirement", str(listed)]
-        if any(line_name(line) in ("torch", "torchvision", "torchaudio") for line in lines):
-            yield [*command, "--torch-backend", "auto" if has_gpu() else "cpu"]  # PyPI's build brings gigabytes of CUDA
-        yield command
-    yield [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--requirement", str(listed)]
+def _install_packages(
+    environment: StepEnvironment,
+    listed: Path,
+    lines: Sequence[str],
+    variables: Mapping[str, str],
+    log: IO[str],
+    tell: Callable[[str], None],
+) -> None:
+    """Install a list by uv, which is faster, or by pip, which reads its configuration; without CUDA where no GPU is.
+
+    PyPI's torch brings gigabytes of CUDA, whoever asks for it. uv knows PyTorch's own indexes; pip has to be told, and
+    of torch alone, since it would ask a second index for every package.
+    """
+    recipe, uv = environment.recipe, find_uv()
+    by_uv = [uv, "pip", "install", "--python", str(environment.python), "--requirement", str(listed)] if uv else []
+    backend = ["--torch-backend", "auto" if has_gpu() else "cpu"]
+    if by_uv and run_command([*by_uv, *backend], variables, log, recipe.folder):
+        return
+    by_pip = [str(environment.python), "-m", "pip", "install", "--disable-pip-version-check"]
+    torch = [line for line in lines if line_name(line) in _OF_PYTORCH and "+" not in line]
+    for_cpu = [*by_pip, "--retries=1", "--index-url", _CPU_INDEX, *torch]
+    if torch and not has_gpu() and not run_command(for_cpu, variables, log):
+        tell(f"packages ({len(lines)}), and gigabytes of CUDA: no torch for CPUs could be fetched")
+    ways = [*([by_uv] if by_uv and torch else []), [*by_pip, "--requirement", str(listed)]]
+    run_commands(ways, variables, log, recipe.name, recipe.folder)
 
 
 def _explained(error: CannotRunHereError, recipe: EnvironmentRecipe, log: IO[str], target: str) -> CannotRunHereError:
@@ -199,15 +247,23 @@ def _explained(error: CannotRunHereError, recipe: EnvironmentRecipe, log: IO[str
         names = {line_name(name) for pair in named for name in pair if name}
         guilty = [line for line in lines if line_name(line) in names]
     if not guilty:
-        return error
+        return _without_conda(error, recipe, target)
     said = [line.strip() for line in text.splitlines() if re.match(r"\s*(fatal|error):", line, re.IGNORECASE)]
     reason = next((line for line in said if "subprocess-exited" not in line), error.message)
     options = " ".join(f"--without {name}" for name in dict.fromkeys(map(line_name, guilty)))
-    build = f"allranks env build {recipe.source or target} {options}"
     return CannotRunHereError(
         f"{recipe.name}: {', '.join(guilty)} cannot be installed: {reason}",
-        f"To go on without, once: {build}\n{error.hint}",
+        f"To go on without, once: allranks env build {recipe.source or target} {options}\n{error.hint}",
     )
+
+
+def _without_conda(error: CannotRunHereError, recipe: EnvironmentRecipe, target: str) -> CannotRunHereError:
+    """The error; where conda was asked, which may not reach its channels, with how to do without it."""
+    if not _by_conda(recipe, ()):
+        return error
+    options = " ".join(f"--without {spec_name(spec)}" for spec in recipe.unmet)
+    build = f"allranks env build {recipe.source or target} {options}"
+    return CannotRunHereError(error.message, f"To have what pip can give, once: {build}\n{error.hint}")
 
 
 def _address(line: str) -> str:

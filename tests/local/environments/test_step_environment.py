@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.local.environments.building import lock_file
+from allranks.local.environments.building import has_gpu, lock_file
 from allranks.local.environments.recipe import recipe_of
 from allranks.local.environments.step_environment import step_environment
 from allranks.local.file_locks import held_lock
@@ -52,13 +52,13 @@ jobs:
 """
 
 
-def wheel(folder: Path, version: str) -> None:
-    """A package ``rainfall`` that knows its version."""
+def wheel(folder: Path, version: str, name: str = "rainfall") -> None:
+    """A package that knows its version."""
     folder.mkdir(exist_ok=True)
-    record = f"rainfall-{version}.dist-info"
-    with zipfile.ZipFile(folder / f"rainfall-{version}-py3-none-any.whl", "w") as file:
-        file.writestr("rainfall.py", f"VERSION = {version!r}\n")
-        file.writestr(f"{record}/METADATA", f"Metadata-Version: 2.1\nName: rainfall\nVersion: {version}\n")
+    record = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as file:
+        file.writestr(f"{name}.py", f"VERSION = {version!r}\n")
+        file.writestr(f"{record}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         file.writestr(f"{record}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         file.writestr(f"{record}/RECORD", "")
 
@@ -205,17 +205,66 @@ def test_the_key_is_what_decides_what_is_installed(project: Path) -> None:
     assert folder(name="odd name/../x").parent == first.parent
 
 
-def test_conda_makes_what_pip_could_not_where_it_is_there(project: Path) -> None:
-    """A stand-in for micromamba: what it is asked, and that its environment is taken. No real one was ever here."""
+def test_conda_makes_what_pip_could_not_and_the_rest_is_installed_over_it(project: Path) -> None:
+    """A stand-in for micromamba; a real conda was tried by hand, no registry that tests reach has one."""
     tool = project / "bin" / "micromamba"
     tool.parent.mkdir()
     tool.write_text(f'#!/bin/sh\n{sys.executable} -m venv --without-pip "$4" && cp "$6" "$4/asked.yml"\n')
     tool.chmod(0o755)
-    (project / "env.yml").write_text("name: e\nimage: i\nconda_file: {dependencies: [python=3.8, nodejs, numpy]}\n")
+    conda = "channels: [conda-forge], variables: {A: b}, dependencies: [nodejs, numpy, {pip: [-r list.txt]}]"
+    (project / "env.yml").write_text(f"name: e\nimage: i\nconda_file: {{name: one, {conda}}}\n")
+    (project / "list.txt").write_text("--no-index\n--find-links ./wheels\nrainfall==1.0\n")
     path = f"{tool.parent}:{os.environ['PATH']}"
-    assert allranks("env", "build", "env.yml", cwd=project, PATH=path).returncode == 0
+    done = allranks("env", "build", "env.yml", cwd=project, PATH=path)
+    assert done.returncode == 0, done.stderr
+    assert "and what micromamba installs" in done.stderr
+    assert "pip cannot give" not in done.stdout
     (folder,) = environments(project)
-    assert json.loads((folder / "asked.yml").read_text()) == {"dependencies": ["python=3.8", "nodejs", "numpy"]}
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert json.loads((folder / "asked.yml").read_text()) == {
+        "channels": ["conda-forge"],
+        "dependencies": ["nodejs", "numpy", f"python={version}", "pip"],
+    }
+    code = "import rainfall; assert rainfall.VERSION == '1.0'"
+    subprocess.run([folder / "bin" / "python", "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_a_conda_that_fails_can_be_done_without(project: Path) -> None:
+    tool = project / "bin" / "conda"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho 'CondaHTTPError: HTTP 000 CONNECTION FAILED'\necho\nexit 1\n")
+    tool.chmod(0o755)
+    conda = "dependencies: [nodejs=16, {pip: [--no-index, --find-links ./wheels, rainfall]}]"
+    environment = f"{{image: i, conda_file: {{name: e, {conda}}}}}"
+    pipeline(project, f"type: pipeline\njobs: {{a: {{type: command, command: 'true', environment: {environment}}}}}\n")
+    path = f"{tool.parent}:{os.environ['PATH']}"
+    failed = allranks("env", "build", "pipeline.yaml", cwd=project, PATH=path)
+    assert failed.returncode == 2
+    assert "CondaHTTPError: HTTP 000" in failed.stderr
+    assert "once: allranks env build pipeline.yaml --without nodejs\n" in failed.stderr
+    assert environments(project) == [], "what has failed leaves its log alone"
+    done = allranks("env", "build", "pipeline.yaml", "--without", "nodejs", cwd=project, PATH=path)
+    assert done.returncode == 0, done.stderr
+    assert "without nodejs=16" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(has_gpu(), reason="there torch is its build for that GPU")
+def test_without_a_gpu_torch_is_its_build_for_cpus_where_pip_knows_one(project: Path) -> None:
+    wheel(project / "mirror", "2.0", "torch")
+    wheel(project / "mirror", "2.0+cpu", "torch")
+    wheel(project / "mirror", "2.1", "torch")
+    wheel(project / "mirror", "1.0", "rainfall")
+    (project / "env.yml").write_text(
+        "name: e\nimage: i\nconda_file: {dependencies: [pytorch=2.0, {pip: [rainfall]}]}\n"
+    )
+    mirror = {"UV_OFFLINE": "1", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(project / "mirror")}
+    done = allranks("env", "build", "env.yml", cwd=project, **mirror)
+    assert done.returncode == 0, done.stderr
+    assert "gigabytes" not in done.stderr
+    (folder,) = environments(project)
+    assert (folder / "lib" / f"python3.{sys.version_info.minor}" / "site-packages" / "torch-2.0+cpu.dist-info").is_dir()
 
 
 def test_what_is_secret_in_a_line_is_not_shown(project: Path) -> None:
