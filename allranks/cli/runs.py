@@ -26,6 +26,7 @@ from allranks.local.metrics_file import read_metrics_document
 from allranks.local.past import past_child
 from allranks.local.report import write_run_page
 from allranks.local.result import RUNNING, SUCCEEDED
+from allranks.local.tracking.removal import remove_tracked_runs
 
 _LONGEST = 100  # characters of a param or tag
 _CURVE_WIDTH = 40  # characters
@@ -66,7 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tools = open_parser.add_mutually_exclusive_group()
     tools.add_argument("--tensorboard", action="store_true", help="TensorBoard on its event files, until Ctrl+C")
     tools.add_argument("--mlflow", action="store_true", help="MLflow's pages on all runs of the folder, until Ctrl+C")
-    remove_parser = command("remove", _remove_run, "remove a run with its outputs and logs")
+    remove_parser = command(
+        "remove", _remove_run, "remove a run with its outputs, its logs and what it has logged with MLflow"
+    )
     lost = "even if a later run reuses its outputs, or if they are registered"
     remove_parser.add_argument("--force", action="store_true", help=lost)
     command("watch", _show_run, "follow a job on Azure to its end, with the log of a step that fails")
@@ -159,6 +162,7 @@ def _remove_run(args: argparse.Namespace, home: RunsHome) -> int:
         forget_unfinished(home, others)
         aside = folder.path.with_name(f".{folder.id}.removed")
         folder.path.rename(aside)  # gone at once, even if the rest is slow
+        remove_tracked_runs(home, folder.id)
         shutil.rmtree(aside, onerror=_make_writable)
     except OSError as error:
         raise StorageError(f"cannot remove {folder.path}: {error.strerror or error}.") from error
