@@ -166,7 +166,7 @@ def _print_summary(result: RunResult) -> None:
     lines += [
         (f"{step.name}{child}", metrics or status)
         for step in result.steps.values()
-        for child, status, _, metrics in child_rows(step.child_runs)
+        for child, status, _, metrics in child_rows(step.child_runs, lambda metrics: shorter_metrics(metrics)[0])
     ]
     lines += [(name, str(_page(path))) for name, path in result.outputs.items()]
     lines += [("logs", f"{result.run_dir}/steps/*/user_logs"), ("page of the run", str(result.run_dir / "report.html"))]

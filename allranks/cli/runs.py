@@ -220,7 +220,10 @@ def _step_cells(name: str, step: Mapping[str, Any]) -> list[list[str]]:
     ranks = f"{step['nodes']}x{step['processes']}" if step.get("nodes") else ""
     own = [name, step["status"] + (" (reused)" if step.get("reused") else ""), ranks, took, metrics]
     children = [past_child(child) for child in step.get("child_runs", ())]
-    return [own, *([child, status, "", seconds, found] for child, status, seconds, found in child_rows(children))]
+    return [
+        own,
+        *([child, status, "", seconds, found] for child, status, seconds, found in child_rows(children, metrics_text)),
+    ]
 
 
 def _curve_cells(name: str, step: Mapping[str, Any], curves: Mapping[str, MetricCurve]) -> Iterator[list[str]]:

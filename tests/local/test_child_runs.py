@@ -36,7 +36,7 @@ def test_they_are_shown_below_their_step_and_are_no_part_of_its_metrics(tmp_path
     written(tmp_path, CHILDREN)
     done = allranks("run", "pipeline.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"train  outer \[1m <fold> +loss=7 score=nan\n  train    inner +score=2\n", done.stdout)
+    assert re.search(r"train  outer \[1m <fold> +loss 7\n  train    inner +score 2\n", done.stdout)
     assert re.search(r"train: succeeded, .*, loss 0\.5\n", done.stdout)
     shown = allranks("runs", "show", "latest", cwd=tmp_path).stdout
     assert re.search(r"  train +succeeded .*loss=0.5\n    outer .* 2\.5 s +loss=7 score=nan\n      inner ", shown)
