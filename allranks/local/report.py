@@ -38,7 +38,18 @@ class _Box:
     x: int
     y: int
 
+    @property
+    def shown(self) -> str:
+        """As much of the name as the box has room for."""
+        return _shortened(self.name, _LETTERS)
 
+    @property
+    def shown_label(self) -> str:
+        """As much of the label as there is room for beside the status."""
+        return _shortened(self.label, _SMALL_LETTERS - len(self.status) - len(" · "))
+
+
+_LETTERS, _SMALL_LETTERS = 21, 26  # that fit into a box, wide ones and all
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y = 190, 54, 60, 22  # of the graph's boxes and between them, in pixels
 
 
@@ -138,6 +149,10 @@ def _trial_plot(step: dict[str, Any]) -> dict[str, Any] | None:
     best = accumulate((trial["metric"] for trial in ranked), better)
     line = [place(trial["number"], value) for trial, value in zip(ranked, best, strict=True)]
     return {"dots": dots, "line": " ".join(f"{x:.1f},{y:.1f}" for x, y in line), "low": low, "high": high}
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _relative(path: Path, run: RunFolder) -> str:
