@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allranks.cli.build_phases import build_environments, build_images
+from allranks.cli.child_rows import child_rows
+from allranks.cli.live_curves import LiveCurves
 from allranks.cli.live_table import best_trial, shorter_metrics, shown_parameters, status_table
 from allranks.cli.text import aligned_rows, duration_words, print_note, with_count
 from allranks.local.engine import run_plan
@@ -79,6 +81,7 @@ class _LiveTable(_LineObserver):
 
     def __init__(self) -> None:
         self._live: Live | None = None
+        self._curves: LiveCurves | None = None
         self._results: dict[str, StepResult] = {}
         self._drawn = 0.0
 
@@ -86,6 +89,7 @@ class _LiveTable(_LineObserver):
         """Open the table."""
         from rich.live import Live
 
+        self._curves = LiveCurves(run.home)
         print(f"run {run.id} in {run.path}", flush=True)
         self._live = Live(auto_refresh=False, transient=True)
         self._live.start()
@@ -97,16 +101,20 @@ class _LiveTable(_LineObserver):
 
     def tick(self, steps: Mapping[str, StepExecution]) -> None:
         """Draw the table, unless it was drawn a moment ago."""
-        if self._live is not None and time.monotonic() - self._drawn >= _REFRESH:
+        if self._live is None or self._curves is None:
+            return
+        if time.monotonic() - self._drawn >= _REFRESH:
             self._drawn = time.monotonic()
             results = [execution.result() for execution in steps.values()]
-            self._live.update(status_table(results, self._live.console.width), refresh=True)
+            self._live.update(status_table(results, self._live.console.width, self._curves), refresh=True)
 
     def close(self) -> None:
         """Take the table away, and leave one line for each step in its place."""
         if self._live is not None:
             self._live.stop()
             self._live = None
+        if self._curves is not None:
+            self._curves.close()
         for step in self._results.values():
             print(redact(f"  {step.name}: {_described(step)}"))
 
@@ -156,6 +164,11 @@ def _print_summary(result: RunResult) -> None:
     for step in result.steps.values():
         if (ranks := step.nodes * step.processes) > 1:
             lines.append((f"{step.name} ran on", f"{ranks} ranks, {with_count(step.nodes, 'node')} x {step.processes}"))
+    lines += [
+        (f"{step.name}{child}", metrics or status)
+        for step in result.steps.values()
+        for child, status, _, metrics in child_rows(step.child_runs, lambda metrics: shorter_metrics(metrics)[0])
+    ]
     lines += [(name, str(_page(path))) for name, path in result.outputs.items()]
     lines += [("logs", f"{result.run_dir}/steps/*/user_logs"), ("page of the run", str(result.run_dir / "report.html"))]
     if result.status != SUCCEEDED:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from allranks.cli.live_curves import LiveCurves, ShownCurve
+from allranks.cli.sparklines import LONGEST_CURVE, SHOWN_METRICS, draw_sparkline, draws_blocks
 from allranks.cli.text import NARROW_WIDTH, duration_words
 from allranks.local.folders import StepFolder
 from allranks.local.result import (
@@ -25,18 +27,18 @@ from allranks.redaction import redact_named
 if TYPE_CHECKING:
     from rich.table import Table
 
-SHOWN_METRICS = ("accuracy", "validation_accuracy", "loss", "samples_per_second")
 STATUS_STYLES = {SUCCEEDED: "green", FAILED: "bold red", RUNNING: "cyan", RETRYING: "yellow", WAITING: "dim"}
-_COLUMNS = ("step", "status", "nodes x ranks", "time", "progress", "metrics")
+_COLUMNS = ("step", "status", "nodes x ranks", "time", "progress", "curve", "metrics")
 _IN_NARROW = ("step", "status", "time", "progress")  # all that fits into a terminal of fewer than NARROW_WIDTH columns
 _GAP = 2  # between two columns
 _BARS = (16, 6)  # of progress; the shorter where there is no room for the longer
 _LEAST = 12  # characters of metrics that are worth a column
+_LEAST_CURVE = 8  # and of a curve
 
 
 @dataclass(frozen=True, slots=True)
 class _TableLine:
-    """One line of the table; its metrics are ways to say what was measured, the fullest first."""
+    """One line of the table; its metrics are ways to say what was measured, the fullest first, after their curve."""
 
     step: str
     status: str
@@ -45,75 +47,123 @@ class _TableLine:
     progress: StepProgress | None = None
     metrics: Sequence[str] = ("",)
     style: str = ""
+    curve: Sequence[float] = ()
 
-    def cells(self, bar: int, room: int) -> dict[str, str]:
-        """What each column holds, with a bar of so many characters and room for so many of metrics."""
-        metrics = next((text for text in self.metrics if len(text) <= room), self.metrics[-1])
-        if len(metrics) > room:
-            metrics = metrics[: max(0, room - 1)] + "…"
-        progress = "" if self.progress is None else _bar(self.progress, bar)
-        return dict(zip(_COLUMNS, (self.step, self.status, self.ranks, self.time, progress, metrics), strict=True))
+    def cells(self, fit: _Fit) -> dict[str, str]:
+        """What each column holds."""
+        metrics = next((text for text in self.metrics if len(text) <= fit.room), self.metrics[-1])
+        if len(metrics) > fit.room:
+            metrics = metrics[: max(0, fit.room - 1)] + ("…" if draws_blocks() else "~")
+        progress = "" if self.progress is None else _bar(self.progress, fit.bar)
+        curve = draw_sparkline(self.curve, fit.curve) if fit.curve else ""
+        cells = (self.step, self.status, self.ranks, self.time, progress, curve, metrics)
+        return dict(zip(_COLUMNS, cells, strict=True))
 
 
-def status_table(steps: Sequence[StepResult], width: int) -> Table:
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """Which columns a table has, and how many characters its bars, its curves and its metrics."""
+
+    shown: Sequence[str]
+    bar: int
+    curve: int = 0
+    room: int = 0
+
+
+def status_table(steps: Sequence[StepResult], width: int, curves: LiveCurves) -> Table:
     """The table of all steps and of the running trials of sweeps, in so many columns."""
     from rich.table import Table
     from rich.text import Text
 
-    lines = [line for step in steps for line in _lines(step)]
-    shown, bar, room = _fit(lines, width)
+    lines = [line for step in steps for line in _lines(step, curves)]
+    fit = _fit(lines, width)
     table = Table(box=None, pad_edge=False)
-    for title in shown:
+    for title in fit.shown:
         table.add_column(title, no_wrap=True)
     for line in lines:
-        cells = line.cells(bar, room)
-        table.add_row(*(Text(cells[title], style=line.style if title == "status" else "") for title in shown))
+        cells = line.cells(fit)
+        table.add_row(*(Text(cells[title], style=line.style if title == "status" else "") for title in fit.shown))
     return table
 
 
-def _fit(lines: Sequence[_TableLine], width: int) -> tuple[list[str], int, int]:
-    """The columns, the length of the bars and the room for metrics: the first choice that has room for all."""
+def _fit(lines: Sequence[_TableLine], width: int) -> _Fit:
+    """The first choice that has room for all: of curves with all metrics, then with one of each step, then of none."""
     if width < NARROW_WIDTH:
-        return list(_IN_NARROW), _BARS[0], 0
-    wanted = max((len(line.metrics[0]) for line in lines), default=0)
-    without_ranks = [title for title in _COLUMNS if title != "nodes x ranks"]
-    choices = [(list(_COLUMNS), _BARS[0]), (without_ranks, _BARS[0]), (without_ranks, _BARS[1])]
+        bars = (bar for bar in _BARS if _room(lines, _IN_NARROW, bar, width) >= -_GAP)
+        bar = next(bars, 0)
+        return _Fit(_IN_NARROW if bar else _without(_IN_NARROW, "progress"), bar)
+    plain = _without(_COLUMNS, "curve")
+    choices = [
+        (plain, _BARS[0]),
+        (_without(plain, "nodes x ranks"), _BARS[0]),
+        (_without(plain, "nodes x ranks"), _BARS[1]),
+    ]
+    fullest, briefest = (max((len(line.metrics[place]) for line in lines), default=0) for place in (0, -1))
+    if any(line.curve for line in lines):
+        drawn = [(*choice, fullest) for choice in choices]
+        drawn += [(choices[2][0], _BARS[1], briefest), (_without(choices[2][0], "progress"), 0, briefest)]
+        for shown, bar, wanted in drawn:
+            curve = _room(lines, shown, bar, width) - wanted - _GAP
+            if curve >= _LEAST_CURVE:
+                kept = [title for title in _COLUMNS if title in (*shown, "curve")]
+                return _Fit(kept, bar, min(curve, LONGEST_CURVE), wanted)
     for shown, bar in choices:
         room = _room(lines, shown, bar, width)
-        if room >= wanted:
-            return shown, bar, room
-    return ([title for title in shown if title != "metrics"], bar, 0) if room < _LEAST else (shown, bar, room)
+        if room >= fullest:
+            return _Fit(shown, bar, room=room)
+    return _Fit(_without(shown, "metrics"), bar) if room < _LEAST else _Fit(shown, bar, room=room)
+
+
+def _without(columns: Sequence[str], title: str) -> list[str]:
+    return [one for one in columns if one != title]
 
 
 def _room(lines: Sequence[_TableLine], shown: Sequence[str], bar: int, width: int) -> int:
-    """The characters that the other columns leave for the metrics."""
-    filled = [line.cells(bar, 0) for line in lines]
-    taken = [max([len(title), *(len(cells[title]) for cells in filled)]) for title in shown if title != "metrics"]
+    """The characters that the other columns leave for the metrics and the curve."""
+    filled = [line.cells(_Fit(shown, bar)) for line in lines]
+    taken = [max([len(title), *(len(cells[title]) for cells in filled)]) for title in _without(shown, "metrics")]
     return width - sum(taken) - _GAP * len(taken)
 
 
-def _lines(step: StepResult) -> list[_TableLine]:
+def _lines(step: StepResult, curves: LiveCurves) -> list[_TableLine]:
     progress = read_progress(StepFolder(step.folder).metrics(), tail=True)
+    curve = _curve(step, curves)
     line = _TableLine(
         step.name,
         step.status + (" (reused)" if step.reused_from else ""),
         f"{step.nodes} x {step.processes}" if step.nodes else "",
         duration_words(step.seconds) if step.started is not None else "",
         progress if step.status == RUNNING else None,
-        _measured(step, progress),
+        _measured(step, progress, curve.metric),
         STATUS_STYLES.get(step.status, ""),
+        curve.values,
     )
-    return [line, *(_trials(step.name, step.sweep) if step.sweep is not None and step.status == RUNNING else ())]
+    is_open = step.sweep is not None and step.status == RUNNING
+    return [line, *(_trials(step.name, step.sweep, curves) if step.sweep is not None and is_open else ())]
 
 
-def _measured(step: StepResult, progress: StepProgress) -> tuple[str, ...]:
-    """Ways to say what a step has measured, or what it has decided."""
+def _curve(step: StepResult, curves: LiveCurves) -> ShownCurve:
+    """That of the best trial so far, where it is a sweep."""
+    if step.started is None and step.reused_from is None:
+        return ShownCurve()
+    sweep, is_finished = step.sweep, step.status not in (RUNNING, RETRYING)
+    if sweep is None:
+        executed = StepFolder(StepFolder(step.folder).logs.resolve().parent)  # a link, where it is reused
+        return curves.curve_of(executed, is_finished=is_finished)
+    if sweep.best is None:
+        return ShownCurve()
+    best = StepFolder(sweep.trials[sweep.best].folder)
+    return curves.curve_of(best, primary=sweep.metric, is_finished=True)
+
+
+def _measured(step: StepResult, progress: StepProgress, main: str) -> tuple[str, ...]:
+    """Ways to say what a step has measured, the metric of its curve first, or what it has decided."""
     if step.decision is not None:
         return (f"the condition is {str(step.decision).lower()}",)
-    return shorter_metrics({**step.metrics, **progress.metrics})
+    return shorter_metrics({**step.metrics, **progress.metrics}, main)
 
 
-def _trials(name: str, sweep: SweepResult) -> list[_TableLine]:
+def _trials(name: str, sweep: SweepResult, curves: LiveCurves) -> list[_TableLine]:
     """A line for each running trial, below one that counts them."""
     over = sum(trial.status in {SUCCEEDED, FAILED, CANCELLED} for trial in sweep.trials)
     running = [trial for trial in sweep.trials if trial.status == RUNNING]
@@ -128,7 +178,9 @@ def _trials(name: str, sweep: SweepResult) -> list[_TableLine]:
         values = ", ".join(_shown_parameter(*one) for one in own.items())
         forms = (shown_parameters(trial.parameters) + known, short + known, short, values)
         took = duration_words(trial.seconds)
-        lines.append(_TableLine(f"  {name}.{trial.number}", trial.status, "", took, progress, forms))
+        curve = curves.curve_of(StepFolder(trial.folder), primary=sweep.metric)
+        points = curve.values if curve.metric == sweep.metric else ()
+        lines.append(_TableLine(f"  {name}.{trial.number}", trial.status, "", took, progress, forms, curve=points))
     return lines
 
 
@@ -137,12 +189,14 @@ def _bar(progress: StepProgress, width: int) -> str:
         return ""
     share = min(1.0, progress.step / progress.total)
     full = round(share * width)
-    return f"{'█' * full}{'░' * (width - full)} {share:4.0%}"
+    done, rest = "█░" if draws_blocks() else "#."
+    return f"{done * full}{rest * (width - full)} {share:4.0%}" if width else f"{share:4.0%}"
 
 
-def shorter_metrics(metrics: Mapping[str, float]) -> tuple[str, ...]:
-    """Three metrics in one line, then two, then one."""
-    chosen = ([name for name in SHOWN_METRICS if name in metrics] or list(metrics))[:3]
+def shorter_metrics(metrics: Mapping[str, float], first: str = "") -> tuple[str, ...]:
+    """Three metrics in one line, then two, then one; one of them may be wanted first."""
+    known = [name for name in SHOWN_METRICS if name in metrics] or list(metrics)
+    chosen = [*([first] if first in metrics else ()), *(name for name in known if name != first)][:3]
     texts = [f"{name} {metrics[name]:.4g}" for name in chosen]
     return tuple("  ".join(texts[:count]) for count in range(len(texts), 0, -1)) or ("",)
 

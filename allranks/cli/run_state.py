@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from allranks.local.curves import thin_curve
 from allranks.local.folders import RunFolder, RunsHome, StepFolder, read_json_file
-from allranks.local.logged import read_running_step
+from allranks.local.logged import MetricCurve, read_running_step, read_step_curves
 from allranks.local.result import CANCELLED, FAILED, NOT_TAKEN, RETRYING, RUNNING, SKIPPED, SUCCEEDED
 from allranks.local.tracking.reading import TrackingReader
 
 FINISHED_STATUSES = (SUCCEEDED, FAILED, SKIPPED, NOT_TAKEN, CANCELLED)
+_MOST_POINTS = 400  # of one curve in a document, as on the page
 _RUNNING = (RUNNING, RETRYING)  # what has logged since its step.json was written
 
 
@@ -30,6 +32,22 @@ def read_run_state(folder: RunFolder) -> dict[str, Any]:
                 if one["status"] not in FINISHED_STATUSES:
                     one["status"] = CANCELLED
     return state
+
+
+def curves_of_steps(folder: RunFolder, state: Mapping[str, Any]) -> dict[str, dict[str, MetricCurve]]:
+    """The curves of each step's metrics, by step; ``state`` is the run's document."""
+    with TrackingReader(folder.home) as reader:
+        return {name: read_step_curves(folder, name, reader) for name in state["steps"]}
+
+
+def with_curves(folder: RunFolder, state: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's document with the curves of its steps, ``[step, value]`` each; of many points every so manieth."""
+    found = curves_of_steps(folder, state)
+    steps = {
+        name: {**step, "curves": {metric: thin_curve(points, _MOST_POINTS) for metric, points in found[name].items()}}
+        for name, step in state["steps"].items()
+    }
+    return {**state, "steps": steps}
 
 
 def steps_and_trials(folder: RunFolder) -> dict[str, Any]:

@@ -6,25 +6,30 @@ import argparse
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from allranks.cli import azure_runs, text
+from allranks.cli.child_rows import child_rows, metrics_text
 from allranks.cli.inputs import add_workspace_arguments
-from allranks.cli.live_table import SHOWN_METRICS
 from allranks.cli.run_logs import print_logs
-from allranks.cli.run_state import read_run_state, reused_runs
+from allranks.cli.run_state import curves_of_steps, read_run_state, reused_runs, with_curves
+from allranks.cli.sparklines import SHOWN_METRICS, draw_sparkline, main_metric
 from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.local.assets import assets_below
 from allranks.local.cache import forget_unfinished
 from allranks.local.folders import DEFAULT_HOME, RunsHome, read_json_file
+from allranks.local.logged import MetricCurve
 from allranks.local.metrics_file import read_metrics_document
+from allranks.local.past import past_child
 from allranks.local.report import write_run_page
 from allranks.local.result import RUNNING, SUCCEEDED
+from allranks.local.tracking.removal import remove_tracked_runs
 
 _LONGEST = 100  # characters of a param or tag
+_CURVE_WIDTH = 40  # characters
 
 HELP = "list the runs of this folder or the jobs on Azure, show, follow, cancel or remove one"
 
@@ -62,7 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tools = open_parser.add_mutually_exclusive_group()
     tools.add_argument("--tensorboard", action="store_true", help="TensorBoard on its event files, until Ctrl+C")
     tools.add_argument("--mlflow", action="store_true", help="MLflow's pages on all runs of the folder, until Ctrl+C")
-    remove_parser = command("remove", _remove_run, "remove a run with its outputs and logs")
+    remove_parser = command(
+        "remove", _remove_run, "remove a run with its outputs, its logs and what it has logged with MLflow"
+    )
     lost = "even if a later run reuses its outputs, or if they are registered"
     remove_parser.add_argument("--force", action="store_true", help=lost)
     command("watch", _show_run, "follow a job on Azure to its end, with the log of a step that fails")
@@ -98,7 +105,7 @@ def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
     folder = home.find(args.run)
     state = read_run_state(folder)
     if args.json:
-        text.print_output(state)
+        text.print_output(with_curves(folder, state))
         return 0
     print(text.aligned_rows([_run_cells(state)], indent="", keep_whole=True))
     print(f"  folder  {folder.path}")
@@ -107,7 +114,9 @@ def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
     steps = state["steps"].items()
     outputs = [(f"{name}.{port}", path) for name, step in steps for port, path in (step.get("outputs") or {}).items()]
     failures = [(name, step["failure"]["message"]) for name, step in steps if step.get("failure")]
-    titled: dict[str, list[Any]] = {"steps": [_step_cells(*step) for step in steps]}
+    titled: dict[str, list[Any]] = {"steps": [cells for step in steps for cells in _step_cells(*step)]}
+    curves = curves_of_steps(folder, state)
+    titled["curves"] = [cells for name, step in steps for cells in _curve_cells(name, step, curves[name])]
     for key in ("params", "tags"):
         titled[key] = [pair for name, step in steps for pair in _pairs(name, step.get(key))]
     titled |= {"outputs": outputs, "failures": failures}
@@ -153,6 +162,7 @@ def _remove_run(args: argparse.Namespace, home: RunsHome) -> int:
         forget_unfinished(home, others)
         aside = folder.path.with_name(f".{folder.id}.removed")
         folder.path.rename(aside)  # gone at once, even if the rest is slow
+        remove_tracked_runs(home, folder.id)
         shutil.rmtree(aside, onerror=_make_writable)
     except OSError as error:
         raise StorageError(f"cannot remove {folder.path}: {error.strerror or error}.") from error
@@ -202,12 +212,26 @@ def _measured(steps: Mapping[str, Any]) -> str:
     return ""
 
 
-def _step_cells(name: str, step: Mapping[str, Any]) -> list[str]:
-    metrics = " ".join(f"{key}={value:.4g}" for key, value in read_metrics_document(step.get("metrics")).items())
+def _step_cells(name: str, step: Mapping[str, Any]) -> list[list[str]]:
+    """The line of a step, and those of the runs that its script has made itself."""
+    metrics = metrics_text(read_metrics_document(step.get("metrics")))
     metrics = metrics if step.get("decision") is None else f"the condition is {str(step['decision']).lower()}"
     took = text.duration_words(step.get("seconds"))
     ranks = f"{step['nodes']}x{step['processes']}" if step.get("nodes") else ""
-    return [name, step["status"] + (" (reused)" if step.get("reused") else ""), ranks, took, metrics]
+    own = [name, step["status"] + (" (reused)" if step.get("reused") else ""), ranks, took, metrics]
+    children = [past_child(child) for child in step.get("child_runs", ())]
+    return [
+        own,
+        *([child, status, "", seconds, found] for child, status, seconds, found in child_rows(children, metrics_text)),
+    ]
+
+
+def _curve_cells(name: str, step: Mapping[str, Any], curves: Mapping[str, MetricCurve]) -> Iterator[list[str]]:
+    """The curve of a step's main metric and its last value."""
+    metric = main_metric(curves, step.get("primary_metric", ""))
+    if metric:
+        values = [value for _, value in curves[metric]]
+        yield [f"{name}.{text.one_line(metric)}", draw_sparkline(values, _CURVE_WIDTH), f"{values[-1]:.4g}"]
 
 
 def _pairs(name: str, pairs: Mapping[str, str] | None) -> list[tuple[str, str]]:
@@ -216,8 +240,7 @@ def _pairs(name: str, pairs: Mapping[str, str] | None) -> list[tuple[str, str]]:
 
 
 def _one_line(value: str) -> str:
-    """What a script has logged, without what a terminal would obey."""
-    shown = " ".join("".join(char if char.isprintable() else " " for char in value).split())
+    shown = text.one_line(value)
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
 
 

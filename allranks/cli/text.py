@@ -82,6 +82,11 @@ def open_in_browser(address: str) -> None:
         webbrowser.open(address)
 
 
+def one_line(text: str) -> str:
+    """What a script has logged, without what a terminal would obey."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
 def with_count(number: int, what: str) -> str:
     """``1 step``, ``2 steps``."""
     return f"{number} {what}" + ("" if number == 1 else "s")

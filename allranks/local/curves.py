@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from allranks.local.logged import MetricCurve
@@ -54,16 +54,32 @@ def draw_charts(curves: Mapping[str, MetricCurve]) -> list[_Chart]:
     return sorted(drawn, key=lambda chart: chart.minor)
 
 
+def is_minor(name: str) -> bool:
+    """Whether a metric is one that no training is judged by: a learning rate, a speed, a norm."""
+    return _MINOR.search(name) is not None
+
+
+def is_logarithmic(values: Collection[float]) -> bool:
+    """Whether values are so far apart that a linear axis would hide the small ones."""
+    return min(values) > 0 and max(values) / min(values) >= _LOGARITHMIC_FROM
+
+
+def thin_curve(points: MetricCurve, most: int) -> MetricCurve:
+    """The points, or of more than so many every so manieth, and the last."""
+    step = math.ceil(len(points) / most)
+    return points if step <= 1 else [*points[:-1:step], points[-1]]
+
+
 def _drawable(value: float) -> float:
     return 0.0 if abs(value) < _SMALLEST else max(-_LARGEST, min(value, _LARGEST))
 
 
 def _chart(group: dict[str, MetricCurve]) -> _Chart:
-    minor = all(_MINOR.search(name) for name in group)
+    minor = all(map(is_minor, group))
     width, height = _MINOR_SIZE if minor else _SIZE
     xs = [x for points in group.values() for x, _ in points]
     ys = [y for points in group.values() for _, y in points]
-    logarithmic = min(ys) > 0 and max(ys) / min(ys) >= _LOGARITHMIC_FROM
+    logarithmic = is_logarithmic(ys)
     numbers = _powers(min(ys), max(ys)) if logarithmic else _round_numbers(min(ys), max(ys))
     low, high = min([*ys, *numbers]), max([*ys, *numbers])
     scale = math.log10 if logarithmic else float
@@ -85,11 +101,8 @@ def _chart(group: dict[str, MetricCurve]) -> _Chart:
 
 
 def _thinned(points: MetricCurve) -> Iterable[tuple[float, float]]:
-    """The points, or of many every so manieth, and the last; a single one twice, since that is drawn as a dot."""
-    if len(points) == 1:
-        return [*points, *points]
-    step = math.ceil(len(points) / _MOST_POINTS)
-    return points if step == 1 else [*points[:-1:step], points[-1]]
+    """Not too many points; a single one twice, since that is drawn as a dot."""
+    return [*points, *points] if len(points) == 1 else thin_curve(points, _MOST_POINTS)
 
 
 def _round_numbers(low: float, high: float) -> list[float]:

@@ -241,6 +241,7 @@ class StepExecution(ABC):
             metrics=logged.metrics,
             params=logged.params,
             tags=logged.tags,
+            child_runs=logged.child_runs,
             failure=self.failure,
             component=self.step.component.name,
             after=self.after,

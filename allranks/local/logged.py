@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from allranks.local.event_folders import EventCurves, event_places
-from allranks.local.folders import RunFolder, StepFolder, read_json_file
+from allranks.local.folders import RunFolder, RunsHome, StepFolder, read_json_file
 from allranks.local.metrics_file import metrics_document, read_metrics
-from allranks.local.result import read_progress
-from allranks.local.tracking.reading import MetricPoint, TrackingReader
-from allranks.redaction import redact_named
+from allranks.local.result import child_runs_document, read_progress
+from allranks.local.tracking.reading import ChildRun, MetricPoint, TrackingReader
+from allranks.redaction import redact, redact_named
 
 MetricCurve = list[tuple[float, float]]
 """The values of one metric by step, in the order of logging; none is NaN or infinite."""
@@ -32,11 +32,13 @@ class LoggedValues:
         metrics: the last value of each, NaN and infinities included.
         params: as MLflow keeps them, secrets blotted out.
         tags: those that the script has set, secrets blotted out.
+        child_runs: the MLflow runs that it has made beside the step's own; secrets in their params are blotted out.
     """
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
+    child_runs: tuple[ChildRun, ...] = ()
 
 
 def read_logged_values(
@@ -58,7 +60,11 @@ def read_logged_values(
     if run_id is None:
         return LoggedValues(metrics)
     params, tags = (_redacted(reader.pairs(table, run_id)) for table in ("params", "tags"))
-    return LoggedValues(metrics, params, {name: tag for name, tag in tags.items() if not name.startswith(_OWN_TAGS)})
+    shown = {name: tag for name, tag in tags.items() if not name.startswith(_OWN_TAGS)}
+    children = tuple(
+        replace(child, name=redact(child.name), params=_redacted(child.params)) for child in reader.made_by(run_id)
+    )
+    return LoggedValues(metrics, params, shown, children)
 
 
 def read_metric_curves(
@@ -85,7 +91,23 @@ def read_running_step(run: RunFolder, name: str, reader: TrackingReader) -> dict
         "metrics": metrics_document(logged.metrics),
         "params": dict(logged.params),
         "tags": dict(logged.tags),
+        "child_runs": child_runs_document(logged.child_runs),
     }
+
+
+def read_step_curves(run: RunFolder, name: str, reader: TrackingReader) -> dict[str, MetricCurve]:
+    """All values of each metric of a step, or a sweep's best trial, as far as it is known; NaN left out.
+
+    The logs of what was reused, and of a best trial, are a link to those of the step that was executed.
+    """
+    return read_executed_curves(run.home, StepFolder(run.step(name).logs.resolve().parent), reader)
+
+
+def read_executed_curves(home: RunsHome, executed: StepFolder, reader: TrackingReader) -> dict[str, MetricCurve]:
+    """As ``read_step_curves``, from the folder in which a step or trial is or was executed."""
+    told = read_json_file(executed.state) or {}
+    events = EventCurves(event_places(home, executed, told.get("key", "")))
+    return read_metric_curves(executed, told.get("mlflow_run_id"), reader, events)
 
 
 def _redacted(pairs: Mapping[str, str]) -> dict[str, str]:

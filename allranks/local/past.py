@@ -8,6 +8,7 @@ from typing import Any
 
 from allranks.local.metrics_file import read_metrics_document
 from allranks.local.result import RunResult, StepFailure, StepResult, SweepResult, TrialResult
+from allranks.local.tracking.reading import ChildRun
 
 _AS_WRITTEN = ("status", "started", "seconds", "reused_from", "attempts", "nodes", "processes", "component")
 
@@ -40,9 +41,20 @@ def _step(name: str, step: Mapping[str, Any]) -> StepResult:
 
 
 def past_logged(step: Mapping[str, Any]) -> dict[str, Any]:
-    """The metrics, params and tags of a step that a step.json or run.json tells of."""
+    """What a step has logged that a step.json or run.json tells of."""
     metrics = read_metrics_document(step.get("metrics"))
-    return {"metrics": metrics, "params": step.get("params", {}), "tags": step.get("tags", {})}
+    children = tuple(past_child(child) for child in step.get("child_runs", ()))
+    return {
+        "metrics": metrics,
+        "params": step.get("params", {}),
+        "tags": step.get("tags", {}),
+        "child_runs": children,
+    }
+
+
+def past_child(document: Mapping[str, Any]) -> ChildRun:
+    """A run that a step's script has made itself, as it was."""
+    return ChildRun(**{**document, "metrics": read_metrics_document(document["metrics"])})
 
 
 def _failure(failure: Mapping[str, Any]) -> StepFailure:

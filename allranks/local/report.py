@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.files import write_text
 from allranks.local.curves import draw_charts
-from allranks.local.event_folders import EventCurves, event_places
-from allranks.local.folders import RunFolder, StepFolder, read_json_file
-from allranks.local.logged import read_metric_curves
+from allranks.local.folders import RunFolder, read_json_file
+from allranks.local.logged import read_step_curves
 from allranks.local.metrics_file import read_metrics_document
+from allranks.local.past import past_child
 from allranks.local.result import SUCCEEDED, last_lines
-from allranks.local.tracking.reading import TrackingReader
+from allranks.local.tracking.reading import TrackingReader, child_depths
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
 _FIRST_PAGE, _NEXT_PAGE = 1.0, 2.0  # seconds from the start of a run, and between two pages of it
+_MOST_COLUMNS = 8  # of metrics of child runs; --json has all
 _LOG_LINES = 40  # of each rank; the whole log is linked
 
 
@@ -37,7 +38,18 @@ class _Box:
     x: int
     y: int
 
+    @property
+    def shown(self) -> str:
+        """As much of the name as the box has room for."""
+        return _shortened(self.name, _LETTERS)
 
+    @property
+    def shown_label(self) -> str:
+        """As much of the label as there is room for beside the status."""
+        return _shortened(self.label, _SMALL_LETTERS - len(self.status) - len(" · "))
+
+
+_LETTERS, _SMALL_LETTERS = 21, 26  # that fit into a box, wide ones and all
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y = 190, 54, 60, 22  # of the graph's boxes and between them, in pixels
 
 
@@ -96,9 +108,6 @@ def _step(run: RunFolder, name: str, step: dict[str, Any], reader: TrackingReade
     folder = run.step(name)
     logs = sorted(folder.logs.glob("*.txt"), key=lambda path: (len(path.name), path.name))
     kept = read_json_file(folder.state) or {}
-    executed = StepFolder(folder.logs.resolve().parent)  # the logs of what was reused, and of a best trial, are a link
-    told = read_json_file(executed.state) or {}
-    events = EventCurves(event_places(run.home, executed, told.get("key", "")))
     return {
         "name": name,
         **step,
@@ -106,10 +115,21 @@ def _step(run: RunFolder, name: str, step: dict[str, Any], reader: TrackingReade
         "command": kept.get("command", ""),
         "inputs": kept.get("inputs", {}),
         "logs": [{"name": log.name, "path": _relative(log, run), "lines": last_lines(log, _LOG_LINES)} for log in logs],
-        "charts": draw_charts(read_metric_curves(executed, told.get("mlflow_run_id"), reader, events)),
+        "charts": draw_charts(read_step_curves(run, name, reader)),
         "plot": _trial_plot(step),
+        **_children(step),
         "links": {port: _relative(folder.outputs / port, run) for port in step["outputs"]},
     }
+
+
+def _children(step: dict[str, Any]) -> dict[str, Any]:
+    """The runs that its script has made itself, and the names of what they have logged, for a table."""
+    children = [past_child(child) for child in step.get("child_runs", ())]
+    names = dict.fromkeys(name for child in children for name in child.metrics)
+    depths = child_depths(children)
+    shown = [{**asdict(child), "depth": depth} for child, depth in zip(children, depths, strict=True)]
+    has_params = any(child.params for child in children)
+    return {"children": shown, "child_metrics": list(names)[:_MOST_COLUMNS], "child_params": has_params}
 
 
 def _trial_plot(step: dict[str, Any]) -> dict[str, Any] | None:
@@ -129,6 +149,10 @@ def _trial_plot(step: dict[str, Any]) -> dict[str, Any] | None:
     best = accumulate((trial["metric"] for trial in ranked), better)
     line = [place(trial["number"], value) for trial, value in zip(ranked, best, strict=True)]
     return {"dots": dots, "line": " ".join(f"{x:.1f},{y:.1f}" for x, y in line), "low": low, "high": high}
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _relative(path: Path, run: RunFolder) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 from allranks.local.folders import DEFAULT_HOME
 from allranks.local.metrics_file import metrics_document, read_end, read_metrics
+from allranks.local.tracking.reading import ChildRun
 from allranks.redaction import redact
 
 SUCCEEDED, FAILED, SKIPPED, CANCELLED = "succeeded", "failed", "skipped", "cancelled"
@@ -116,6 +117,7 @@ class StepResult:
         mlflow_run_id: the MLflow run that it has logged to, or the step that it reuses; None before it starts. See
             ``tracking/reading.py``.
         decision: what an if_else step has decided; None for other steps.
+        child_runs: the MLflow runs that its script has made itself, nested in the step's or beside it, oldest first.
     """
 
     name: str
@@ -139,6 +141,7 @@ class StepResult:
     decision: bool | None = None
     params: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
+    child_runs: tuple[ChildRun, ...] = ()
 
     @property
     def logs(self) -> list[Path]:
@@ -160,6 +163,7 @@ class StepResult:
             "params": dict(self.params),
             "tags": dict(self.tags),
             "mlflow_run_id": self.mlflow_run_id,
+            "child_runs": child_runs_document(self.child_runs),
             "started": None if self.started is None else round(self.started, 3),
             "component": self.component,
             "after": list(self.after),
@@ -170,6 +174,11 @@ class StepResult:
             **(self.sweep.document() if self.sweep else {}),
             **({} if self.decision is None else {"decision": self.decision}),
         }
+
+
+def child_runs_document(children: Iterable[ChildRun]) -> list[dict[str, Any]]:
+    """The runs that a step's script has made itself, as JSON."""
+    return [{**asdict(child), "metrics": metrics_document(child.metrics)} for child in children]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.docs.blocks import COMMANDS, ROOT, Command
 from tests.helpers import clean_environment
+
+_NOT_TAKEN = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
 
 
 @dataclass(frozen=True)
@@ -23,17 +27,40 @@ class Installation:
 
     def call(self, text: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
         """What a person types, without a shell."""
-        kept = {name: value for name, value in clean_environment().items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-        path = f"{self.venv / 'bin'}:{os.environ['PATH']}"
+        environ = self._environ(variables)
         program, *arguments = shlex.split(text)
         return subprocess.run(
-            [shutil.which(program, path=path) or program, *arguments],
+            [shutil.which(program, path=environ["PATH"]) or program, *arguments],
             cwd=cwd or self.cwd,
-            env={**kept, "PATH": path, **variables},
+            env=environ,
             capture_output=True,
             text=True,
             check=False,
         )
+
+    def call_forked(
+        self, texts: Iterable[str], modules: Iterable[str], cwd: Path, **variables: str
+    ) -> list[subprocess.CompletedProcess[str]]:
+        """The same for many lines of ``allranks``, one after another, which share the import of some modules."""
+        lines = [shlex.split(text) for text in texts]
+        done = subprocess.run(
+            [self.venv / "bin/python", Path(__file__).with_name("forked.py"), *modules],
+            cwd=cwd,
+            env=self._environ(variables),
+            input="".join(f"{json.dumps(line)}\n" for line in lines),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        answers = map(json.loads, done.stdout.splitlines())
+        return [
+            subprocess.CompletedProcess(line, answer["code"], answer["out"], answer["err"])
+            for line, answer in zip(lines, answers, strict=True)
+        ]
+
+    def _environ(self, variables: Mapping[str, str]) -> dict[str, str]:
+        kept = {name: value for name, value in clean_environment().items() if name not in _NOT_TAKEN}
+        return {**kept, "PATH": f"{self.venv / 'bin'}:{os.environ['PATH']}", **variables}
 
     def must(self, text: str, cwd: Path | None = None, **variables: str) -> str:
         """What a command prints that has to succeed."""
@@ -66,7 +93,8 @@ def installed(copy: Path, extras: str, like: Installation | None = None) -> Inst
     cwd.mkdir(exist_ok=True)
     installation = Installation(new_environment(copy.parent / f"venv-{extras}", like), cwd)
     for line in lines:
-        installation.must(line.text.replace("pip install", "python -m pip install --quiet", 1))
+        fast = "python -m pip install --quiet --no-compile"  # most of what is installed nobody imports here
+        installation.must(line.text.replace("pip install", fast, 1))
     return installation
 
 

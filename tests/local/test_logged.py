@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -9,13 +10,18 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import allranks
+from allranks.cli.live_curves import LiveCurves
+from allranks.cli.live_table import status_table
+from allranks.cli.sparklines import draw_sparkline, draws_blocks
 from allranks.local.curves import draw_charts
 from allranks.local.event_folders import EventCurves
-from allranks.local.folders import RunsHome
+from allranks.local.folders import RunsHome, write_json_file
 from allranks.local.logged import read_logged_values, read_metric_curves
 from allranks.local.metrics_file import metrics_document
+from allranks.local.result import StepResult
 from allranks.local.tracking.jobs import JobRuns
 from allranks.local.tracking.points import log_batch
 from allranks.local.tracking.reading import TrackingReader
@@ -33,7 +39,7 @@ def post(what, **fields):
     body = json.dumps({"run_id": os.environ["MLFLOW_RUN_ID"], **fields}).encode()
     headers = {"Content-Type": "application/json", "Authorization": "Bearer " + os.environ["MLFLOW_TRACKING_TOKEN"]}
     address = os.environ["MLFLOW_TRACKING_URI"] + "/api/2.0/mlflow/runs/" + what
-    urllib.request.urlopen(urllib.request.Request(address, body, headers)).read()
+    return json.loads(urllib.request.urlopen(urllib.request.Request(address, body, headers)).read())
 """
 """A client of the same service that starts in no time; the slow test below has MLflow itself."""
 
@@ -189,6 +195,53 @@ def test_values_without_a_step_are_counted_and_those_out_of_order_sorted(home: R
         assert read_logged_values(folder, None, reader, NO_EVENTS).metrics == {}
 
 
+def drawn(home: RunsHome, width: int) -> list[str]:
+    """The live table of a step that has logged for a while, in so many columns."""
+    folder = home.run("r1").step("train")
+    result = StepResult(
+        "train_a_large_model", "running", 0.1, 754.0, None, 1, 2, 8, folder.path, {}, {"accuracy": 0.5, "loss": 2.5}
+    )
+    with io.StringIO() as text:
+        curves = LiveCurves(home)
+        Console(file=text, width=width).print(status_table([result], width, curves))
+        curves.close()
+        return text.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(("width", "room"), [(44, 0), (62, 9), (80, 14), (140, 35), (200, 60)])
+def test_a_curve_takes_the_room_that_there_is(home: RunsHome, width: int, room: int) -> None:
+    run_id = logged(home, loss=[(number, 10 - number / 40) for number in range(300)], accuracy=[(299, 0.5)])
+    folder = home.run("r1").step("train")
+    folder.metrics().parent.mkdir(parents=True)
+    folder.metrics().write_text('{"step": 7, "total": 14, "metrics": {}}\n')
+    write_json_file(folder.state, {"mlflow_run_id": run_id})
+    title, line = drawn(home, width)
+    assert max(map(len, (title, line))) <= width
+    assert re.match(r"train_a_large_model +running .*12 min 34 s", line)
+    curve = re.search("[▁▂▃▄▅▆▇█]{8,}(?![░█])", line)
+    assert (curve is not None) == (room > 0), line
+    if curve is not None:
+        assert len(curve[0]) == room
+        assert (curve[0][0], curve[0][-1]) == ("█", "▁")
+        assert "loss 2.5" in line
+    assert ("accuracy 0.5" in line) == (width >= 120), "more metrics where there is room"
+
+
+def test_a_curve_is_drawn_of_whatever_is_finite_and_in_letters_where_there_is_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for values in ([0.0], [1e308, -1e308], [5e-324, 1.0], [3.0] * 100, [1.0, 1.0 + 2**-52]):
+        assert 1 <= len(draw_sparkline(values, 40)) <= 40
+    assert draw_sparkline([1, 2, 3], 2) == "▁█"
+    assert draw_sparkline([10.0**-number for number in range(8)], 8) == "█▇▆▅▄▃▂▁", "logarithmic, as the page"
+    monkeypatch.setenv("TERM", "linux")
+    draws_blocks.cache_clear()
+    try:
+        assert draw_sparkline(range(8), 8) == "_.-~=+*#"
+    finally:
+        draws_blocks.cache_clear()
+
+
 @pytest.mark.parametrize("values", [(1e308, -1e308), (5e-324, 1.0), (0.0, 0.0), (1e308, 5e-324), (1.0, 1.0 + 2**-52)])
 def test_a_chart_is_drawn_of_whatever_is_finite(values: tuple[float, float]) -> None:
     (chart,) = draw_charts({"m": [(1, values[0]), (2, values[1])]})
@@ -212,14 +265,24 @@ for epoch in range(epochs):
 
 
 @pytest.mark.slow
-def test_a_plain_script_with_mlflow_has_its_curve(tmp_path: Path) -> None:
+def test_a_plain_script_with_mlflow_has_the_same_curve_in_every_view(tmp_path: Path) -> None:
     written(tmp_path, PLAIN + "import time; time.sleep(1)\n", "python train.py 0.1 20")
     screen = on_a_terminal(100, tmp_path, "run", "pipeline.yaml")
-    assert re.search(r"train +running .*loss \d", screen)
+    while_it_ran = re.findall(r"train +running .* ([▁▂▃▄▅▆▇█]{20})  loss ([\d.e-]+)", screen)
+    assert while_it_ran, screen
+    last = f"{16 * 0.64**20:.4g}"
+    assert while_it_ran[-1][1] == last
+    shown = call("runs", "show", "latest", cwd=tmp_path).stdout
+    assert f"curves\n  train.loss  {while_it_ran[-1][0]}  {last}\n" in shown
     page = next(tmp_path.glob(".allranks/runs/*/report.html")).read_text()
     line = re.search(r'<polyline class="c0" points="([^"]*)"', page)
     assert line is not None
-    assert len(line[1].split()) == 20
+    assert f"</i>loss {last}" in page
+    heights = [float(pair.split(",")[1]) for pair in line[1].split()]
     found = strict(call("runs", "show", "latest", "--json", cwd=tmp_path).stdout)["steps"]["train"]  # type: ignore[index]
-    assert found["metrics"]["loss"] == pytest.approx(16 * 0.64**20)
+    curve = found["curves"]["loss"]
+    assert curve == [[epoch, pytest.approx(16 * 0.64 ** (epoch + 1))] for epoch in range(20)]
+    assert found["metrics"]["loss"] == curve[-1][1]
+    drop = (heights[-1] - heights[0]) / math.log(curve[0][1] / curve[-1][1])  # the axis is logarithmic
+    assert heights == pytest.approx([heights[0] + drop * math.log(curve[0][1] / y) for _, y in curve], abs=0.2)
     assert found["params"] == {"learning_rate": "0.1"}

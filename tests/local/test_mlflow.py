@@ -143,18 +143,29 @@ MLFLOW = """
 import os, sys, mlflow
 mlflow.log_metric("m", int(os.environ["RANK"]))
 mlflow.log_text("by " + os.environ["RANK"], f"note{os.environ['RANK']}.txt")
+if os.environ["RANK"] == "0":
+    mlflow.log_text("the model", "kept/model/MLmodel")
+    client = mlflow.MlflowClient()
+    if not client.search_registered_models():
+        client.create_registered_model("digits")
+        client.create_model_version("digits", mlflow.get_artifact_uri("kept/model"), mlflow.active_run().info.run_id)
 """
 
 
 @pytest.mark.slow
-def test_plain_mlflow_in_two_ranks_is_one_run_whose_files_outlive_the_folder_of_the_run(tmp_path):
+def test_plain_mlflow_in_two_ranks_is_one_run_whose_files_go_with_it_but_for_a_registered_model(tmp_path):
     jobs = ONE.replace(
         "python train.py,", "python train.py, distribution: {type: pytorch, process_count_per_instance: 2},"
     )
     result = run_json(write(tmp_path, jobs, MLFLOW), cwd=tmp_path)
     assert result["exit"] == 0, result
+    other = run_json(tmp_path / "pipeline.yaml", "--no-cache", cwd=tmp_path)
     run = tracked(tmp_path, result["steps"]["train"])
     assert sorted(point.value for point in run.metrics["m"]) == [0, 1]
     assert run.artifacts.is_relative_to(tmp_path / ".allranks/mlflow"), "files of one run in the folder of another"
+    assert (run.artifacts / "note0.txt").is_file()
     assert allranks("runs", "remove", result["run_id"], cwd=tmp_path).returncode == 0
-    assert [(run.artifacts / f"note{rank}.txt").read_text() for rank in (0, 1)] == ["by 0", "by 1"]
+    assert [file.read_text() for file in run.artifacts.rglob("*") if file.is_file()] == ["the model"]
+    assert tracked(tmp_path, other["steps"]["train"]).metrics.keys() == {"m"}
+    files = tracked(tmp_path, other["steps"]["train"]).artifacts
+    assert [(files / f"note{rank}.txt").read_text() for rank in (0, 1)] == ["by 0", "by 1"]

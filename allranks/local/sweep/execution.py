@@ -217,7 +217,7 @@ class SweepExecution(StepExecution):
             write_json_file(self._journal_file, noted)
 
     def result(self) -> StepResult:
-        """What became of it so far, with its trials; the metrics, params and tags are the best trial's."""
+        """What became of it so far, with its trials; what was logged is the best trial's."""
         found = super().result()
         if self._reused:
             return replace(found, sweep=past_sweep(self._reused), **past_logged(self._reused))
@@ -227,7 +227,14 @@ class SweepExecution(StepExecution):
         if best is None:
             return replace(found, sweep=sweep, metrics={})
         logged = best.result()
-        return replace(found, sweep=sweep, metrics=logged.metrics, params=logged.params, tags=logged.tags)
+        return replace(
+            found,
+            sweep=sweep,
+            metrics=logged.metrics,
+            params=logged.params,
+            tags=logged.tags,
+            child_runs=logged.child_runs,
+        )
 
     def preview(self, published: Mapping[str, Path], finished: FinishedStep | None) -> dict[str, Any]:
         """What its trials have in common, with a name for each value that differs, and the search."""

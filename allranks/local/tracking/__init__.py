@@ -5,3 +5,6 @@
 
 SETTLE_PATH = "/allranks/settle"
 """Answered by the server when all is stored that clients had sent before."""
+
+JOB_TAG = "allranks.job"
+"""Tag of a run that a script has made itself: the MLflow run of the step or trial that the script belongs to."""

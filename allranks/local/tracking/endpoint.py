@@ -60,10 +60,14 @@ class TrackingEndpoint:
         """The server's process, while there is one."""
         return set() if self._child is None else {self._child.pid}
 
-    def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """What tells MLflow in a rank where to log; a proxy that the user has must not be asked for loopback."""
+    def variables(self, environ: Mapping[str, str], job: str = "") -> dict[str, str]:
+        """What tells MLflow in a rank where to log; a proxy that the user has must not be asked for loopback.
+
+        The token ends in the ``job``, the MLflow run of the step: so the server knows who makes a run of its own.
+        """
         host, port = self._address
-        found = {"MLFLOW_TRACKING_URI": f"http://{host}:{port}", "MLFLOW_TRACKING_TOKEN": self._token}
+        token = f"{self._token}.{job}" if job else self._token
+        found = {"MLFLOW_TRACKING_URI": f"http://{host}:{port}", "MLFLOW_TRACKING_TOKEN": token}
         if any(name.lower().endswith("_proxy") for name in environ):
             for name in ("NO_PROXY", "no_proxy"):
                 known = environ.get("NO_PROXY") or environ.get("no_proxy") or ""

@@ -14,6 +14,7 @@ from typing import Any
 
 from allranks.errors import StorageError
 from allranks.local.folders import RunsHome
+from allranks.local.tracking import JOB_TAG
 from allranks.local.tracking.database import transaction
 from allranks.local.tracking.experiments import ensure_experiment
 from allranks.local.tracking.store import TrackingStore, now_ms
@@ -96,9 +97,12 @@ class JobRuns:
         """
         if self._store is None:
             return
-        values = (STATUS_OF[status], now_ms(), job_run_id(self._run_id, step))
+        job = job_run_id(self._run_id, step)
+        made = "SELECT owner FROM tags WHERE kind = 'run' AND key = ? AND value = ?"  # by the script, which may be dead
+        condition = f"run_id = ? OR (status = 'RUNNING' AND run_id IN ({made}))"
+        values = (STATUS_OF[status], now_ms(), job, JOB_TAG, job)
         with suppress(sqlite3.Error):
-            self._store.connection.execute("UPDATE runs SET status = ?, ended = ? WHERE run_id = ?", values)
+            self._store.connection.execute(f"UPDATE runs SET status = ?, ended = ? WHERE {condition}", values)
 
     def _end_abandoned(self, store: TrackingStore) -> None:
         """End what engines that were killed have left running."""

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from allranks.local.folders import RunsHome
+from allranks.local.tracking import JOB_TAG
 from allranks.local.tracking.database import open_reader
 
 
@@ -51,6 +52,34 @@ class TrackedRun:
     params: Mapping[str, str]
     tags: Mapping[str, str]
     artifacts: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChildRun:
+    """A run that a step's script has made itself, beside the step's own: nested in that, or a second one.
+
+    Attributes:
+        parent: the run that it is nested in; None for one that stands alone, which Azure ML shows as a job of its own.
+        status: ``running``, ``succeeded``, ``failed`` or ``cancelled``, as of a step.
+        seconds: how long it took; None while it runs.
+        metrics: the last value of each, NaN and infinities included.
+    """
+
+    run_id: str
+    name: str
+    parent: str | None
+    status: str
+    seconds: float | None
+    metrics: Mapping[str, float]
+    params: Mapping[str, str]
+
+
+def child_depths(children: Iterable[ChildRun]) -> list[int]:
+    """How deep each is nested within the others: 0 for those that are not."""
+    depths: dict[str | None, int] = {}
+    for child in children:  # parents come first, as they were made
+        depths[child.run_id] = depths.get(child.parent, -1) + 1
+    return list(depths.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +169,22 @@ class TrackingReader:
         )
         return [child for (child,) in self._rows(query, run_id)]
 
+    def made_by(self, job: str) -> list[ChildRun]:
+        """The runs that the script of a step or trial has made itself, oldest first, at most so many."""
+        found = self._rows(_MADE_BY, JOB_TAG, job, job, _MOST_CHILDREN)
+        return [
+            ChildRun(
+                run_id,
+                name,
+                parent,
+                _STATUS_WORDS.get(status, status.lower()),
+                None if ended is None else max(0, ended - started) / 1000,
+                self.latest(run_id),
+                self.pairs("params", run_id),
+            )
+            for run_id, name, parent, status, started, ended in found
+        ]
+
     def pairs(self, table: str, run_id: str) -> dict[str, str]:
         """The ``params`` or ``tags`` of a run."""
         return dict(self._rows(f"SELECT key, value FROM {table} WHERE kind = 'run' AND owner = ?", run_id))
@@ -173,6 +218,15 @@ class TrackingReader:
 
 _NUMBER = "SELECT number FROM runs WHERE run_id = ?"
 _POINT = "step, time, value"
+_STATUS_WORDS = {"FINISHED": "succeeded", "KILLED": "cancelled", "SCHEDULED": "waiting"}
+_MOST_CHILDREN = 1000  # of one step
+_MADE_BY = """
+SELECT run_id, name, parents.value, status, started, ended FROM runs
+    LEFT JOIN tags AS parents ON parents.kind = 'run' AND owner = run_id AND key = 'mlflow.parentRunId'
+    WHERE NOT managed AND stage = 'active' AND run_id IN (SELECT owner FROM tags
+        WHERE kind = 'run' AND (key = ? AND value = ? OR key = 'mlflow.parentRunId' AND value = ?))
+    ORDER BY number LIMIT ?
+"""
 
 
 def _value(value: float | None) -> float:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from allranks.local.tracking import JOB_TAG
 from allranks.local.tracking.experiments import active_experiment
 from allranks.local.tracking.search import SearchColumns, search_entities
 from allranks.local.tracking.store import (
@@ -57,8 +58,18 @@ def create_run(store: TrackingStore, request: Mapping[str, Any]) -> dict[str, An
         "INSERT INTO runs (run_id, experiment_id, name, user, status, started) VALUES (?, ?, ?, ?, 'RUNNING', ?)",
         (run_id, experiment_id, name, text_of(request, "user_id", ""), start),
     )
-    store.set_tags("run", run_id, [*tags, {"key": "mlflow.runName", "value": name}])
+    own = {"mlflow.runName": name, "mlflow.rootRunId": _root(store, tags) or run_id}
+    if job := text_of(request, JOB_TAG, ""):
+        own[JOB_TAG] = job
+    store.set_tags("run", run_id, [*tags, *({"key": key, "value": value} for key, value in own.items())])
     return get_run(store, {"run_id": run_id})
+
+
+def _root(store: TrackingStore, tags: Iterable[Mapping[str, Any]]) -> str:
+    """The run at the top of those that a new one is nested in, which Azure ML notes too; empty if it is in none."""
+    parent = next((str(tag.get("value", "")) for tag in tags if tag.get("key") == "mlflow.parentRunId"), "")
+    found = store.row("SELECT value FROM tags WHERE kind = 'run' AND owner = ? AND key = 'mlflow.rootRunId'", parent)
+    return str(found["value"]) if found else parent
 
 
 def get_run(store: TrackingStore, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,11 +81,14 @@ def get_run(store: TrackingStore, request: Mapping[str, Any]) -> dict[str, Any]:
 def update_run(store: TrackingStore, request: Mapping[str, Any]) -> dict[str, Any]:
     """Change a run's status, end and name.
 
-    The status of a job's own run is the engine's to say, as it is Azure ML's: each of its ranks would end it.
+    A job's own run stays as it is, though no error says so: azureml-mlflow's AzureMLRestStore.update_run_info leaves
+    out every such request for it. Each rank would end it, and ``start_run(run_name=...)`` would give it another name.
     """
     row = find_run(store, request)
     status = _status(request)
-    if status and not row["managed"]:
+    if row["managed"]:
+        return {"run_info": _info(store, row)}
+    if status:
         ended = whole_of(request, "end_time", 0) or None
         store.connection.execute(
             "UPDATE runs SET status = ?, ended = ? WHERE number = ?",

@@ -23,7 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from allranks.errors import AllranksError
 from allranks.local.folders import RunsHome
-from allranks.local.tracking import SETTLE_PATH
+from allranks.local.tracking import JOB_TAG, SETTLE_PATH
 from allranks.local.tracking.database import transaction
 from allranks.local.tracking.routes import FoundRoute, find_route
 from allranks.local.tracking.store import TrackingError, TrackingStore
@@ -86,15 +86,17 @@ class TrackingServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of clients that went away; what else goes wrong is answered."""
 
-    def check_token(self, header: str) -> None:
-        """See that a client has sent the token; how long that takes says nothing about it.
+    def check_token(self, header: str) -> str:
+        """See that a client has sent the token, and for which job; how long that takes says nothing about it.
 
         Raises:
             TrackingError: it has not.
         """
-        if not hmac.compare_digest(header.encode(errors="replace"), self._expected):
+        token, _, job = header.partition(".")
+        if not hmac.compare_digest(token.encode(errors="replace"), self._expected):
             message = "The token is missing or wrong: only the steps of this run may log here."
             raise TrackingError("UNAUTHENTICATED", message)
+        return job
 
     def settle(self, asking: Any) -> None:
         """Wait until everything is stored that clients had sent when this was asked for, at most some seconds."""
@@ -160,13 +162,14 @@ class _Handler(BaseHTTPRequestHandler):
             path = urlsplit(self.path)
             if path.path in {"/health", "/version"}:
                 return self._send(200, b"OK" if path.path == "/health" else MLFLOW_VERSION.encode(), "text/plain")
-            self.server.check_token(self.headers.get("Authorization", ""))
+            job = self.server.check_token(self.headers.get("Authorization", ""))
             self.connection.settimeout(_IDLE_SECONDS)
             if path.path == SETTLE_PATH:
                 self.server.settle(self.request)
                 return self._send_json(200, {})
             route = find_route(self.command, path.path)
-            answer = self._answer(route, {**_query(path.query), **_document(body), **route.fields})
+            request = {**_query(path.query), **_document(body), **route.fields, JOB_TAG: job}
+            answer = self._answer(route, request)
         except TrackingError as error:
             return self._send_error(_STATUS.get(error.code, 400), error.code, str(error))
         except (sqlite3.Error, OSError) as error:

@@ -28,7 +28,7 @@ class PlannedTracking:
             "MLFLOW_RUN_ID": run_id,
             "MLFLOW_EXPERIMENT_ID": experiment_id,
             "MLFLOW_EXPERIMENT_NAME": self._experiment,
-            **self._address(environ),
+            **self._address(environ, run_id),
         }
 
     def begin_step(self, step: str, parent: str = "") -> None:
@@ -40,7 +40,7 @@ class PlannedTracking:
     def _experiment_id(self) -> str:
         return "<experiment>"
 
-    def _address(self, environ: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG002
+    def _address(self, environ: Mapping[str, str], job: str) -> dict[str, str]:  # noqa: ARG002
         return {"MLFLOW_TRACKING_URI": "http://127.0.0.1:<port>", "MLFLOW_TRACKING_TOKEN": "<token>"}
 
 
@@ -92,5 +92,5 @@ class RunTracking(PlannedTracking):
     def _experiment_id(self) -> str:
         return self._jobs.experiment_id
 
-    def _address(self, environ: Mapping[str, str]) -> dict[str, str]:
-        return self.endpoint.variables(environ)
+    def _address(self, environ: Mapping[str, str], job: str) -> dict[str, str]:
+        return self.endpoint.variables(environ, job)
