@@ -13,7 +13,8 @@ from typing import Any
 
 from allranks.spec import ports, schema, settings
 from allranks.spec.expressions import find_references, single_reference
-from allranks.spec.model import Component, CountOrBinding, Pipeline
+from allranks.spec.model import Component, Pipeline
+from allranks.spec.needs import CountOrBinding
 from allranks.spec.parallel import LOGGING_LEVELS, ParallelComponent, ParallelSettings, TaskSource, batch_size
 from allranks.spec.section import Section, shown_value
 from allranks.spec.suggest import did_you_mean
@@ -44,16 +45,12 @@ def read_parallel_document(top: Section, name: str) -> ParallelComponent:
 
 def read_parallel(section: Section, name: str) -> ParallelComponent:
     """Read what a parallel component and a task on a step have in common: all but inputs and outputs."""
-    source = replace(section.source, prefix=section.where, problems=())
+    asset = settings.read_asset(section, name)
+    source = asset.pop("source")
     component = ParallelComponent(
-        name=name,
+        **asset,
         source=TaskSource(**{one.name: getattr(source, one.name) for one in fields(source)}),
-        version=settings.read_version(section),
-        display_name=section.text("display_name"),
-        description=section.text("description"),
-        tags=MappingProxyType(section.texts("tags")),
         resources=settings.read_resources(section),
-        is_deterministic=section.flag("is_deterministic") is not False,
         settings=read_parallel_settings(section),
     )
     if "task" not in section:

@@ -49,16 +49,10 @@ def read_spark_document(top: Section, name: str) -> SparkComponent:
 def read_spark(section: Section, name: str) -> SparkComponent:
     """Read what a component, a job and an inline application have in common: all but inputs and outputs."""
     component = SparkComponent(
-        name=name,
-        source=replace(section.source, prefix=section.where, problems=()),
-        version=settings.read_version(section),
-        display_name=section.text("display_name"),
-        description=section.text("description"),
-        tags=MappingProxyType(section.texts("tags")),
+        **settings.read_asset(section, name),
         code=settings.read_code(section),
         includes=settings.read_includes(section),
         environment=settings.read_environment(section),
-        is_deterministic=section.flag("is_deterministic") is not False,
     )
     if "entry" not in section:
         section.wrong("", "states no entry.", "Write entry: {file: main.py}.")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from allranks.spec import schema
 from allranks.spec.check_environment import check_environment_files
 from allranks.spec.distribution import CLOUD_ONLY_DISTRIBUTIONS, DISTRIBUTION_KINDS
 from allranks.spec.document import yaml_kind
 from allranks.spec.expressions import find_references
-from allranks.spec.model import CountOrBinding, Distribution, Environment, Resources
+from allranks.spec.needs import CountOrBinding, Distribution, Environment, Resources
 from allranks.spec.section import Section, a_or_an, is_address, shown_value
 from allranks.spec.suggest import did_you_mean, nearest_name
 from allranks.spec.value_kinds import NO_VALUE
@@ -205,6 +207,19 @@ def read_variables(section: Section) -> Mapping[str, str]:
             message = f"YAML reads this as a boolean, and the variable becomes '{found[name]}'."
             inner.wrong(name, message, "Put it in quotes.", severity="warning")
     return MappingProxyType(found)
+
+
+def read_asset(section: Section, name: str) -> dict[str, Any]:
+    """Read what a component of any kind says of itself, by the attributes of ``Component``, but for the name."""
+    return {
+        "name": name,
+        "source": replace(section.source, prefix=section.where, problems=()),
+        "version": read_version(section),
+        "display_name": section.text("display_name"),
+        "description": section.text("description"),
+        "tags": MappingProxyType(section.texts("tags")),
+        "is_deterministic": section.flag("is_deterministic") is not False,
+    }
 
 
 def read_version(section: Section) -> str:

@@ -25,7 +25,7 @@ from allranks.spec import (
 )
 from allranks.spec.document import parse_yaml, read_yaml
 from allranks.spec.graph import step_dependencies
-from allranks.spec.model import Environment
+from allranks.spec.needs import Environment
 
 # Microsoft's registry library: optional inputs with defaults, choices that look like booleans and numbers, dotted names.
 REGISTRY = """\
