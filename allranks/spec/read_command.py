@@ -21,8 +21,7 @@ def read_command_document(top: Section, name: str) -> Component:
     job = "commandjob" in top.text("$schema").lower() or ("name" not in top and "compute" in top)
     if job:
         top.known(schema.COMMAND_JOB, "a command job")
-        settings.check_services(top)
-        settings.check_identity(top)
+        settings.check_cloud_keys(top)
         name = job_name(top)
         inputs = ports.read_valued_inputs(top.mapping("inputs"), schema.JOB)
     else:

@@ -165,6 +165,24 @@ def check_services(section: Section) -> None:
             _choose(service, "type", schema.SERVICE_TYPES, "types of a service")
 
 
+def check_cloud_keys(section: Section) -> None:
+    """Check what only Azure looks at in a job or a step: ``services``, ``identity`` and ``properties``."""
+    check_services(section)
+    check_identity(section)
+    _check_properties(section)
+
+
+def _check_properties(section: Section) -> None:
+    """Check that ``properties`` are texts; those of a component and of a Spark application may be anything."""
+    properties = section.data.get("properties")
+    if section.source.file is None or not isinstance(properties, dict):
+        return
+    for name, value in properties.items():
+        if value is not None and not isinstance(value, str):
+            message = f"is a {yaml_kind(value)}, and should be a text."
+            section.wrong(f"properties.{name}", message, "Put it in quotes.")
+
+
 def check_identity(section: Section) -> None:
     """Check ``identity``, as whom a step reaches data on Azure; a local run has none."""
     identity = section.data.get("identity")

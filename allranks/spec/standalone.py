@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from allranks.spec import ports, schema, settings
+from allranks.spec.distribution import DISTRIBUTION_KINDS
 from allranks.spec.model import NO_TEXTS, Pipeline
 from allranks.spec.section import Section
 
@@ -35,6 +36,7 @@ def sweep_job(top: Section) -> Section:
     step |= {"type": "sweep", "inputs": _bound("inputs", inputs), "outputs": _bound("outputs", outputs)}
     if isinstance(trial, dict) and "component" not in trial:
         own = {key: value for key, value in trial.items() if key != "environment_variables"}
+        own |= _strict_parts(top.mapping("trial"))
         valued = ports.read_valued_inputs(Section(dict(inputs), "inputs", top.source, []))
         declared = {port: {"type": one.type, "optional": one.default is None} for port, one in valued.items()}
         promised = {port: {"type": _type(one)} for port, one in outputs.items()}
@@ -51,6 +53,17 @@ def with_variables(pipeline: Pipeline, top: Section) -> Pipeline:
     variables = NO_TEXTS if trial is None else settings.read_variables(trial)
     steps = {name: replace(step, environment_variables=variables) for name, step in pipeline.steps.items()}
     return replace(pipeline, steps=MappingProxyType(steps))
+
+
+def _strict_parts(trial: Section) -> dict[str, Any]:
+    """The parts of a trial of which Azure ML knows every key, though in a component it ignores others."""
+    distributions = {key for kind in DISTRIBUTION_KINDS.values() for key in kind.keys}
+    keys = {"resources": schema.RESOURCE_KEYS, "distribution": distributions | {"type"}}
+    parts = {key: trial.mapping(key) for key in keys if isinstance(trial.data.get(key), dict)}
+    trial.known(schema.TRIAL, "a trial")
+    for key, part in parts.items():
+        part.known(keys[key], f"a trial's {key}")
+    return {key: part.data for key, part in parts.items()}
 
 
 _OF_THE_JOB = frozenset({"type", "name", "display_name", "description", "tags", "inputs", "outputs", "compute"})
