@@ -22,7 +22,7 @@ from allranks.spec.read_spark import read_spark_document
 from allranks.spec.read_transfer import read_copy_document
 from allranks.spec.section import Section, is_address
 from allranks.spec.spelling import declared_spelling, respell_bindings, respell_steps
-from allranks.spec.standalone import sweep_job, with_variables
+from allranks.spec.standalone import is_no_job, sweep_job, with_variables
 from allranks.spec.steps import read_step, type_hint
 from allranks.spec.suggest import did_you_mean, nearest_hint
 
@@ -70,6 +70,8 @@ class DocumentReader:
         is_job = "commandjob" in str(top.data.get("$schema")).lower()  # there the SDK wants the type as it is
         if type_ == "command" or (type_.lower() == "command" and not is_job):
             return read_command_document(top, name)
+        if is_no_job(top, type_):
+            return None
         if type_ == "parallel":
             return read_parallel_document(top, name)
         if type_ == "spark":

@@ -26,6 +26,18 @@ def job_name(top: Section) -> str:
     return "job"
 
 
+def is_no_job(top: Section, type_: str) -> bool:
+    """Note a job that can only be a step: the SDK makes no job of these types (``Job._resolve_cls_and_type``)."""
+    inputs = top.data.get("inputs")
+    values = inputs.values() if isinstance(inputs, dict) else ()
+    given = any(not isinstance(one, dict) or "path" in one for one in values)
+    if top.where or type_ not in _STEPS_ONLY or not (given or top.data.keys() & {"compute", "experiment_name"}):
+        return False
+    message = f"is a {type_} job by itself; Azure ML takes one as a step of a pipeline only."
+    top.wrong("type", message, f"Write it below jobs: in a file of type: pipeline; a {type_} component needs no job.")
+    return True
+
+
 def sweep_job(top: Section) -> Section:
     """A sweep job's document as that of a pipeline whose one step is the sweep, each line at its place."""
     top.known(schema.SWEEP_JOB, "a sweep job")
@@ -66,6 +78,7 @@ def _strict_parts(trial: Section) -> dict[str, Any]:
     return {key: part.data for key, part in parts.items()}
 
 
+_STEPS_ONLY = ("data_transfer", "parallel")
 _OF_THE_JOB = frozenset({"type", "name", "display_name", "description", "tags", "inputs", "outputs", "compute"})
 
 

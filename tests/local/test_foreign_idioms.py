@@ -194,3 +194,25 @@ def test_what_is_not_on_this_machine_is_refused_with_the_options_that_name_it(tm
     run = run_json(file, *HERE, cwd=tmp_path)
     assert run["exit"] == 2
     assert "--map azureml:check_flow@latest=PATH" in run["error"]["message"], run
+
+
+ARTIFACTS = """
+type: pipeline
+jobs:
+  first:
+    command: echo kept > outputs/kept.txt; echo seen > ./logs/seen.txt
+    environment: azureml:some:1
+    outputs: {artifacts: }
+  second:
+    command: cat ${{inputs.made}}/outputs/kept.txt ${{inputs.made}}/logs/seen.txt > ${{outputs.both}}/both.txt
+    environment: azureml:some:1
+    inputs: {made: "${{parent.jobs.first.outputs.artifacts}}"}
+    outputs: {both: {type: uri_folder}}
+"""
+
+
+def test_what_is_written_to_outputs_and_logs_is_there_for_the_next_step(tmp_path):
+    (tmp_path / "pipeline.yml").write_text(ARTIFACTS)
+    result = run_json("pipeline.yml", *HERE, cwd=tmp_path)
+    assert result["status"] == "succeeded", result
+    assert (Path(result["steps"]["second"]["outputs"]["both"]) / "both.txt").read_text() == "kept\nseen\n"
