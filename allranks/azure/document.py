@@ -28,6 +28,7 @@ from allranks.azure.document_parts import (
     picked_fields,
     plain_value,
     pristine_component,
+    spark_document,
     value_text,
     without_empty,
     yaml_file,
@@ -131,10 +132,16 @@ def _step(node: Any) -> dict[str, Any]:
     if node.type == "data_transfer":
         return common | {"task": node.task, "component": _component(node.component)}
     if node.type == "spark":
-        return common | {"component": _component(node.component), "resources": plain_value(_spark_resources(node))}
+        return common | {"component": _component(node.component), "resources": _spark_resources(node)} | _own_conf(node)
     if node.type not in ("command", "pipeline"):
         return common
     return common | {"component": _component(node.component)} | (_launch(node) if node.type == "command" else {})
+
+
+def _own_conf(node: Any) -> dict[str, Any]:
+    """What a Spark step sets otherwise than its component; of all that both describe the SDK reads this alone."""
+    own, said = (plain_value(sdk.entity_document(one)).get("conf") for one in (node, node.component))
+    return {} if own == said else {"conf": own}
 
 
 def _spark_resources(node: Any) -> dict[str, Any]:
@@ -232,6 +239,8 @@ def _component(component: Any) -> Any:
             | {"inputs": dict(_declarations(component)), "outputs": _outputs(component.outputs)}
             | {"jobs": _steps(component)}
         )
-    if component.type in ("data_transfer", "spark"):
+    if component.type == "data_transfer":
         return plain_value(sdk.entity_document(component))
+    if component.type == "spark":
+        return spark_document(component)
     return parallel_document(component) if component.type == "parallel" else command_document(component)

@@ -136,6 +136,8 @@ def _nested(component: Mapping[str, Any], file: Path, files: dict[Path, str]) ->
 
 def _inline(component: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     found = dict(component)
+    if "task" in found and isinstance(found["task"], dict):
+        found["task"] = _inline(found["task"], folder)
     if "code" in found:
         found["code"] = _path(found["code"], folder)
     if "additional_includes" in found:

@@ -11,11 +11,17 @@ from typing import Any
 from azure.ai.ml.entities import Environment, PipelineComponent
 
 from allranks.azure.document import SWEEP_FIELDS
-from allranks.azure.document_parts import ENVIRONMENT_FIELDS, RESOURCE_FIELDS, pristine_component
+from allranks.azure.document_parts import (
+    ENVIRONMENT_FIELDS,
+    PARALLEL_FIELDS,
+    RESOURCE_FIELDS,
+    pristine_component,
+)
 from allranks.azure.sdk import added_attributes, yaml_schemas
 
 _TEXTS = {"name", "display_name", "description", "tags", "version"}
 _NODE = {"display_name", "tags", "inputs", "outputs", "properties", "comment", "type", "compute"}
+_SPARK = ("entry", "py_files", "jars", "files", "archives", "args", "code", "environment")
 _SCHEMAS = yaml_schemas()
 WRITTEN_FIELDS: Mapping[type, frozenset[str]] = {
     _SCHEMAS.job: frozenset(
@@ -33,6 +39,9 @@ WRITTEN_FIELDS: Mapping[type, frozenset[str]] = {
         | {"command", "code", "environment"}  # the component's own
     ),
     _SCHEMAS.sweep: frozenset(_NODE | {*SWEEP_FIELDS, "resources", "trial"}),
+    _SCHEMAS.parallel: frozenset(_NODE | {*PARALLEL_FIELDS, "component", "identity", "task"}),
+    _SCHEMAS.spark: frozenset(_NODE | {*_SPARK, "component", "identity", "resources", "conf"}),
+    _SCHEMAS.copy: frozenset(_NODE | {"component", "task"}),
     _SCHEMAS.nested_pipeline: frozenset(_NODE - {"compute"} | {"component"}),
     _SCHEMAS.command_component: frozenset(
         _TEXTS
@@ -48,7 +57,19 @@ WRITTEN_FIELDS: Mapping[type, frozenset[str]] = {
 _IGNORED = frozenset({"id", "latest_version", "schema", "creation_context", "status", "log_files"})
 """What the service sets, and the address of the schema."""
 
-_OF_NODE = {"command": _SCHEMAS.command, "sweep": _SCHEMAS.sweep, "pipeline": _SCHEMAS.nested_pipeline}
+_OF_NODE = {
+    "command": _SCHEMAS.command,
+    "sweep": _SCHEMAS.sweep,
+    "parallel": _SCHEMAS.parallel,
+    "spark": _SCHEMAS.spark,
+    "data_transfer": _SCHEMAS.copy,
+    "pipeline": _SCHEMAS.nested_pipeline,
+}
+_OF_THE_COMPONENT = {"parallel": ("task",), "spark": _SPARK, "data_transfer": ("data_copy_mode",)}
+"""What a step of these types has from its component, and cannot say otherwise in the YAML that is written."""
+
+_DUMPED = ("parallel", "spark", "data_transfer")
+"""The types whose components are written whole, by the SDK's own schemas."""
 
 
 def unwritten_fields(job: Any) -> list[str]:
@@ -88,8 +109,24 @@ def _of_steps(component: Any, prefix: str) -> Iterator[str]:
             continue
         yield from _unwritten(node, schema, where)
         inner = node.trial if node.type == "sweep" else node.component
-        if not isinstance(inner, str) and pristine_component(inner) is None:
+        yield from _changed(node, inner, where)
+        if node.type not in _DUMPED and not isinstance(inner, str) and pristine_component(inner) is None:
             yield from _of_component(inner, where, f"{prefix}{name}.")
+
+
+def _changed(node: Any, component: Any, where: str) -> Iterator[str]:
+    """What was set on a step of that which only its component can say."""
+    keys = _OF_THE_COMPONENT.get(node.type, ())
+    if not keys or isinstance(component, str):
+        return
+    for key in keys:
+        own, said = (getattr(one, key, None) for one in (node, component))
+        if own not in (None, {}) and _text(own) != _text(said):
+            yield f"{where}: {key}"
+
+
+def _text(value: Any) -> str:
+    return str(sorted(vars(value).items())) if hasattr(value, "__dict__") else str(value)
 
 
 def _of_component(component: Any, where: str, prefix: str) -> Iterator[str]:

@@ -134,7 +134,7 @@ def _sizes(where: Mapping[str, StepSize], asked: Mapping[str, str]) -> dict[str,
 
 
 def _timeouts(steps: Mapping[str, Step], asked: Mapping[str, int]) -> dict[str, int]:
-    free = [name for name, step in steps.items() if step.timeout is None and step.sweep is None]
+    free = [name for name, step in steps.items() if step.timeout is None and step.kind == "command"]
     everywhere = dict.fromkeys(free, asked[""]) if "" in asked else {}
     return everywhere | {name: seconds for name, seconds in asked.items() if name}
 

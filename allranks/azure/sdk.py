@@ -118,7 +118,13 @@ def yaml_schemas() -> SimpleNamespace:
     from azure.ai.ml._schema.assets.environment import EnvironmentSchema
     from azure.ai.ml._schema.component.command_component import CommandComponentSchema
     from azure.ai.ml._schema.job_resource_configuration import JobResourceConfigurationSchema
-    from azure.ai.ml._schema.pipeline.component_job import CommandSchema, SweepSchema
+    from azure.ai.ml._schema.pipeline.component_job import (
+        CommandSchema,
+        DataTransferCopySchema,
+        ParallelSchema,
+        SparkSchema,
+        SweepSchema,
+    )
     from azure.ai.ml._schema.pipeline.pipeline_component import PipelineComponentSchema, PipelineSchema
     from azure.ai.ml._schema.pipeline.pipeline_job import PipelineJobSchema
     from azure.ai.ml._schema.pipeline.settings import PipelineJobSettingsSchema
@@ -128,6 +134,9 @@ def yaml_schemas() -> SimpleNamespace:
         job_settings=PipelineJobSettingsSchema,
         command=CommandSchema,
         sweep=SweepSchema,
+        parallel=ParallelSchema,
+        spark=SparkSchema,
+        copy=DataTransferCopySchema,
         nested_pipeline=PipelineSchema,
         command_component=CommandComponentSchema,
         pipeline_component=PipelineComponentSchema,

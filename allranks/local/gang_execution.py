@@ -29,6 +29,10 @@ from allranks.local.variables import EmulatedCluster, data_variables, job_variab
 from allranks.spec.model import LITERAL_TYPES
 
 _LONGEST_PAUSE = 30.0  # seconds; the pause before a retry doubles from one second up to this
+KEPT_FOLDERS = ("outputs", "logs")
+"""Folders that a command finds in its working folder: Azure ML keeps with the job what is written there."""
+
+ARTIFACTS = "artifacts"
 _SECRETS = ("TOKEN", "KEY", "SECRET", "SAS", "PASSWORD")  # in the names of variables that are not shown
 
 
@@ -92,9 +96,9 @@ class GangExecution(StepExecution):
         for node in range(self.step.nodes):
             cache.remove_path(self.folder.work(node).parent)
             shutil.copytree(self.folder.snapshot, self.folder.work(node))
-            outputs = self.folder.work(node) / "outputs"  # hello-world-output.yml of azureml-examples writes there
-            if not outputs.exists():
-                outputs.mkdir()
+            for name in KEPT_FOLDERS:
+                if not (self.folder.work(node) / name).exists():
+                    (self.folder.work(node) / name).mkdir()
             self.folder.tmp(node).mkdir()
         for overlay in dict.fromkeys(self._overlays):
             if not overlay.exists() and (self._installs or not is_script(self.python)):
@@ -168,6 +172,8 @@ class GangExecution(StepExecution):
         gang = self.gang
         assert gang is not None  # noqa: S101 it has just ended
         succeeded = gang.first_failure is None and not gang.timed_out
+        if succeeded:
+            self._fill_artifacts()
         failure = self.broken_promise(gang) if succeeded else self._explain(gang)
         if failure is None:
             self._publish(records)
@@ -177,6 +183,19 @@ class GangExecution(StepExecution):
             self.due = time.monotonic() + min(2.0 ** (self.attempts - 1), _LONGEST_PAUSE)
         else:
             self.end(self.timeout_status if gang.timed_out else FAILED, failure)
+
+    def _fill_artifacts(self) -> None:
+        """Copy what Azure ML keeps of the working folder into an output ``artifacts`` that the command left empty.
+
+        Under that name the outputs of a step give its default artifacts (``hello-pipeline-default-artifacts.yml`` of
+        azureml-examples).
+        """
+        assert self.workplace is not None  # noqa: S101
+        place = self.workplace.outputs / ARTIFACTS
+        if ARTIFACTS in self.step.outputs and place.is_dir() and not any(place.iterdir()):
+            for kept in (self.folder.work(0) / name for name in KEPT_FOLDERS):
+                if kept.is_dir():
+                    shutil.copytree(kept, place / kept.name, ignore_dangling_symlinks=True)
 
     def _publish(self, records: StepCache) -> None:
         """Make the outputs the run's: the record first, the rename last, so that a kill in between loses nothing."""

@@ -8,7 +8,8 @@ from allranks.spec.check_designer import check_designer
 from allranks.spec.check_machines import Compute, check_machines
 from allranks.spec.check_quotes import check_quotes
 from allranks.spec.expressions import Reference, find_references, literal_text, replace_references, single_reference
-from allranks.spec.model import Component, Data, Distribution, Input, Output, Pipeline, Resources, Source, Step, Sweep
+from allranks.spec.model import Component, Data, Input, Output, Pipeline, Source, Step, Sweep
+from allranks.spec.needs import Distribution, Resources
 from allranks.spec.read import component_from, pipeline_from, read_component, read_pipeline, read_spec
 from allranks.spec.values import check_value
 

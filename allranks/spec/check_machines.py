@@ -13,7 +13,8 @@ from allranks.errors import Problem
 from allranks.sizes import MachineUse, find_misfits
 from allranks.sizes.fit import PROCESSES_KEY
 from allranks.spec.distribution import distribution_kind
-from allranks.spec.model import Component, Data, Distribution, Literal, Pipeline, Resources, Source, Step
+from allranks.spec.model import Component, Data, Literal, Pipeline, Source, Step
+from allranks.spec.needs import Distribution, Resources
 from allranks.spec.values import Values, default_values, given_values, resolved_value
 
 _PROCESSES_INPUT = "processes_per_node"  # where a component that starts its own processes is told their number

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from allranks.errors import Problem
 from allranks.spec.check_bindings import StepBindings
-from allranks.spec.check_command import check_counts, check_shm_size, check_workers
+from allranks.spec.check_counts import check_counts, check_shm_size, check_workers
 from allranks.spec.expressions import find_references, single_reference
-from allranks.spec.model import Component, Distribution, Input, Source
+from allranks.spec.model import Component, Input, Source
+from allranks.spec.needs import Distribution
 from allranks.spec.section import a_or_an
 from allranks.spec.values import check_value
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from allranks.errors import Problem
@@ -27,7 +28,7 @@ def check_space(bindings: StepBindings, sweep: Sweep) -> Iterator[Problem]:
         declared, values = component.inputs.get(name), search.get("values")
         if declared is not None:
             found = _choices(step, declared, values) if isinstance(values, list) else _range(declared, search, sweep)
-            yield from (bindings.wrong(f"search_space.{name}", one.message, one.hint) for one in found)
+            yield from (bindings.wrong(f"search_space.{name}", one.message, one.hint, one.severity) for one in found)
         elif name not in used:
             message = f"the trial has no input '{name}'."
             yield bindings.unknown(f"search_space.{name}", message, name, component.inputs, "inputs")
@@ -59,9 +60,10 @@ def _range(declared: Input, search: Mapping[str, object], sweep: Sweep) -> Itera
     if search.get("q") == 0 or not isinstance(search.get("upper", 1), (int, float)):
         return
     if declared.type == "integer" and has_fractions(search):
+        # Azure ML writes the fraction into the command, where a script may round it; some published ones do.
         message = f"a search of type {search['type']} gives fractions, and the input takes an integer."
-        yield Problem(message, hint="Use randint, or quniform with q: 1.")
-        return
+        yield Problem(message, hint="Use randint, or quniform with q: 1.", severity="warning")
+        declared = replace(declared, type="number")
     bounded = "sigma" not in search
     for place in (0.0, 1.0):
         end = value_at(search, place, sweep.log_base)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from allranks.spec.expressions import single_reference
-from allranks.spec.model import CountOrBinding, Distribution
+from allranks.spec.needs import CountOrBinding, Distribution
 
 CLOUD_ONLY_DISTRIBUTIONS = ("ray",)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
-from allranks.spec import component_kinds, model, parallel
+from allranks.spec import component_kinds, model, needs, parallel
 from allranks.spec.model import Pipeline
 
 _KIND = "$kind"  # of what JSON has no form for; no key of Azure ML's YAML begins so but $schema, which is not kept
@@ -61,7 +61,7 @@ def _built(value: Any) -> Any:
 
 _KINDS: dict[str, Any] = {
     name: one
-    for module in (model, component_kinds, parallel)
+    for module in (model, needs, component_kinds, parallel)
     for name, one in vars(module).items()
     if is_dataclass(one)
 }

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
-from allranks.spec.model import Component, CountOrBinding, Source
+from allranks.spec.model import Component, Source
+from allranks.spec.needs import CountOrBinding
 
 LOGGING_LEVELS = ("DEBUG", "INFO", "WARNING")
 _SIZE = re.compile(r"(\d{1,18})(kb|mb|gb)?", re.IGNORECASE | re.ASCII)

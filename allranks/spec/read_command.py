@@ -21,8 +21,7 @@ def read_command_document(top: Section, name: str) -> Component:
     job = "commandjob" in top.text("$schema").lower() or ("name" not in top and "compute" in top)
     if job:
         top.known(schema.COMMAND_JOB, "a command job")
-        settings.check_services(top)
-        settings.check_identity(top)
+        settings.check_cloud_keys(top)
         name = job_name(top)
         inputs = ports.read_valued_inputs(top.mapping("inputs"), schema.JOB)
     else:
@@ -46,18 +45,12 @@ def read_command(section: Section, name: str, *, is_open: bool = False) -> Compo
     ``is_open``: whether Azure ML ignores unknown keys of its parts, as it does in a component.
     """
     return Component(
-        name=name,
-        source=replace(section.source, prefix=section.where, problems=()),
-        version=settings.read_version(section),
-        display_name=section.text("display_name"),
-        description=section.text("description"),
-        tags=MappingProxyType(section.texts("tags")),
+        **settings.read_asset(section, name),
         command=section.text("command"),
         code=settings.read_code(section),
         includes=settings.read_includes(section),
         environment=settings.read_environment(section),
         distribution=settings.read_distribution(section, is_open=is_open),
         resources=settings.read_resources(section, is_open=is_open),
-        is_deterministic=section.flag("is_deterministic") is not False,
         tier=settings.read_tier(section),
     )

@@ -13,7 +13,8 @@ from typing import Any
 
 from allranks.spec import ports, schema, settings
 from allranks.spec.expressions import find_references, single_reference
-from allranks.spec.model import Component, CountOrBinding, Pipeline
+from allranks.spec.model import Component, Pipeline
+from allranks.spec.needs import CountOrBinding
 from allranks.spec.parallel import LOGGING_LEVELS, ParallelComponent, ParallelSettings, TaskSource, batch_size
 from allranks.spec.section import Section, shown_value
 from allranks.spec.suggest import did_you_mean
@@ -33,8 +34,8 @@ _RANGES = {
 
 def read_parallel_document(top: Section, name: str) -> ParallelComponent:
     """Read a parallel component."""
-    top.known(schema.PARALLEL_COMPONENT, "a parallel component", _BELOW_TASK | _ON_THE_STEP)
-    component = read_parallel(top, name)
+    top.known(schema.PARALLEL_COMPONENT, "a parallel component", _BELOW_TASK | _ON_THE_STEP, is_open=True)
+    component = read_parallel(top, name, is_open=True)
     return replace(
         component,
         inputs=MappingProxyType(ports.read_declared_inputs(top.mapping("inputs"))),
@@ -42,18 +43,17 @@ def read_parallel_document(top: Section, name: str) -> ParallelComponent:
     )
 
 
-def read_parallel(section: Section, name: str) -> ParallelComponent:
-    """Read what a parallel component and a task on a step have in common: all but inputs and outputs."""
-    source = replace(section.source, prefix=section.where, problems=())
+def read_parallel(section: Section, name: str, *, is_open: bool = False) -> ParallelComponent:
+    """Read what a parallel component and a task on a step have in common: all but inputs and outputs.
+
+    ``is_open``: whether Azure ML ignores unknown keys of its resources, as it does in a component.
+    """
+    asset = settings.read_asset(section, name)
+    source = asset.pop("source")
     component = ParallelComponent(
-        name=name,
+        **asset,
         source=TaskSource(**{one.name: getattr(source, one.name) for one in fields(source)}),
-        version=settings.read_version(section),
-        display_name=section.text("display_name"),
-        description=section.text("description"),
-        tags=MappingProxyType(section.texts("tags")),
-        resources=settings.read_resources(section),
-        is_deterministic=section.flag("is_deterministic") is not False,
+        resources=settings.read_resources(section, is_open=is_open),
         settings=read_parallel_settings(section),
     )
     if "task" not in section:
@@ -65,7 +65,7 @@ def read_parallel(section: Section, name: str) -> ParallelComponent:
 def task_attributes(section: Section) -> dict[str, Any]:
     """What a component takes from its ``task``."""
     task = section.mapping("task")
-    task.known(schema.PARALLEL_TASK, "a task")
+    task.known(schema.PARALLEL_TASK, "a task", is_open=True)
     type_ = task.text("type").lower()
     if not type_:
         task.wrong("", "states no type.", "Write type: run_function.")
@@ -88,7 +88,7 @@ def task_attributes(section: Section) -> dict[str, Any]:
 def read_parallel_settings(section: Section) -> ParallelSettings:
     """Read what divides the input and what limits failures, of a component or of a step."""
     retry = section.mapping("retry_settings")
-    retry.known({"max_retries", "timeout"}, "retry settings")
+    retry.known({"max_retries", "timeout"}, "retry settings", is_open=True)
     numbers = ("error_threshold", "mini_batch_error_threshold", "max_concurrency_per_instance")
     return ParallelSettings(
         input_data=_port(section, "input_data", "inputs"),
@@ -125,7 +125,7 @@ def _size(section: Section) -> str | None:
         section.wrong("mini_batch_size", f"{shown_value(value)} is not a text, and Azure ML refuses this.", hint)
         return str(value)
     text = section.text("mini_batch_size")
-    if not text or find_references(text):
+    if value is None or find_references(text):
         return text or None
     if not batch_size(text):
         hint = 'Write "10" for files, or "10kb", "1mb" for the rows of a table.'

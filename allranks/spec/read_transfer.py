@@ -20,7 +20,7 @@ def read_copy_document(top: Section, name: str) -> CopyComponent | None:
     """Read a component; None for a task that only Azure does."""
     if read_task(top, "a component", "Submit it to Azure.") is None:
         return None
-    top.known(schema.COPY_COMPONENT, "a data_transfer component")
+    top.known(schema.COPY_COMPONENT, "a data_transfer component", is_open=True)
     component = read_copy(top, name)
     inputs = ports.read_declared_inputs(top.mapping("inputs"))
     outputs = ports.read_outputs(top.mapping("outputs"), schema.COMPONENT)
@@ -46,15 +46,9 @@ def read_task(section: Section, what: str, elsewhere: str) -> str | None:
 def read_copy(section: Section, name: str) -> CopyComponent:
     """Read what a component and an inline copy have in common: all but inputs and outputs."""
     return CopyComponent(
-        name=name,
-        source=replace(section.source, prefix=section.where, problems=()),
-        version=settings.read_version(section),
-        display_name=section.text("display_name"),
-        description=section.text("description"),
-        tags=MappingProxyType(section.texts("tags")),
-        is_deterministic=section.flag("is_deterministic") is not False,
+        **settings.read_asset(section, name),
         # Azure ML's reference of the YAML names no default; the one that loses nothing is taken.
-        copy_mode=section.choice("data_copy_mode", _MODES, "modes") or "fail_if_conflict",
+        copy_mode=section.choice("data_copy_mode", _MODES, "modes", str.lower) or "fail_if_conflict",
     )
 
 

@@ -22,7 +22,7 @@ from allranks.spec.read_spark import read_spark_document
 from allranks.spec.read_transfer import read_copy_document
 from allranks.spec.section import Section, is_address
 from allranks.spec.spelling import declared_spelling, respell_bindings, respell_steps
-from allranks.spec.standalone import sweep_job, with_variables
+from allranks.spec.standalone import is_no_job, sweep_job, with_variables
 from allranks.spec.steps import read_step, type_hint
 from allranks.spec.suggest import did_you_mean, nearest_hint
 
@@ -70,6 +70,8 @@ class DocumentReader:
         is_job = "commandjob" in str(top.data.get("$schema")).lower()  # there the SDK wants the type as it is
         if type_ == "command" or (type_.lower() == "command" and not is_job):
             return read_command_document(top, name)
+        if is_no_job(top, type_):
+            return None
         if type_ == "parallel":
             return read_parallel_document(top, name)
         if type_ == "spark":
@@ -80,7 +82,9 @@ class DocumentReader:
             rewritten = sweep_job(top)
             pipeline = self._pipeline(rewritten, rewritten.text("name"))
             return None if pipeline is None else replace(with_variables(pipeline, top), kind=schema.EITHER)
-        if not type_:
+        if not type_ and "promptflow" in str(top.data.get("$schema")).lower():
+            top.wrong("", "cannot run here: it is a prompt flow.", severity="elsewhere")
+        elif not type_:
             top.wrong("", "has neither 'jobs' nor 'command', so it is no pipeline and no command component.")
         elif type_ in schema.CLOUD_ONLY_TYPES:
             message = f"cannot run here: a component of type '{type_}'."
@@ -98,8 +102,7 @@ class DocumentReader:
         noun = "a pipeline job" if kind == schema.JOB else "a pipeline"
         top.known(keys, noun, is_open=kind == schema.COMPONENT, needed={"name", "jobs"})
         if kind != schema.COMPONENT:
-            settings.check_services(top)
-            settings.check_identity(top)
+            settings.check_cloud_keys(top)
         inputs = ports.read_valued_inputs(top.mapping("inputs"), kind)
         if "component" in top and "jobs" not in top:
             return self._job_of_component(top, inputs)
@@ -226,10 +229,10 @@ class DocumentReader:
 
 
 def _check_pipeline_type(top: Section, type_: str) -> None:
-    """Note a type that is not that of the document's ``jobs``; without ``$schema`` it may be left out here."""
+    """Note a type that is not that of the document's ``jobs``; a file without one is a command for Azure ML."""
     if type_ != "pipeline":
         top.wrong("type", f"'{type_}' is not the type of a document with 'jobs'.", "Write type: pipeline.")
-    elif "type" not in top and "$schema" in top and not top.where and top.source.file is not None:
+    elif not top.text("type") and not top.where and top.source.file is not None:
         top.wrong("", "states no type, and Azure ML refuses this.", "Write type: pipeline.")
 
 

@@ -31,6 +31,7 @@ COMPONENT_STEP = NODE_KEYS | STEP_TEXTS | COMMAND_KEYS
 COMPONENT_STEP |= {"component", "environment_variables", "compute", "limits", "services", "identity"}
 SWEEP_STEP = NODE_KEYS | STEP_TEXTS | {"trial", "sampling_algorithm", "search_space", "objective", "early_termination"}
 SWEEP_JOB = SWEEP_STEP | JOB_KEYS | {"limits", "resources", "queue_settings"}
+TRIAL = COMMAND_KEYS | {"$schema", "environment_variables"}
 SWEEP_STEP |= {"limits", "compute", "queue_settings", "resources", "identity"}
 PARALLEL_KEYS = frozenset(
     {"task", "input_data", "mini_batch_size", "partition_keys", "error_threshold", "mini_batch_error_threshold"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -167,10 +167,13 @@ class Section:
         section = self.mapping(key)
         return {name: section.text(name) for name in section}
 
-    def choice(self, key: str, choices: Iterable[str], plural: str) -> str | None:
-        """Return a text that must be one of ``choices``, or None."""
+    def choice(
+        self, key: str, choices: Iterable[str], plural: str, fold: Callable[[str], str] | None = None
+    ) -> str | None:
+        """Return a text that must be one of ``choices``, or None; ``fold`` says how it is compared."""
         choices = frozenset(choices)
         value = self.data.get(key)
+        value = fold(value) if fold and isinstance(value, str) else value
         if value is None or (isinstance(value, str) and value in choices):
             return value
         self.wrong(key, f"{shown_value(value)} is none of the {plural}.", did_you_mean(str(value), choices, plural))

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from allranks.spec import schema
 from allranks.spec.check_environment import check_environment_files
 from allranks.spec.distribution import CLOUD_ONLY_DISTRIBUTIONS, DISTRIBUTION_KINDS
 from allranks.spec.document import yaml_kind
 from allranks.spec.expressions import find_references
-from allranks.spec.model import CountOrBinding, Distribution, Environment, Resources
+from allranks.spec.needs import CountOrBinding, Distribution, Environment, Resources
 from allranks.spec.section import Section, a_or_an, is_address, shown_value
 from allranks.spec.suggest import did_you_mean, nearest_name
 from allranks.spec.value_kinds import NO_VALUE
@@ -174,6 +176,24 @@ def check_services(section: Section) -> None:
             _choose(service, "type", schema.SERVICE_TYPES, "types of a service")
 
 
+def check_cloud_keys(section: Section) -> None:
+    """Check what only Azure looks at in a job or a step: ``services``, ``identity`` and ``properties``."""
+    check_services(section)
+    check_identity(section)
+    _check_properties(section)
+
+
+def _check_properties(section: Section) -> None:
+    """Check that ``properties`` are texts; those of a component and of a Spark application may be anything."""
+    properties = section.data.get("properties")
+    if section.source.file is None or not isinstance(properties, dict):
+        return
+    for name, value in properties.items():
+        if value is not None and not isinstance(value, str):
+            message = f"is a {yaml_kind(value)}, and should be a text."
+            section.wrong(f"properties.{name}", message, "Put it in quotes.")
+
+
 def check_identity(section: Section) -> None:
     """Check ``identity``, as whom a step reaches data on Azure; a local run has none."""
     identity = section.data.get("identity")
@@ -216,6 +236,19 @@ def read_variables(section: Section) -> Mapping[str, str]:
             message = f"YAML reads this as a boolean, and the variable becomes '{found[name]}'."
             inner.wrong(name, message, "Put it in quotes.", severity="warning")
     return MappingProxyType(found)
+
+
+def read_asset(section: Section, name: str) -> dict[str, Any]:
+    """Read what a component of any kind says of itself, by the attributes of ``Component``, but for the name."""
+    return {
+        "name": name,
+        "source": replace(section.source, prefix=section.where, problems=()),
+        "version": read_version(section),
+        "display_name": section.text("display_name"),
+        "description": section.text("description"),
+        "tags": MappingProxyType(section.texts("tags")),
+        "is_deterministic": section.flag("is_deterministic") is not False,
+    }
 
 
 def read_version(section: Section) -> str:

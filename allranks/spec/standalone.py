@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from allranks.spec import ports, schema, settings
+from allranks.spec.distribution import DISTRIBUTION_KINDS
 from allranks.spec.model import NO_TEXTS, Pipeline
 from allranks.spec.section import Section
 
@@ -25,6 +26,18 @@ def job_name(top: Section) -> str:
     return "job"
 
 
+def is_no_job(top: Section, type_: str) -> bool:
+    """Note a job that can only be a step: the SDK makes no job of these types (``Job._resolve_cls_and_type``)."""
+    inputs = top.data.get("inputs")
+    values = inputs.values() if isinstance(inputs, dict) else ()
+    given = any(not isinstance(one, dict) or "path" in one for one in values)
+    if top.where or type_ not in _STEPS_ONLY or not (given or top.data.keys() & {"compute", "experiment_name"}):
+        return False
+    message = f"is a {type_} job by itself; Azure ML takes one as a step of a pipeline only."
+    top.wrong("type", message, f"Write it below jobs: in a file of type: pipeline; a {type_} component needs no job.")
+    return True
+
+
 def sweep_job(top: Section) -> Section:
     """A sweep job's document as that of a pipeline whose one step is the sweep, each line at its place."""
     top.known(schema.SWEEP_JOB, "a sweep job")
@@ -35,6 +48,7 @@ def sweep_job(top: Section) -> Section:
     step |= {"type": "sweep", "inputs": _bound("inputs", inputs), "outputs": _bound("outputs", outputs)}
     if isinstance(trial, dict) and "component" not in trial:
         own = {key: value for key, value in trial.items() if key != "environment_variables"}
+        own |= _strict_parts(top.mapping("trial"))
         valued = ports.read_valued_inputs(Section(dict(inputs), "inputs", top.source, []))
         declared = {port: {"type": one.type, "optional": one.default is None} for port, one in valued.items()}
         promised = {port: {"type": _type(one)} for port, one in outputs.items()}
@@ -53,6 +67,18 @@ def with_variables(pipeline: Pipeline, top: Section) -> Pipeline:
     return replace(pipeline, steps=MappingProxyType(steps))
 
 
+def _strict_parts(trial: Section) -> dict[str, Any]:
+    """The parts of a trial of which Azure ML knows every key, though in a component it ignores others."""
+    distributions = {key for kind in DISTRIBUTION_KINDS.values() for key in kind.keys}
+    keys = {"resources": schema.RESOURCE_KEYS, "distribution": distributions | {"type"}}
+    parts = {key: trial.mapping(key) for key in keys if isinstance(trial.data.get(key), dict)}
+    trial.known(schema.TRIAL, "a trial")
+    for key, part in parts.items():
+        part.known(keys[key], f"a trial's {key}")
+    return {key: part.data for key, part in parts.items()}
+
+
+_STEPS_ONLY = ("data_transfer", "parallel")
 _OF_THE_JOB = frozenset({"type", "name", "display_name", "description", "tags", "inputs", "outputs", "compute"})
 
 

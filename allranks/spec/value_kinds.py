@@ -6,6 +6,7 @@ Keys whose values have rules of their own (``inputs``, ``version``, ``timeout``,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -52,6 +53,7 @@ LIST = ValueKind("a list", (list,), TEXT)
 _TEXT_KEYS = (
     *("name", "display_name", "description", "experiment_name", "comment", "command", "parent_job_name"),
     *("instance_type", "shm_size", "image", "dockerfile_path", "datastore", "path", "primary_metric"),
+    *("args", "program_arguments"),
     *(
         "compute",
         "default_compute",
@@ -94,6 +96,15 @@ class Misfit:
     message: str
     hint: str = ""
     is_kept: bool = False
+
+
+def snake_case(text: str) -> str:
+    """Write a choice as the SDK reads it where it takes camel case too: ``truncation_selection``.
+
+    The rule is that of ``camel_to_snake`` in azure-ai-ml.
+    """
+    words = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", text)
+    return re.sub("([a-z0-9])([A-Z])", r"\1_\2", words).lower()
 
 
 def find_misfits(data: Mapping[str, Any]) -> Iterator[Misfit]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.local.support import allranks
 from tests.local.test_if_else import branching
 from tests.local.test_spark import spark_files
+from tests.spec.mutations import write_files
 
 PREVIEW = "AZURE_ML_CLI_PRIVATE_FEATURES_ENABLED"
 PYTHON = """
@@ -49,3 +50,12 @@ def test_a_python_pipeline_that_decides_runs(tmp_path: Path) -> None:
 def test_a_spark_step_needs_no_compute_beside_its_machines(tmp_path: Path) -> None:
     taken = allranks("submit", spark_files(tmp_path), "--dry-run", cwd=tmp_path)
     assert taken.returncode == 0, taken.stderr
+
+
+def test_a_timeout_for_all_passes_over_steps_that_have_none(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    taken = allranks("submit", "batches.yaml", "--dry-run", "--timeout", "2h", cwd=tmp_path)
+    assert taken.returncode == 0, taken.stderr
+    refused = allranks("submit", "batches.yaml", "--dry-run", "--timeout", "named=2h", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "not a Parallel" in refused.stderr

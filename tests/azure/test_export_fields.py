@@ -16,6 +16,7 @@ from allranks.azure.export import export_pipeline
 from allranks.azure.losses import WRITTEN_FIELDS, schema_fields
 from allranks.azure.reader import job_builder
 from allranks.errors import UsageError
+from tests.spec.mutations import write_files
 
 SAMPLES = Path(__file__).parent / "samples"
 PIPELINES = Path(__file__).parents[2] / "pipelines"
@@ -90,6 +91,78 @@ def test_every_pipeline_of_the_library(name: str) -> None:
     for output in sent[""]["properties"]["outputs"].values():
         assert output.pop("description", "") in comments, "a job's outputs have no place for it"
     assert loaded == sent
+
+
+KINDS_OF_STEPS = """
+from pathlib import Path
+from azure.ai.ml import Input, Output, load_component, spark
+from azure.ai.ml.data_transfer import copy_data
+from azure.ai.ml.dsl import pipeline
+from azure.ai.ml.entities import ManagedIdentityConfiguration
+from azure.ai.ml.parallel import RunFunction, parallel_run_function
+
+HERE = Path(__file__).parent
+score, count, merge = (load_component(HERE / f"{name}.yaml") for name in ("score", "count", "merge"))
+other = load_component(HERE / "count.yaml")
+other.args = "--text ${{inputs.text}}"  # which its file does not say
+ROWS = Input(type="uri_file", path=str(HERE / "rows" / "rows.csv"), mode="direct")
+TASK = RunFunction(
+    code=str(HERE / "src"), entry_script="score.py", environment="azureml:numbers:1", program_arguments="--x 1",
+    append_row_to="${{outputs.found}}",
+)
+
+@pipeline(default_compute="cpu")
+def kinds(label: str = "cat"):
+    rows = Input(type="uri_folder", path=str(HERE / "rows"))
+    named = score(images=rows, label=label)
+    named.mini_batch_size, named.compute, named.identity = 5, "gpu", ManagedIdentityConfiguration(client_id="x")
+    built = parallel_run_function(
+        name="built", inputs={"table": Input(type="uri_folder")}, outputs={"found": Output(type="uri_file")},
+        input_data="${{inputs.table}}", instance_count=2, mini_batch_size="10kb", error_threshold=3, task=TASK,
+        environment_variables={"LEVEL": "3"},
+    )(table=rows)
+    counted, changed = count(text=ROWS, share=0.3), other(text=ROWS)
+    counted.resources = changed.resources = {"instance_type": "standard_e4s_v3", "runtime_version": "3.4"}
+    counted.driver_cores = 3
+    own = spark(
+        name="own", code=str(HERE / "src"), entry={"file": "train.py"}, driver_cores=1, driver_memory="2g",
+        executor_cores=2, executor_memory="2g", executor_instances=1, compute="attached",
+        inputs={"text": Input(type="uri_file", mode="direct")}, args="--text ${{inputs.text}}",
+    )(text=ROWS)
+    merged = merge(one=rows, two=rows)
+    copied = copy_data(
+        name="copied", inputs={"one": Input(type="uri_folder")}, outputs={"all": Output(type="uri_folder")},
+        data_copy_mode="fail_if_conflict",
+    )(one=rows)
+    copied.compute = "adf"
+    return {"scores": named.outputs.scores}
+
+@pipeline(default_compute="cpu")
+def changed_task(rows: Input(type="uri_folder")):
+    one, two = score(images=rows), count(text=ROWS)
+    one.task, two.args = TASK, "--text ${{inputs.text}}"
+"""
+
+
+@pytest.fixture
+def kinds_file(tmp_path: Path) -> Path:
+    write_files(tmp_path)
+    (tmp_path / "kinds.py").write_text(KINDS_OF_STEPS)
+    return tmp_path / "kinds.py"
+
+
+def test_parallel_spark_and_copy_steps_arrive(kinds_file: Path, tmp_path: Path) -> None:
+    job, loaded = through_yaml(kinds_file, "kinds", tmp_path)
+    ours, theirs = bodies(loaded), bodies(job)
+    assert ours.keys() == theirs.keys() == {"", "named", "built", "counted", "changed", "own", "merged", "copied"}
+    for name, sent in theirs.items():
+        assert ours[name] == sent, name
+    assert loaded._validate().error_messages == {}
+
+
+def test_a_task_that_a_step_has_of_its_own_is_refused(kinds_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="step one: task; step two: args"):
+        through_yaml(kinds_file, "changed_task", tmp_path)
 
 
 def test_the_sample_sets_every_field_that_is_written() -> None:

@@ -15,7 +15,8 @@ from allranks.azure import reader
 from allranks.azure.python_target import read_python_document, read_python_pipeline
 from allranks.catalogue import resolve
 from allranks.errors import CannotRunHereError, UnknownNameError, UsageError
-from allranks.spec.model import Component, Data, Distribution, Literal, Output, Pipeline, Source, Sweep
+from allranks.spec.model import Component, Data, Literal, Output, Pipeline, Source, Sweep
+from allranks.spec.needs import Distribution
 from allranks.spec.read import pipeline_from, read_component
 
 HERE = Path(__file__).parent

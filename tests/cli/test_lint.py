@@ -116,10 +116,11 @@ def test_wrong_paths(cli: Callable[..., Any], tree: Path, path: str, message: st
 
 ELSEWHERE = {
     "a component of a loop": "type: flow\nname: join\nversion: 0.1.0\n",
+    "a prompt flow": "type: pipeline\njobs:\n  t: {type: parallel, component: {$schema: promptflow/latest/Flow.schema.json, nodes: []}}\n",
     "an AutoML component": "type: automl\nname: choose\nversion: 0.1.0\ntask: text_ner\n",
-    "a component of a registry": "jobs:\n  t: {component: azureml://registries/theirs/components/train/versions/0.1.y4}\n",
-    "a Spark step": "jobs:\n  t: {type: spark, component: azureml:join:1, compute: pool}\n",
-    "a loop": "jobs:\n  t: {type: do_while, body: '${{parent.jobs.s}}'}\n",
+    "a component of a registry": "type: pipeline\njobs:\n  t: {component: azureml://registries/theirs/components/train/versions/0.1.y4}\n",
+    "a Spark step": "type: pipeline\njobs:\n  t: {type: spark, component: azureml:join:1, compute: pool}\n",
+    "a loop": "type: pipeline\njobs:\n  t: {type: do_while, body: '${{parent.jobs.s}}'}\n",
     "code in git": GOOD + "code: git+https://example.com/repository\n",
 }
 

@@ -104,7 +104,7 @@ type: pipeline
 jobs:
   prepare_a_large_dataset:
     command: >-
-      mkdir outputs && echo '{METRICS}' > outputs/metrics.jsonl && sleep 1.2
+      mkdir -p outputs && echo '{METRICS}' > outputs/metrics.jsonl && sleep 1.2
     environment: {{image: x}}
 """
 

@@ -80,3 +80,12 @@ def test_a_component_runs_by_itself_and_its_mistakes_are_named(tmp_path):
         file.write_text((text + ports).replace(right, wrong, 1))
         said = allranks("lint", file, cwd=tmp_path).stdout
         assert message.split(" (did")[0] in said, said
+
+
+def test_a_copy_that_is_no_step_is_refused_as_azure_ml_refuses_it(tmp_path):
+    inputs = "one: {type: uri_folder, path: ./x}"
+    text = f"type: data_transfer\ntask: copy_data\ncompute: azureml:f\ninputs: {{{inputs}}}\noutputs: {{out: {{type: uri_folder}}}}\n"
+    (tmp_path / "copy.yml").write_text(text)
+    refused = allranks("run", "copy.yml", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "is a data_transfer job by itself; Azure ML takes one as a step of a pipeline only." in refused.stderr

@@ -204,3 +204,25 @@ def test_a_step_finds_its_outputs_folder_made_on_each_node_as_on_azure_ml(tmp_pa
     assert run["status"] == "succeeded", run
     kept = sorted(tmp_path.glob(".allranks/runs/*/steps/a/nodes/*/work/outputs/kept.txt"))
     assert [file.read_text() for file in kept] == ["0\n", "1\n"]
+
+
+ARTIFACTS = """
+type: pipeline
+jobs:
+  first:
+    command: echo kept > outputs/kept.txt; echo seen > ./logs/seen.txt
+    environment: azureml:some:1
+    outputs: {artifacts: }
+  second:
+    command: cat ${{inputs.made}}/outputs/kept.txt ${{inputs.made}}/logs/seen.txt > ${{outputs.both}}/both.txt
+    environment: azureml:some:1
+    inputs: {made: "${{parent.jobs.first.outputs.artifacts}}"}
+    outputs: {both: {type: uri_folder}}
+"""
+
+
+def test_what_is_written_to_outputs_and_logs_is_there_for_the_next_step(tmp_path):
+    (tmp_path / "pipeline.yml").write_text(ARTIFACTS)
+    result = run_json("pipeline.yml", *HERE, cwd=tmp_path)
+    assert result["status"] == "succeeded", result
+    assert (Path(result["steps"]["second"]["outputs"]["both"]) / "both.txt").read_text() == "kept\nseen\n"

@@ -45,7 +45,7 @@ def post(what, **fields):
 
 LOGGING = f"""{CLIENT}
 import pathlib, sys
-pathlib.Path("outputs").mkdir()
+pathlib.Path("outputs").mkdir(exist_ok=True)
 pathlib.Path("outputs/metrics.jsonl").write_text('{{"step": 1, "metrics": {{"both": 1.5}}}}\\n')
 for count in range(1, 5):
     post("log-metric", key="loss", value=1 / count, step=count, timestamp=count)

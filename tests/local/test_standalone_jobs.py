@@ -28,7 +28,7 @@ SWEEP = (
 type: sweep
 trial:
   command: >-
-    mkdir outputs && echo '{"step": 1, "metrics": {"m": ${{search_space.x}}}}' > outputs/metrics.jsonl &&
+    mkdir -p outputs && echo '{"step": 1, "metrics": {"m": ${{search_space.x}}}}' > outputs/metrics.jsonl &&
     echo '${{inputs.word}}' $GREETED ${{search_space.x}} > ${{outputs.out}}/word
   environment: azureml:x:1
   environment_variables: {GREETED: you}

@@ -10,6 +10,9 @@ from typing import Any
 
 import yaml
 
+from allranks import library
+from tests.spec.mutated_kinds import KINDS
+
 _SCHEMAS = "https://azuremlschemas.azureedge.net/latest"
 FILES = {
     "conda.yaml": "name: own\ndependencies: [python=3.11, {pip: [numpy]}]\n",
@@ -229,7 +232,15 @@ limits: {{max_total_trials: 4}}
 early_termination: {{type: truncation_selection, truncation_percentage: 20, evaluation_interval: 1}}
 compute: azureml:cpu
 """,
+    **KINDS,
 }
+LIBRARY = tuple(
+    str(path.relative_to(library.root()))
+    for folder, names in (("components", "*/component.yaml"), ("pipelines", "*.yaml"))
+    for path in sorted((library.root() / folder).glob(names))
+)
+"""The library's own documents, below its root."""
+
 DOCUMENTS = tuple(name for name, text in FILES.items() if text.startswith("$schema"))
 _ODD: tuple[tuple[str, Any], ...] = (
     ("a number", 5),
@@ -292,6 +303,8 @@ def _changes(data: dict[str, Any], path: tuple[Any, ...]) -> Iterator[tuple[str,
             yield what, _with(data, path, odd)
     if isinstance(value, str):
         yield "in capitals", _with(data, path, value.upper())
+        if "_" in value and value.isidentifier():
+            yield "in camel case", _with(data, path, "".join(word.capitalize() for word in value.split("_")))
         if value.startswith("azureml:") and "//" not in value:
             yield "without azureml:", _with(data, path, value.removeprefix("azureml:"))
         if value.startswith("./"):
@@ -324,7 +337,16 @@ def write_files(folder: Path) -> None:
         path.write_text(text)
 
 
+def link_library(folder: Path) -> None:
+    """Put the library's folders below one, each component in a place of its own, so that a changed one finds all."""
+    for name in ("components", "pipelines"):
+        (folder / name).mkdir()
+    for path in (library.root() / "components").iterdir():
+        (folder / "components" / path.name).symlink_to(path)
+    (folder / "shared").symlink_to(library.root() / "shared")
+
+
 def sound_document(name: str) -> dict[str, Any]:
-    """One of ``DOCUMENTS`` as data."""
-    data: dict[str, Any] = yaml.safe_load(FILES[name])
+    """One of ``DOCUMENTS`` or ``LIBRARY`` as data."""
+    data: dict[str, Any] = yaml.safe_load(FILES[name] if name in FILES else (library.root() / name).read_text())
     return data

@@ -241,14 +241,15 @@ WARNINGS = [
     ("dropped by a component", component() + "environment_variables: {A: b}\n", "environment_variables", "'environment_variables' is ignored here by Azure ML: write it on the pipeline's step."),
     ("dropped by a step", step("    environment: azureml:e:2\n"), "jobs.train.environment", "'environment' is ignored here by Azure ML: the component's own counts."),
     ("processes of TensorFlow", component() + "distribution: {type: tensorflow, process_count_per_instance: 4}\n", "distribution.process_count_per_instance", "'process_count_per_instance' is ignored here by Azure ML: TensorFlow has worker_count"),
-    ("hyphen", "jobs:\n  my-step: {command: x, environment: 'azureml:e:1'}\n", "jobs.my-step", "'my-step' runs here, and current versions of Azure ML refuse it as a step's name"),
+    ("hyphen", "type: pipeline\njobs:\n  my-step: {command: x, environment: 'azureml:e:1'}\n", "jobs.my-step", "'my-step' runs here, and current versions of Azure ML refuse it as a step's name"),
     ("unfed output", step("outputs: {best: {mode: upload}}\n"), "outputs.best", "no step writes this output."),
     ("file for a folder", wiring("data: {type: uri_file, path: ./train.yaml}"), "jobs.train.inputs.data", "is a uri_file, and the input takes a uri_folder; the component is given what is there."),
     ("file for a folder, from the parent", wiring("data: ${{parent.inputs.rows}}", "inputs: {rows: {type: uri_file, path: ./train.yaml}}"), "jobs.train.inputs.data", "takes a uri_folder, and the pipeline's input 'rows' is a uri_file; the component is given what is there."),
     ("types of ports", wiring("data: ${{parent.jobs.prepare.outputs.table}}"), "jobs.train.inputs.data", "takes a uri_folder, and ${{parent.jobs.prepare.outputs.table}} is a uri_file; the component is given what is there."),
-    ("optional for a default", "jobs: {p: {component: ./prepare.yaml, inputs: {rows: '${{parent.inputs.n}}'}}}\ninputs: {n: {type: integer, optional: true, default: 5}}\n", "jobs.p.inputs.rows", "is not optional, and the pipeline's input 'n' is; Azure ML refuses this. Make both optional, or neither."),
+    ("optional for a default", "type: pipeline\njobs: {p: {component: ./prepare.yaml, inputs: {rows: '${{parent.inputs.n}}'}}}\ninputs: {n: {type: integer, optional: true, default: 5}}\n", "jobs.p.inputs.rows", "is not optional, and the pipeline's input 'n' is; Azure ML refuses this. Make both optional, or neither."),
     ("braces without a dollar", component("{type: string}", TAIL + "  ${{inputs.a}} {{ inputs.a }}"), "command", "'{{ inputs.a }}' is no reference; the shell gets it as it stands. Write ${{inputs.a}}."),
     ("one brace", component("{type: string}", TAIL + "  ${{inputs.a}} ${inputs.a}"), "command", "'${inputs.a}' is no reference; the shell gets it as it stands. Write ${{inputs.a}}."),
+    ("file called a folder", "type: pipeline\njobs:\n  prepare: {component: ./prepare.yaml, outputs: {table: {type: uri_folder}}}\n", "jobs.prepare.outputs.table", "is a uri_file of the component, and cannot become a uri_folder."),
     ("boolean variable", step("    environment_variables: {DEBUG: true}\n"), "jobs.train.environment_variables.DEBUG", "YAML reads this as a boolean, and the variable becomes 'True'. Put it in quotes."),
 ]
 # fmt: on

@@ -25,7 +25,7 @@ from allranks.spec import (
 )
 from allranks.spec.document import parse_yaml, read_yaml
 from allranks.spec.graph import step_dependencies
-from allranks.spec.model import Environment
+from allranks.spec.needs import Environment
 
 # Microsoft's registry library: optional inputs with defaults, choices that look like booleans and numbers, dotted names.
 REGISTRY = """\
@@ -309,7 +309,7 @@ def test_names_are_found_by_the_resolver(folder):
         asked.append(reference)
         return folder / "prepare.yaml"
 
-    text = "jobs:\n  a: {component: prepare}\n  b: {component: 'azureml:prepare:1'}\n  c: {component: ./train.yaml}\n"
+    text = "type: pipeline\njobs:\n  a: {component: prepare}\n  b: {component: 'azureml:prepare:1'}\n  c: {component: ./train.yaml}\n"
     text += "    \n"
     text = text.replace("./train.yaml}", "./train.yaml, inputs: {data: {path: 'https://example.org/x'}}}")
     pipeline = read_pipeline(_write(folder, "job.yaml", text), resolve)

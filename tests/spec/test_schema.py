@@ -35,6 +35,7 @@ IO = "azure.ai.ml._schema.component.input_output"
         ("azure.ai.ml._schema.pipeline.pipeline_command_job.PipelineCommandJobSchema", schema.INLINE_STEP),
         ("azure.ai.ml._schema.job.command_job.CommandJobSchema", schema.COMMAND_JOB),
         ("azure.ai.ml._schema._sweep.sweep_job.SweepJobSchema", schema.SWEEP_JOB),
+        ("azure.ai.ml._schema.job.parameterized_command.ParameterizedCommandSchema", schema.TRIAL),
         ("azure.ai.ml._schema.queue_settings.QueueSettingsSchema", schema.QUEUE_KEYS),
         (f"{IO}.ParameterSchema", schema.INPUT_KEYS),
         (f"{IO}.InputPortSchema", schema.INPUT_KEYS),

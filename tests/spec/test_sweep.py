@@ -81,6 +81,20 @@ def test_a_mistake_has_its_place_and_message(tmp_path, document, where, message)
     assert any(place == f"jobs.s.{where}" and message in full for place, full in found), found
 
 
+def test_fractions_for_an_integer_are_a_warning_for_the_script_may_round_them(tmp_path):
+    space = "{epochs: {type: uniform, min_value: 1, max_value: 9}, rate: {type: choice, values: [1]}}"
+    assert [(one.where, one.severity) for one in problems(tmp_path, text(space))] == [
+        ("jobs.s.search_space.epochs", "warning")
+    ]
+
+
+@pytest.mark.parametrize("type_", ["truncation_selection", "TruncationSelection", "truncationSelection"])
+def test_a_policy_is_written_in_camel_case_or_in_snake_case(tmp_path, type_):
+    more = f"    early_termination: {{type: {type_}, truncation_percentage: 20}}\n"
+    assert problems(tmp_path, text(more=more)) == []
+    assert read(tmp_path, text(more=more)).steps["s"].sweep.early_termination["type"] == "truncation_selection"
+
+
 def test_what_is_right_raises_nothing(tmp_path):
     space = (
         "{rate: {type: loguniform, min_value: -6, max_value: -1}, epochs: {type: quniform, min_value: 1, max_value: 9, q: 2}, "

@@ -12,7 +12,7 @@ from allranks.local.environments.known import KNOWN_NAMES
 from allranks.local.environments.recipe import EnvironmentRecipe, known_recipe, read_recipe, recipe_of
 from allranks.local.environments.step_environment import StepEnvironment, step_environment
 from allranks.local.plan import PlannedStep
-from allranks.spec.model import Environment
+from allranks.spec.needs import Environment
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,8 +55,7 @@ class StepReader:
             needed={self.component_key},
             unchecked=schema.STEP_TEXTS,
         )
-        settings.check_services(section)
-        settings.check_identity(section)
+        settings.check_cloud_keys(section)
         component = self._component(section, name, find)
         step = replace(step, component=component or step.component)
         return replace(
@@ -98,8 +97,7 @@ def bare_step(section: Section, name: str) -> Step:
 
 def inline_step(section: Section, name: str, component: Component, kind: str) -> Step:
     """Read a step whose component stands on it; ``infer_port_types`` gives that the inputs and outputs."""
-    settings.check_services(section)
-    settings.check_identity(section)
+    settings.check_cloud_keys(section)
     return replace(
         bare_step(section, name),
         component=component,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from allranks.spec import schema, settings
+from allranks.spec.document import yaml_kind
 from allranks.spec.model import Step
 from allranks.spec.parallel import ParallelComponent
 from allranks.spec.read_parallel import check_input_data, read_parallel, read_parallel_settings, task_attributes
@@ -22,6 +23,7 @@ class _ParallelReader(StepReader):
             if isinstance(step.component, ParallelComponent):
                 step = replace(step, component=_changed(step.component, section))
         check_input_data(section, step.component)
+        _check_variables(section)
         return step
 
     def with_limits(self, step: Step, section: Section) -> Step:  # noqa: ARG002 it has no time limit of its own
@@ -31,6 +33,7 @@ class _ParallelReader(StepReader):
 def _read_inline(section: Section, name: str) -> Step:
     """Read a step with its task in place; ``infer_port_types`` gives its component the inputs and outputs."""
     section.known(schema.PARALLEL_STEP - {"component"}, "a parallel step with a task")
+    settings.check_cloud_keys(section)
     return replace(
         bare_step(section, name),
         component=read_parallel(section, name),
@@ -40,6 +43,15 @@ def _read_inline(section: Section, name: str) -> Step:
         is_inline=True,
         kind="parallel",
     )
+
+
+def _check_variables(section: Section) -> None:
+    """Note variables that are no texts, which Azure ML takes on other steps (``ParameterizedParallelSchema``)."""
+    written = section.data.get("environment_variables")
+    for name, value in written.items() if isinstance(written, dict) else ():
+        if not isinstance(value, str):
+            kind = yaml_kind(value)
+            section.wrong(f"environment_variables.{name}", f"is a {kind}, and should be a text.", "Put it in quotes.")
 
 
 def _changed(component: ParallelComponent, section: Section) -> ParallelComponent:

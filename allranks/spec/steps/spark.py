@@ -9,7 +9,7 @@ from types import MappingProxyType
 from allranks.spec import schema, settings
 from allranks.spec.component_kinds import SparkComponent
 from allranks.spec.model import Data, Output, Step
-from allranks.spec.read_spark import check_executors, check_places, read_spark, with_application
+from allranks.spec.read_spark import check_executors, check_mode, check_places, read_spark, with_application
 from allranks.spec.section import Section
 from allranks.spec.steps.kind import FindComponent, StepReader, bare_step, inline_step
 
@@ -18,7 +18,9 @@ class _SparkReader(StepReader):
     def read(self, section: Section, name: str, find: FindComponent) -> Step:
         """Read either form; what a step says of a component's application replaces what that says."""
         is_inline = "component" not in section
-        section.known(schema.INLINE_SPARK_STEP if is_inline else self.keys, self.noun, self.ignored)
+        section.known(
+            schema.INLINE_SPARK_STEP if is_inline else self.keys, self.noun, self.ignored, is_open=not is_inline
+        )
         check_places(section)
         resources = settings.read_resources(section, strict=False)
         if is_inline:
@@ -41,7 +43,7 @@ class _SparkReader(StepReader):
 
 
 def _check_modes(section: Section, step: Step) -> None:
-    """Spark reads and writes storage itself: what a step gives in place has the mode direct (``spark_helpers.py``)."""
+    """Note what a step gives in place with another mode than direct."""
     given: dict[str, Data | Output] = {
         f"inputs.{name}": value for name, value in step.inputs.items() if isinstance(value, Data)
     }
@@ -52,9 +54,8 @@ def _check_modes(section: Section, step: Step) -> None:
     }
     for where, value in MappingProxyType(given).items():
         mode = value.mode or declared.get(where)
-        if "${{" not in (value.path or "") and mode != "direct":
-            message = f"has the mode '{mode}', and Spark takes direct only." if mode else "states no mode."
-            section.wrong(where, message, "Write mode: direct.")
+        if "${{" not in (value.path or ""):
+            check_mode(section, where, mode)
 
 
 SPARK_READER = _SparkReader(

@@ -16,6 +16,7 @@ from allranks.spec.model import Step, Sweep
 from allranks.spec.section import Section, a_or_an, shown_value
 from allranks.spec.steps.kind import StepReader
 from allranks.spec.suggest import did_you_mean
+from allranks.spec.value_kinds import snake_case
 
 _ALGORITHMS = ("random", "grid", "bayesian")
 _GOALS = ("minimize", "maximize")
@@ -52,7 +53,7 @@ def _algorithm(section: Section) -> tuple[str, int | None, float]:
     if name is None:
         section.wrong("", "states no sampling_algorithm.", "Write sampling_algorithm: random, grid or bayesian.")
         return "random", None, math.e
-    name = str(name).lower()
+    name = snake_case(str(name))
     if name not in _ALGORITHMS:
         hint = did_you_mean(name, _ALGORITHMS, "algorithms")
         section.wrong("sampling_algorithm", f"{shown_value(name)} is no sampling algorithm.", hint)
@@ -62,7 +63,7 @@ def _algorithm(section: Section) -> tuple[str, int | None, float]:
     keys = {"type", "seed", "rule", "logbase"} if name == "random" else {"type"}
     settings.known(keys, f"{name} sampling")
     seed = settings.whole("seed")
-    rule = settings.choice("rule", _RULES, "rules") or "random"
+    rule = settings.choice("rule", _RULES, "rules", snake_case) or "random"
     return (rule if name == "random" else name), (seed if isinstance(seed, int) else None), _log_base(settings)
 
 
@@ -90,7 +91,7 @@ def _limit(limits: Section, key: str) -> int | str | None:
 def _objective(section: Section) -> tuple[str, str]:
     inner = section.mapping("objective")
     inner.known(schema.OBJECTIVE_KEYS, "an objective")
-    goal, metric = inner.text("goal").lower(), inner.text("primary_metric")
+    goal, metric = snake_case(inner.text("goal")), inner.text("primary_metric")
     if not goal:
         inner.wrong("", "states no goal: minimize or maximize.")
     elif goal not in _GOALS:
@@ -144,7 +145,7 @@ def _numbers(search: Section, keys: tuple[str, ...]) -> dict[str, object]:
 def _early_termination(section: Section) -> Mapping[str, object] | None:
     if not section.data:
         return None
-    type_ = section.text("type").lower()
+    type_ = snake_case(section.text("type"))
     if type_ not in schema.POLICY_KEYS:
         hint = did_you_mean(type_, schema.POLICY_KEYS, "policies")
         section.wrong("type" if type_ else "", f"'{type_}' is no policy of early termination.", hint)
