@@ -97,8 +97,9 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.torch.optimization import TrainingPrecision
     from shared.training.torch.start import limit_collectives, seed_generators, set_up
     from shared.training.transformers.bookkeeping import RunCallback
+    from shared.training.transformers.outputs import has_unused_parameters
     from shared.training.transformers.saving import save_divided_transformer
-    from shared.training.transformers.start import has_unused_parameters, padding_token
+    from shared.training.transformers.start import padding_token
     from shared.training.transformers.trainer import FineTuner, NamedPasses
 
     set_up(world, settings.timeouts.step)

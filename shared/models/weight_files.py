@@ -21,7 +21,7 @@ from .refuse import make_refusal
 
 WHOLE_NAME: Final = "model.safetensors"
 INDEX_NAME: Final = "model.safetensors.index.json"
-SLAB_BYTES: Final = 8 * 2**20
+SLAB_BYTES: Final = 4 * 2**20
 """How much of a tensor is read or written at once: what is mapped of a file counts as memory of the process."""
 
 _DTYPES: Final = {

@@ -20,9 +20,10 @@ import torch.distributed as dist
 
 from shared.checkpoint.shards import ShardPart
 from shared.distributed import World
-from shared.models.weight_files import SLAB_BYTES, FileWriter, SavedTensor, WeightFile, divide_tensors, row_slabs
+from shared.models.weight_files import FileWriter, SavedTensor, WeightFile, divide_tensors, row_slabs
 
-_ALL_SLABS = 64 * 2**20
+_SLAB_BYTES = 2 * 2**20
+_ALL_SLABS = 32 * 2**20
 """Bytes under way at once at most: a rank may hold a part of every writer's slab."""
 
 
@@ -87,7 +88,7 @@ class _WeightStream:
         self.folder, self.tensors, self.parts, self.files, self.world = folder, tensors, parts, files, world
         self.numbers = {tensor.name: number for number, tensor in enumerate(tensors)}
         self.writers = min(len(files), world.world_size)
-        self.slab_bytes = max(2**20, min(SLAB_BYTES, _ALL_SLABS // self.writers))
+        self.slab_bytes = max(2**18, min(_SLAB_BYTES, _ALL_SLABS // self.writers))
         self.places = self._exchange_places()
         self.layouts = [self._layout(number) for number in range(len(tensors))]
 
