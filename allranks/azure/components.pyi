@@ -347,6 +347,7 @@ class TrainFsdp(CommandComponent):
         self,
         *,
         data: Data,
+        base_model: Data | None = None,
         layers: Whole = 4,
         width: Whole = 128,
         heads: Whole = 4,
@@ -376,6 +377,8 @@ class TrainFsdp(CommandComponent):
         pipeline_schedule: Literal["gpipe", "1f1b"] | Text = "1f1b",
         reshard_after_forward: Flag = "true",
         cpu_offload: Flag = "false",
+        model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
+        max_shard_gb: Number = 5,
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -396,6 +399,10 @@ class TrainFsdp(CommandComponent):
         Args:
             data: A prepared text for language modeling, as "Prepare text" writes it. Its sequence length and its
                 tokenizer are the model's.
+            base_model: Folder with a Llama or Mistral to go on from, as transformers' save_pretrained writes it and as
+                the trained model has it in artifacts/model/huggingface: config.json and safetensors, whose sizes are
+                the model's. Prepare the text with its tokenizer. Each GPU reads the parts that it holds. Leave it empty
+                to begin with random weights.
             layers: Blocks of the model, each attention and a perceptron. A multiple of pipeline_parallel.
             width: Size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8 million parameters,
                 12 of 768 have 85 million, 32 of 4096 have 6.5 billion; the tokens' own come on top.
@@ -449,6 +456,9 @@ class TrainFsdp(CommandComponent):
                 backward pass: least memory (ZeRO 3). false keeps them in between: faster, and more memory (ZeRO 2).
             cpu_offload: Keep parameters, gradients and optimizer state in the host's memory and step there. Much
                 slower; for models that fit nowhere else. Without a GPU this has no effect.
+            model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
+            max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
+                write at the same time. In units of 1,000,000,000 bytes.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -475,6 +485,7 @@ class TrainDeepspeed(CommandComponent):
         data: Data,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        base_model: Data | None = None,
         layers: Whole = 4,
         width: Whole = 128,
         heads: Whole = 4,
@@ -506,6 +517,7 @@ class TrainDeepspeed(CommandComponent):
         on_unsupported: Literal["fail", "replace"] | Text = "fail",
         autotune: Flag = "false",
         model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
+        max_shard_gb: Number = 5,
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -532,6 +544,10 @@ class TrainDeepspeed(CommandComponent):
                 sizes below.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            base_model: Folder with a Llama or Mistral to go on from, as transformers' save_pretrained writes it and as
+                the trained model has it in artifacts/model/huggingface: config.json and safetensors, whose sizes are
+                the model's. Prepare the text with its tokenizer. Each GPU reads the parts that it holds. Leave it empty
+                to begin with random weights.
             layers: For a text, blocks of the model, each attention and a perceptron. Images and tables have no use for
                 it.
             width: For a text, size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8 million
@@ -593,6 +609,8 @@ class TrainDeepspeed(CommandComponent):
             autotune: Find the ZeRO stage and the rows of a pass that train fastest by short trials, then train with
                 them. The batch size stays as it is. The trials are reported as a table and a page among the metrics.
             model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
+            max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
+                write at the same time. In units of 1,000,000,000 bytes.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -739,6 +757,8 @@ class TrainTransformers(CommandComponent):
         gradient_checkpointing: Flag = "false",
         deterministic: Flag = "false",
         sharding: Literal["none", "fsdp", "deepspeed"] | Text = "none",
+        model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
+        max_shard_gb: Number = 5,
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -790,6 +810,9 @@ class TrainTransformers(CommandComponent):
             sharding: How a model that is too large for one GPU is divided among all. fsdp: weights, gradients and the
                 optimizer's states, by PyTorch. deepspeed: gradients and states, by ZeRO stage 2. The result does not
                 change.
+            model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
+            max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
+                write at the same time. In units of 1,000,000,000 bytes.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.

@@ -7,14 +7,15 @@ again with the same checkpoints folder goes on from there, on any number of rank
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shared.distributed import World, init
-from shared.settings.command_line import read_settings
+from shared.settings.command_line import read_settings, refusing_once
 from shared.settings.deepspeed import DeepSpeedSettings
 from shared.settings.fields import change, changed_group, input_port, output_port, settings_class
-from shared.settings.network import DecoderSizes, NetworkSettings
+from shared.settings.network import DecoderSizes, NetworkSettings, sizes_of_base
 from shared.settings.running import CheckpointSettings
 from shared.settings.training import PrecisionSettings
 from shared.training.core.batch_plan import EXIT_STOPPED, BatchPlan
@@ -97,6 +98,8 @@ class Settings(DeepSpeedSettings):
 def main() -> None:
     """Train, or go on training; exit with 143 if SIGTERM came before the end."""
     settings = read_settings(Settings, __doc__)
+    with refusing_once():
+        settings = replace(settings, decoder=sizes_of_base(settings.decoder))
     file = read_config_file(settings.zero.config)
     plan = plan_batches(settings.batch, file)  # refuses a batch that does not divide, before torch is imported
     with init("deepspeed", timeout=settings.timeouts.start, step_timeout=settings.timeouts.step) as world:
@@ -110,7 +113,8 @@ def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> b
     from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import TrainingRun
     from shared.training.deepspeed.configuration import make_configuration
-    from shared.training.deepspeed.engine import make_task_model, save_whole_model, start_engine
+    from shared.training.deepspeed.engine import make_task_model, start_engine
+    from shared.training.deepspeed.saving import save_trained_model
     from shared.training.deepspeed.schedule import make_schedule
     from shared.training.deepspeed.state import TrainingSaver
     from shared.training.deepspeed.tuning import tune_configuration
@@ -149,7 +153,7 @@ def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> b
                     return False
             run.end_epoch(validation.measure(module))
         run.finish()
-        save_whole_model(engine, card, settings, data, world)
+        save_trained_model(engine, card, settings, data, world)
     engine.destroy()
     return True
 

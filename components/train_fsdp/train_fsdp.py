@@ -8,14 +8,15 @@ and with any division, and a checkpoint that one number of ranks wrote another g
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shared.distributed import World, init
-from shared.settings.command_line import read_settings
+from shared.settings.command_line import read_settings, refusing_once
 from shared.settings.fields import change, changed_group, input_port, output_port, settings_class
-from shared.settings.network import DecoderSizes
-from shared.settings.running import CheckpointSettings
+from shared.settings.network import DecoderSizes, sizes_of_base
+from shared.settings.running import CheckpointSettings, SavingSettings
 from shared.settings.sharding import ParallelSettings
 from shared.settings.trainer import TrainerSettings
 from shared.settings.training import BatchSettings, LoopSettings, OptimizerSettings, PrecisionSettings
@@ -85,9 +86,10 @@ class Settings(TrainerSettings):
         compile=change("Compile each block with torch.compile; a minute at the start, faster steps afterwards."),
     )
     parallel: ParallelSettings
+    saving: SavingSettings
     model: Path = output_port(
-        "The trained model, whole, with its tokenizer and its signature; takes tokens and returns, for each, a logit "
-        "for every token that may follow.",
+        "The trained model, with its tokenizer and its signature; takes tokens and returns, for each, a logit for "
+        "every token that may follow. Its folder artifacts/model/huggingface is a model that transformers loads.",
         kind="mlflow_model",
     )
     checkpoints: CheckpointSettings = changed_group(
@@ -111,6 +113,8 @@ class Settings(TrainerSettings):
 def main() -> None:
     """Train, or go on training; exit with 143 if SIGTERM came before the end."""
     settings = read_settings(Settings, __doc__)
+    with refusing_once():
+        settings = replace(settings, decoder=sizes_of_base(settings.decoder))
     # Refuses degrees that do not divide the ranks, before torch is imported.
     layout = plan_layout(settings.parallel, settings.decoder, settings.batch.accumulation_steps)
     plan = plan_batches(settings.batch, layout.data_parallel)
@@ -127,7 +131,7 @@ def train(settings: Settings, layout: RankLayout, plan: BatchPlan, world: World)
     from shared.training.core.schedule import LearningSchedule
     from shared.training.fsdp.evaluation import ShardedEvaluation
     from shared.training.fsdp.mesh import make_mesh
-    from shared.training.fsdp.model import make_stage, materialise_stage, save_whole_model
+    from shared.training.fsdp.model import make_stage, materialise_stage, owned_parts
     from shared.training.fsdp.optimization import clip_gradients
     from shared.training.fsdp.pipeline_parallel import PipelineStep
     from shared.training.fsdp.state import TrainingSaver
@@ -135,7 +139,8 @@ def train(settings: Settings, layout: RankLayout, plan: BatchPlan, world: World)
     from shared.training.torch.meter import LossMeter
     from shared.training.torch.objective import objective_of
     from shared.training.torch.optimization import TrainingPrecision, make_optimizer, set_learning_rate
-    from shared.training.torch.start import limit_collectives, set_up, tokenizer_folder
+    from shared.training.torch.saved_decoder import save_divided_decoder
+    from shared.training.torch.start import limit_collectives, set_up
     from shared.training.torch.throughput import TokenThroughput
 
     set_up(world, settings)
@@ -144,7 +149,7 @@ def train(settings: Settings, layout: RankLayout, plan: BatchPlan, world: World)
     limit_collectives(settings.timeouts.step)  # in the groups of the mesh too
     module, card = make_stage(settings.decoder, data, mesh, precision.dtype)  # takes no memory before it is divided
     compute = parallel(module, mesh, settings, precision.dtype)
-    materialise_stage(module, settings.parallel, settings.seed, world)
+    materialise_stage(module, settings.parallel, settings.seed, world, settings.decoder.base_model)
     optimizer = make_optimizer(module, settings.optimizer)
     saver = TrainingSaver(plan_checkpoints(settings, data), world, module, optimizer)
     at = saver.restore()
@@ -171,7 +176,7 @@ def train(settings: Settings, layout: RankLayout, plan: BatchPlan, world: World)
                     return False
             run.end_epoch(validation.measure(module))
         run.finish()
-        save_whole_model(settings.model, module, card, world, tokenizer_folder(data))
+        save_divided_decoder(settings.model, owned_parts(module), card, settings.saving, precision.dtype, data, world)
     return True
 
 

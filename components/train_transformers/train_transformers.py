@@ -15,17 +15,17 @@ from shared.distributed import World, init
 from shared.settings.command_line import read_settings
 from shared.settings.fields import change, changed_group, input_port, output_port, settings_class
 from shared.settings.network import BaseModelSettings
-from shared.settings.running import LoaderSettings
+from shared.settings.running import LoaderSettings, SavingSettings
 from shared.settings.sharding import ShardingSettings
 from shared.settings.trainer import TrainerSettings
 from shared.settings.training import BatchSettings, LoopSettings, OptimizerSettings, PrecisionSettings
 from shared.training.core.batch_plan import EXIT_STOPPED, BatchPlan, plan_batches
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel, TrainingArguments
 
     from shared.data import Dataset
-    from shared.training.core.run import TrainingRun
     from shared.training.transformers.state import TrainingSaver
 
 
@@ -60,6 +60,7 @@ class Settings(TrainerSettings):
         ),
     )
     sharding: ShardingSettings
+    saving: SavingSettings
     model: Path = output_port(
         "The trained model, with its signature and its tokenizer; takes texts or their tokens and returns one logit "
         "for each class, or of a language model for each token that may come next.",
@@ -96,17 +97,20 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.torch.optimization import TrainingPrecision
     from shared.training.torch.start import limit_collectives, seed_generators, set_up
     from shared.training.transformers.bookkeeping import RunCallback
-    from shared.training.transformers.start import has_unused_parameters, make_base_model, padding_token
+    from shared.training.transformers.outputs import has_unused_parameters
+    from shared.training.transformers.saving import save_divided_transformer
+    from shared.training.transformers.start import padding_token
     from shared.training.transformers.trainer import FineTuner, NamedPasses
 
     set_up(world, settings)
     data = open_data(settings, plan, world, tasks=("text_classification", "language_modeling"))
     precision, loader = TrainingPrecision(settings.precision.precision, world.device), settings.loader
-    net, padding = make_base_model(settings.base, settings.precision, settings.seed, data), padding_token(data)
-    module, unused = TokenModel(net, padding), has_unused_parameters(net)
+    is_divided, padding = settings.sharding.is_divided, padding_token(data)
+    net = make_model(settings, data, world, precision.compute)
+    module, unused = TokenModel(net, padding), not is_divided and has_unused_parameters(net)
     reader = RowReader(data.split("train"), world.device, loader)
     feed = BatchFeed(reader, plan, world.rank, settings.loop, loader, settings.seed)
-    evaluation = EvenEvaluation if settings.sharding.is_divided else SplitEvaluation
+    evaluation = EvenEvaluation if is_divided else SplitEvaluation
     validation = evaluation(data, "validation", world, precision, plan, loader, settings.timeouts)
     schedule = LearningSchedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
     saver = make_saver(settings, data, world, feed.steps_per_epoch)
@@ -115,7 +119,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     with TrainingRun(settings, world, saver, at, schedule, meter) as run:
 
         def begin() -> None:
-            if not (unused or settings.sharding.is_divided):
+            if not (unused or is_divided):
                 settle_buckets(TokenModel(trainer.model_wrapped, padding), module, feed.one_pass(), precision)
             seed_generators(settings.seed, world.rank)  # the Trainer has seeded all ranks alike; each has other rows
             saver.load()
@@ -131,14 +135,26 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
             schedule=lambda step: schedule(first + step),
             meter=meter,
             callback=bookkeeping,
+            compute=precision.compute,
         )
         saver.trainer = trainer
         trainer.train()
         if bookkeeping.stopped:
             return False
         run.finish()
-        save_gathered(settings.model, net, saver, data, run)
+        save_divided_transformer(settings.model, net, saver.parts(), settings.saving, data, world)
     return True
+
+
+def make_model(settings: Settings, data: Dataset, world: World, dtype: torch.dtype) -> PreTrainedModel:
+    """Make the model; with FSDP each rank has its part of it, of which `dtype` is what it computes in."""
+    from shared.training.transformers.start import divide_base_model, make_base_model
+
+    divided = settings.sharding.sharding == "fsdp" and world.world_size > 1  # one rank has nothing to share
+    net = make_base_model(settings.base, settings.precision, settings.seed, data, divided=divided)
+    if divided:
+        divide_base_model(net, settings.base, settings.seed, data, world, dtype)
+    return net
 
 
 def make_saver(settings: Settings, data: Dataset, world: World, steps_per_epoch: int) -> TrainingSaver:
@@ -152,16 +168,6 @@ def make_saver(settings: Settings, data: Dataset, world: World, steps_per_epoch:
 
         return ZeroSaver(kept, world, steps_per_epoch)
     return TrainingSaver(kept, world, steps_per_epoch)
-
-
-def save_gathered(folder: Path, net: PreTrainedModel, saver: TrainingSaver, data: Dataset, run: TrainingRun) -> None:
-    """Gather the weights, wherever they are, and save the model on rank 0."""
-    from shared.models.transformers import save_model
-    from shared.training.torch.start import tokenizer_folder
-    from shared.training.transformers.start import card_of_transformer
-
-    weights, card = saver.weights(), card_of_transformer(net, data)
-    run.save_model(lambda: save_model(folder, net, weights, card, tokenizer_folder(data)))
 
 
 def training_arguments(
@@ -188,19 +194,17 @@ def training_arguments(
         eval_strategy="no",
         report_to=[],
         disable_tqdm=True,
-        **sharding_arguments(settings.sharding.sharding, world),
+        **sharding_arguments(settings.sharding.sharding),
     )
 
 
-def sharding_arguments(sharding: str, world: World) -> dict[str, Any]:
-    """Give the Trainer's arguments for model, gradients and optimizer in parts, one on each rank."""
-    if sharding == "fsdp" and world.world_size > 1:  # one rank has nothing to share, and the Trainer refuses it
-        return {"fsdp": True, "fsdp_config": {"version": 2}}
-    if sharding == "deepspeed":
-        from shared.training.transformers.zero import ZERO_CONFIGURATION
+def sharding_arguments(sharding: str) -> dict[str, Any]:
+    """Give the Trainer's arguments for gradients and optimizer in parts; what FSDP divides is divided before."""
+    if sharding != "deepspeed":
+        return {}
+    from shared.training.transformers.zero import ZERO_CONFIGURATION
 
-        return {"deepspeed": ZERO_CONFIGURATION}
-    return {}
+    return {"deepspeed": ZERO_CONFIGURATION}
 
 
 if __name__ == "__main__":

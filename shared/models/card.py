@@ -102,7 +102,7 @@ class ModelCard:
                 framework=str(found.get("framework", "torch")),
                 vocabulary=int(found.get("vocabulary", 0)),
                 tokenizer=str(found.get("tokenizer", "")),
-                settings={str(name): int(value) for name, value in found.get("settings", {}).items()},
+                settings={name: _number(value) for name, value in found.get("settings", {}).items()},
                 arguments=None if found.get("arguments") is None else dict(found["arguments"]),
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -110,3 +110,7 @@ class ModelCard:
         if version != MODEL_FORMAT:
             raise make_refusal(f"{source} has the format {version!r}; this library reads {MODEL_FORMAT!r}.")
         return card
+
+
+def _number(value: Any) -> float:
+    return value if isinstance(value, bool | float) else int(value)

@@ -18,9 +18,6 @@ from torch.nn import functional
 
 from .refuse import make_refusal
 
-_ROTARY_BASE = 10_000.0
-"""Base of the rotary frequencies, as in RoFormer (Su et al. 2021) and Llama."""
-
 _EMBEDDING_STD = 0.02
 
 
@@ -37,6 +34,12 @@ class DecoderSettings:
         key_value_heads: heads of keys and values, each shared by equally many query heads; 0 is as many as `heads`.
         feed_forward_width: hidden size of a block's perceptron; 0 is 8/3 of the width, rounded up to a multiple of 32.
         tied: whether the output layer uses the embedding's weights.
+        norm_epsilon: what the norms add to the mean square; 0 is the smallest number that makes a difference.
+        rope_theta: base of the rotary frequencies, as in RoFormer (Su et al. 2021).
+        rope_factor: by which the slow frequencies are slowed down, as in Llama 3.1; 1 leaves them as they are.
+        rope_low: turns over `rope_length` tokens of a frequency that is slowed down wholly, at most.
+        rope_high: turns of one that is left as it is, at least; those in between are slowed down in part.
+        rope_length: tokens of the texts that the model was trained with before.
 
     Raises:
         Refusal: if they do not fit together; all that is wrong is named.
@@ -50,13 +53,19 @@ class DecoderSettings:
     key_value_heads: int = 0
     feed_forward_width: int = 0
     tied: bool = False
+    norm_epsilon: float = 0.0
+    rope_theta: float = 10_000.0
+    rope_factor: float = 1.0
+    rope_low: float = 1.0
+    rope_high: float = 4.0
+    rope_length: int = 8192
 
     def __post_init__(self) -> None:
         if not self.key_value_heads:
             object.__setattr__(self, "key_value_heads", self.heads)
         if not self.feed_forward_width:
             object.__setattr__(self, "feed_forward_width", math.ceil(self.width * 8 / 3 / 32) * 32)
-        sizes = {name: value for name, value in asdict(self).items() if name != "tied"}
+        sizes = {name: value for name, value in asdict(self).items() if type(value) is int}
         problems = [f"{name} {value} is not 1 or more" for name, value in sizes.items() if value < 1]
         if not problems and self.width % (2 * self.heads):
             problems.append(f"width {self.width} does not divide into {self.heads} heads of an even size")
@@ -105,7 +114,7 @@ class DecoderModel(nn.Module):
             self.blocks = nn.ModuleDict(
                 {str(n): DecoderBlock(settings) for n in range(stage * share, (stage + 1) * share)}
             )
-            self.norm = nn.RMSNorm(settings.width) if last else None
+            self.norm = _make_norm(settings) if last else None
             head = last and not settings.tied
             self.head = nn.Linear(settings.width, settings.vocabulary, bias=False) if head else None
 
@@ -134,9 +143,9 @@ class DecoderBlock(nn.Module):
 
     def __init__(self, settings: DecoderSettings) -> None:
         super().__init__()
-        self.attention_norm = nn.RMSNorm(settings.width)
+        self.attention_norm = _make_norm(settings)
         self.attention = CausalAttention(settings)
-        self.feed_norm = nn.RMSNorm(settings.width)
+        self.feed_norm = _make_norm(settings)
         self.feed = FeedForward(settings.width, settings.feed_forward_width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -153,7 +162,7 @@ class CausalAttention(nn.Module):
 
     def __init__(self, settings: DecoderSettings) -> None:
         super().__init__()
-        self.head_width = settings.head_width
+        self.settings, self.head_width = settings, settings.head_width
         width, keys = settings.width, settings.key_value_heads * settings.head_width
         self.query = nn.Linear(width, width, bias=False)
         self.key = nn.Linear(width, keys, bias=False)
@@ -166,7 +175,7 @@ class CausalAttention(nn.Module):
             projection(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
             for projection in (self.query, self.key, self.value)
         )
-        q, k = _rotated(q, k)
+        q, k = _rotated(q, k, self.settings)
         shared = q.shape[1] != k.shape[1]
         y = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=shared)
         return self.out(y.transpose(1, 2).flatten(2))
@@ -186,14 +195,17 @@ class FeedForward(nn.Module):
         return self.down(functional.silu(self.gate(x)) * self.up(x))
 
 
-def _rotated(q: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _make_norm(settings: DecoderSettings) -> nn.RMSNorm:
+    return nn.RMSNorm(settings.width, eps=settings.norm_epsilon or None)
+
+
+def _rotated(q: torch.Tensor, k: torch.Tensor, settings: DecoderSettings) -> tuple[torch.Tensor, torch.Tensor]:
     """Turn queries and keys (N, heads, L, head width) by their position.
 
     The angles are computed at each use: a table would be a buffer, which belongs to no shard and to no saved model.
     """
-    length, size = q.shape[-2:]
-    speeds = _ROTARY_BASE ** (torch.arange(0, size, 2, device=q.device, dtype=torch.float32) / -size)
-    angles = torch.outer(torch.arange(length, device=q.device, dtype=torch.float32), speeds)
+    positions = torch.arange(q.shape[-2], device=q.device, dtype=torch.float32)
+    angles = torch.outer(positions, _rotary_speeds(settings, q.device))
     cos, sin = angles.cos().to(q.dtype), angles.sin().to(q.dtype)
 
     def turn(x: torch.Tensor) -> torch.Tensor:
@@ -201,6 +213,17 @@ def _rotated(q: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
         return torch.cat((one * cos - other * sin, one * sin + other * cos), -1)
 
     return turn(q), turn(k)
+
+
+def _rotary_speeds(settings: DecoderSettings, device: torch.device) -> torch.Tensor:
+    """Angles from a token to the next, in the arithmetic of transformers: its logits are the same to the bit."""
+    size = settings.head_width
+    speeds = 1.0 / settings.rope_theta ** (torch.arange(0, size, 2, device=device).float() / size)
+    if settings.rope_factor == 1:
+        return speeds
+    turns = settings.rope_length * speeds / (2 * math.pi)
+    kept = ((turns - settings.rope_low) / (settings.rope_high - settings.rope_low)).clamp(0, 1)
+    return (1 - kept) * speeds / settings.rope_factor + kept * speeds
 
 
 def initialise_decoder(module: DecoderModel, seed: int, device: torch.device | str = "cpu") -> DecoderModel:

@@ -14,6 +14,10 @@ from .refuse import make_refusal
 
 WEIGHTS_NAME: Final = "weights.safetensors"
 CARD_NAME: Final = "card.json"
+HUGGINGFACE_NAME: Final = "huggingface"
+"""The folder inside that transformers reads: `config.json`, safetensors and the tokenizer's files."""
+
+_TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer_config.json")
 INSIDE: Final = Path("artifacts", "model")
 
 
@@ -23,6 +27,13 @@ def begin_model(folder: str | Path) -> Path:
     shutil.rmtree(inside, ignore_errors=True)
     inside.mkdir(parents=True)
     return inside
+
+
+def copy_tokenizer(tokenizer: str | Path | None, folder: Path) -> None:
+    """Copy a tokenizer's files into a folder; None for bytes, which need none."""
+    for name in _TOKENIZER_FILES if tokenizer is not None else ():
+        if (source := Path(tokenizer or "") / name).is_file():
+            shutil.copyfile(source, folder / name)
 
 
 def finish_model(

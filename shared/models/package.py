@@ -5,6 +5,7 @@ The folder is an MLflow model *from code*::
     MLmodel, requirements.txt, conda.yaml, python_env.yaml
     serve.py                            the script that MLflow runs to load the model
     artifacts/model/weights.safetensors
+    artifacts/model/huggingface/        of a language model, in their place: a folder that transformers loads
     artifacts/model/card.json
     artifacts/model/zoo/                a copy of this package, which rebuilds the network
     artifacts/model/tokenizer/          the tokenizer of a language model, if it has one
@@ -16,6 +17,7 @@ node needs no MLflow. A test compares them with what MLflow writes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -30,14 +32,17 @@ from torch import nn
 from .build import NormalisedModel, build_network
 from .card import LANGUAGE_MODELING, ModelCard
 from .decoder import DecoderModel, DecoderSettings, initialise_decoder
-from .folder import WEIGHTS_NAME, begin_model, finish_model, open_model
+from .folder import HUGGINGFACE_NAME, INSIDE, WEIGHTS_NAME, begin_model, copy_tokenizer, finish_model, open_model
+from .llama import llama_name, llama_tensors, write_llama_config
 from .mlmodel import installed_versions
 from .refuse import make_refusal
+from .weight_files import FileWriter, WeightReader, divide_tensors
 
 _SAVEABLE: Final = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8}) | {
     torch.int8, torch.int16, torch.int32, torch.int64,
 }  # fmt: skip
 
+_NEEDED: Final = ("torch", "safetensors", "numpy")
 _ROWS_AT_ONCE: Final = 1024
 _OUTPUTS_AT_ONCE: Final = 2**24
 """A language model gives a whole vocabulary for each token of a row: 64 MiB of float32 at once."""
@@ -104,11 +109,32 @@ def save_model(
     Raises:
         Refusal: see `check_saveable`.
     """
-    state = _state(module)
-    save_file(state, begin_model(folder) / WEIGHTS_NAME)
-    needed = ("torch", "safetensors", "numpy", *packages)
+    state, inside = _state(module), begin_model(folder)
+    if isinstance(module, DecoderModel):
+        _write_decoder(inside, state, module)
+        finish_decoder(folder, card, next(module.parameters()).dtype, tokenizer)
+        return
+    save_file(state, inside / WEIGHTS_NAME)
+    needed = (*_NEEDED, *packages)
     copied = {"model_code": model_code, "tokenizer": tokenizer}
     finish_model(folder, card, installed_versions(needed), copied)
+
+
+def finish_decoder(
+    folder: str | Path,
+    card: ModelCard,
+    dtype: torch.dtype,
+    tokenizer: str | Path | None,
+    end_of_text: int | None = None,
+) -> None:
+    """Write all that belongs to a saved language model besides its weights, which lie in its `HUGGINGFACE_NAME`.
+
+    `dtype` is theirs; see `save_model` and `write_llama_config` for the others.
+    """
+    place = Path(folder) / INSIDE / HUGGINGFACE_NAME
+    write_llama_config(place, DecoderSettings(**card.settings), dtype, end_of_text)
+    copy_tokenizer(tokenizer, place)
+    finish_model(folder, card, installed_versions(_NEEDED), {"tokenizer": tokenizer})
 
 
 def load_model(folder: str | Path) -> tuple[nn.Module, ModelCard]:
@@ -120,6 +146,8 @@ def load_model(folder: str | Path) -> tuple[nn.Module, ModelCard]:
         Refusal: if the folder holds no such model, or a damaged one.
     """
     inside, card = open_model(folder)
+    if card.task == LANGUAGE_MODELING and (inside / HUGGINGFACE_NAME).is_dir():
+        return _read_decoder(inside / HUGGINGFACE_NAME, card).eval(), card
     try:
         state = load_file(inside / WEIGHTS_NAME)
     except (SafetensorError, OSError) as error:
@@ -130,6 +158,41 @@ def load_model(folder: str | Path) -> tuple[nn.Module, ModelCard]:
     module = _to_be_loaded(card, users if users.is_dir() else None)
     _load(module, state, f"{card.architecture} as this version builds it, saved by {card.library_version},")
     return module.eval(), card
+
+
+def _write_decoder(inside: Path, state: dict[str, torch.Tensor], module: DecoderModel) -> None:
+    place, tensors = inside / HUGGINGFACE_NAME, {llama_name(name): tensor for name, tensor in state.items()}
+    place.mkdir()
+    for file in divide_tensors(llama_tensors(module.settings, next(module.parameters()).dtype), math.inf):
+        with FileWriter(place, file) as writer:
+            for saved in file.tensors:
+                writer.write(tensors[saved.name])
+
+
+def _read_decoder(place: Path, card: ModelCard) -> DecoderModel:
+    """Read a language model, in the type of its weights."""
+    reader, module = WeightReader(place), empty_decoder(card)
+    check_decoder_weights(reader, module.settings)
+    module.to(reader.dtypes[llama_name("norm.weight")]).to_empty(device="cpu")
+    for name, parameter in module.named_parameters():
+        reader.read(llama_name(name), parameter.detach(), (0,) * parameter.ndim)
+    return module
+
+
+def check_decoder_weights(reader: WeightReader, settings: DecoderSettings) -> None:
+    """See that a folder has the weights of a decoder.
+
+    Raises:
+        Refusal: if one is missing, or has another shape.
+    """
+    wrong = [
+        f"{one.name} {list(one.shape)} is {list(reader.shapes[one.name]) if one.name in reader.shapes else 'missing'}"
+        for one in llama_tensors(settings, torch.float32)
+        if reader.shapes.get(one.name) != one.shape
+    ]
+    if wrong:
+        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+        raise make_refusal(f"The weights in {reader.folder} are not those of its model: {', '.join(wrong[:3])}{more}.")
 
 
 def load_served(inside: Path) -> Callable[[npt.NDArray[Any]], npt.NDArray[np.float32]]:

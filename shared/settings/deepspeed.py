@@ -7,6 +7,7 @@ from typing import Literal
 
 from shared.settings.fields import input_port, settings_class
 from shared.settings.network import DecoderSizes, NetworkSettings
+from shared.settings.running import SavingSettings
 from shared.settings.trainer import TrainerSettings
 
 
@@ -43,9 +44,6 @@ class ZeroSettings:
         "batch size stays as it is. The trials are reported as a table and a page among the metrics.",
         default=False,
     )
-    model_weights: Literal["fp32", "bf16", "fp16"] = input_port(
-        "Weights of the saved model. With 16 bits it is half as large, and rounded.", default="fp32"
-    )
 
 
 @settings_class
@@ -55,3 +53,4 @@ class DeepSpeedSettings(TrainerSettings):
     network: NetworkSettings
     decoder: DecoderSizes
     zero: ZeroSettings
+    saving: SavingSettings

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
+from shared.distributed import Refusal
 from shared.settings.fields import Idle, Situation, input_port, settings_class
 
 _OF_TEXT = Idle("the data is no text", lambda now: not now.is_text)
@@ -78,8 +81,16 @@ class BaseModelSettings:
 
 @settings_class
 class DecoderSizes:
-    """How large a language model is."""
+    """How large a language model is, or which one it goes on from."""
 
+    base_model: Path | None = input_port(
+        "Folder with a Llama or Mistral to go on from, as transformers' save_pretrained writes it and as the trained "
+        "model has it in artifacts/model/huggingface: config.json and safetensors, whose sizes are the model's. "
+        "Prepare the text with its tokenizer. Each GPU reads the parts that it holds. Leave it empty to begin with "
+        "random weights.",
+        default=None,
+        idle=(_OF_TEXT,),
+    )
     layers: int = input_port(
         "Blocks of the model, each attention and a perceptron.", default=4, least=1, is_identity=True
     )
@@ -120,3 +131,44 @@ class DecoderSizes:
         is_identity=True,
         idle=(_OF_TEXT,),
     )
+
+
+_SIZES_IN_CONFIG = {
+    "layers": "num_hidden_layers",
+    "width": "hidden_size",
+    "heads": "num_attention_heads",
+    "key_value_heads": "num_key_value_heads",
+    "feed_forward_width": "intermediate_size",
+    "tie_embeddings": "tie_word_embeddings",
+}
+"""Names of the sizes in the config.json of a model of transformers."""
+
+
+def sizes_of_base(sizes: DecoderSizes) -> DecoderSizes:
+    """Give the sizes of the model that is gone on from, which are those that train; without one, `sizes` themselves.
+
+    Raises:
+        Refusal: if its config.json cannot be read, or says another size than was asked for; all of them are named.
+    """
+    if sizes.base_model is None:
+        return sizes
+    path = sizes.base_model / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        there = {name: config.get(key) for name, key in _SIZES_IN_CONFIG.items()}
+        there = {name: int(value) for name, value in there.items() if value is not None}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise Refusal(
+            f"base_model {sizes.base_model} cannot be read: {error}. Give a folder with the config.json and the "
+            "safetensors of a Llama or Mistral."
+        ) from error
+    there["tie_embeddings"] = bool(there.get("tie_embeddings"))
+    asked = {name: (getattr(sizes, name), getattr(DecoderSizes(), name)) for name in there}
+    wrong = [
+        f"{name} {asked[name][0]} is asked for, and it has {value}"
+        for name, value in there.items()
+        if asked[name][0] not in (asked[name][1], value)
+    ]
+    if wrong:
+        raise Refusal(f"base_model {sizes.base_model} has other sizes: {'; '.join(wrong)}. Leave these inputs out.")
+    return replace(sizes, **there)

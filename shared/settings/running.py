@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Literal
 
-from shared.settings.fields import input_port, output_port, settings_class
+from shared.settings.fields import Idle, input_port, output_port, settings_class
 
 
 @settings_class
@@ -19,6 +20,28 @@ class ReportSettings:
         least=1,
         unit="steps",
     )
+
+
+@settings_class
+class SavingSettings:
+    """In what form a model of text is saved."""
+
+    model_weights: Literal["fp32", "bf16", "fp16"] = input_port(
+        "Weights of the saved model. With 16 bits it is half as large, and rounded.", default="fp32"
+    )
+    max_shard_gb: float = input_port(
+        "Largest file of the saved model; a larger model is divided into several, which several ranks write at the "
+        "same time. In units of 1,000,000,000 bytes.",
+        default=5,
+        least=0.0001,
+        unit="GB",
+        idle=(Idle("the model of images and tables is one file", lambda now: not now.is_text),),
+    )
+
+    @property
+    def max_shard_bytes(self) -> float:
+        """Largest file in bytes."""
+        return self.max_shard_gb * 1e9
 
 
 @settings_class

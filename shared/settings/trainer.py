@@ -24,7 +24,7 @@ class TrainerSettings:
 
     ORDER: ClassVar = (
         *("data", "processes_per_node", "network", "base", "decoder", "loop", "batch", "optimizer", "schedule"),
-        *("precision", "zero", "parallel", "sharding", "seed"),
+        *("precision", "zero", "parallel", "sharding", "saving", "seed"),
         *("model", "reports", "checkpoints", "metrics", "loader", "timeouts"),
     )
     """The order in which Designer shows the groups of any trainer: what people change first, first."""

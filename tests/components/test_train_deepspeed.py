@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from shared.models import load_model
 from tests.components.frameworks import furthest as furthest_of
@@ -170,7 +169,7 @@ def test_a_language_model_in_bf16_with_tuning_and_16_bit_weights(tmp_path: Path)
     assert {trial["micro_batch"] * trial["accumulation_steps"] for trial in told["trials"]} == {4}
     metrics = json.loads((tmp_path / "metrics" / "metrics.json").read_text())
     assert metrics["validation_bits_per_byte"] < 6
-    saved = load_file(tmp_path / "model" / "artifacts" / "model" / "weights.safetensors")
+    saved = weights(tmp_path)
     assert {tensor.dtype for tensor in saved.values()} == {torch.bfloat16}
     assert load_model(tmp_path / "model")[1].task == "language_modeling"
     again = train(text, tmp_path, **tuned, processes=2)[0]

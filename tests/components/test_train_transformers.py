@@ -21,7 +21,7 @@ from shared.checkpoint import whole
 from shared.data import Dataset
 from shared.distributed import Refusal
 from shared.models.predictor import load_predictor
-from tests.components.training import bit_equal, furthest, lines, train, training
+from tests.components.training import bit_equal, furthest, lines, train, training, weights
 from tests.helpers import ROOT, clean_environment, finish, free_port
 from tests.local.support import pipeline, run_json
 from tests.shared.samples import write_language_dataset, write_text_classification_dataset
@@ -56,10 +56,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
     (folder / "config.json").write_text(json.dumps(TINY))
     return folder
-
-
-def weights(out: Path) -> dict[str, torch.Tensor]:
-    return dict(load_file(out / "model" / "artifacts" / "model" / "huggingface" / "model.safetensors"))
 
 
 def kill_after(count: int, data: Path, out: Path, **options: object) -> None:

@@ -96,8 +96,10 @@ def train_under_torchrun(data: Path, out: Path, processes: int, **options: objec
 
 
 def weights(out: Path) -> dict[str, torch.Tensor]:
-    """Weights of the saved model."""
-    return dict(load_file(out / "model" / "artifacts" / "model" / "weights.safetensors"))
+    """Weights of the saved model, by the names in its files."""
+    inside = out / "model" / "artifacts" / "model"
+    files = list((inside / "huggingface").glob("*.safetensors")) or [inside / "weights.safetensors"]
+    return {name: values for file in files for name, values in load_file(file).items()}
 
 
 def furthest(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:

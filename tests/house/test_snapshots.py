@@ -27,7 +27,7 @@ KERAS = {"train_horovod_keras", *_trainers("tensorflow")}
 REACHED_BY = {
     "shared/training/torch": {*_trainers("pytorch", "deepspeed", "lightning", "transformers"), "train_horovod"},
     "shared/training/keras": KERAS,
-    "shared/training/fsdp": {"train_fsdp"},
+    "shared/training/fsdp": {"train_fsdp", "train_transformers"},
     "shared/training/deepspeed": _trainers("deepspeed", "transformers"),
     "shared/training/lightning": _trainers("lightning"),
     "shared/training/transformers": _trainers("transformers"),

@@ -93,7 +93,7 @@ ROOMS = (
         "shared/training/transformers/*",
         "torch transformers safetensors",
         later="tokenizers",
-        ours=f"{TORCH} shared/training/deepspeed",
+        ours=f"{TORCH} shared/training/deepspeed shared/training/fsdp",
     ),
     Room("shared/cluster/*", later="numpy torch mpi4py matplotlib jinja2", ours="shared/distributed"),
     Room(

@@ -9,24 +9,27 @@ import pytest
 from tests.helpers import run_ranks
 
 CODE = """
-    from dataclasses import asdict
+    from dataclasses import replace
+    from pathlib import Path
     import torch
     from torch.nn import functional
     from torch.distributed.fsdp import fully_shard
     from shared.distributed import init
-    from shared.models import ModelCard, DecoderModel, DecoderSettings
+    from shared.models import DecoderModel, DecoderSettings
     from shared.models.decoder import initialise_decoder
     from shared.settings.sharding import ParallelSettings
     from shared.training.fsdp.layout import RankLayout
     from shared.training.fsdp.mesh import DATA, make_mesh
-    from shared.training.fsdp.model import gather_decoder, materialise_stage
+    from shared.models.llama import llama_name, llama_tensors
+    from shared.models.weight_files import WeightReader
+    from shared.training.fsdp.model import materialise_stage, owned_parts
     from shared.training.fsdp.optimization import clip_gradients
     from shared.training.fsdp.pieces import pieces_of
     from shared.training.fsdp.tensor_parallel import divide_layers
+    from shared.training.torch.weight_stream import write_weights
 
     torch.set_default_dtype(torch.float64)
     sizes = DecoderSettings(37, 8, layers=2, width=20, heads=2)  # 37 tokens and norms of 20 do not divide evenly
-    card = ModelCard("decoder", (8,), "int64", (), (), (), "language_modeling", vocabulary=37, settings=asdict(sizes))
     whole = initialise_decoder(DecoderModel(sizes).double(), 5)
     torch.manual_seed(0)
     tokens = torch.randint(0, 37, (4, 9))
@@ -59,11 +62,20 @@ CODE = """
         for (name, one), (_, part) in zip(whole.named_parameters(), module.named_parameters(), strict=True):
             torch.testing.assert_close(part.grad.full_tensor(), one.grad, rtol=1e-9, atol=1e-12)
 
-        together = gather_decoder(module, card, world)
-        assert (together is None) == (world.rank > 0)
-        if together is not None:
-            for one, other in zip(whole.parameters(), together.parameters(), strict=True):
-                assert torch.equal(one, other)
+        tensors = llama_tensors(sizes, torch.float64)
+        parts = [replace(part, name=llama_name(part.name)) for part in owned_parts(module)]
+        files = write_weights(Path("."), tensors, parts, 9000, world)
+        assert len(files) > 4 and {file.name for file in files} <= {path.name for path in Path(".").iterdir()}
+        if world.is_main:
+            for file in files:
+                Path(file.name).rename("model.safetensors")
+                reader = WeightReader(Path("."))
+                assert set(reader.shapes) == {tensor.name for tensor in file.tensors}
+                for name, one in whole.named_parameters():
+                    if llama_name(name) in reader.shapes:
+                        read = torch.empty_like(one)
+                        reader.read(llama_name(name), read, (0, 0)[: one.ndim])
+                        assert torch.equal(one, read), name
         print("the same")
 """
 

@@ -4,6 +4,6 @@ A copy of this package travels in each saved model, so it imports its neighbours
 """
 
 from .module import TokenModel, attention_mask
-from .package import load_model, save_model
+from .package import finish_transformer, load_model
 
-__all__ = ["TokenModel", "attention_mask", "load_model", "save_model"]
+__all__ = ["TokenModel", "attention_mask", "finish_transformer", "load_model"]

@@ -1,4 +1,4 @@
-"""Saving a model of transformers as a folder that MLflow serves, and reading it back: safetensors, JSON and code.
+"""A model of transformers as a folder that MLflow serves, and reading it back: safetensors, JSON and code.
 
 The folder is that of `shared.models.package`, with the model's own folder in place of the weights::
 
@@ -9,8 +9,7 @@ The folder is that of `shared.models.package`, with the model's own folder in pl
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -20,7 +19,7 @@ import torch
 from safetensors import SafetensorError
 
 from ..card import LANGUAGE_MODELING, ModelCard  # noqa: TID252
-from ..folder import begin_model, finish_model, open_model  # noqa: TID252
+from ..folder import HUGGINGFACE_NAME, INSIDE, copy_tokenizer, finish_model, open_model  # noqa: TID252
 from ..mlmodel import installed_versions  # noqa: TID252
 from ..refuse import make_refusal  # noqa: TID252
 from .module import TokenModel
@@ -29,33 +28,21 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedModel
 
-_HUGGINGFACE: Final = "huggingface"
-_TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer_config.json")
 _ROWS_AT_ONCE: Final = 64
 _NEEDED: Final = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas")
 
 
-def save_model(
-    folder: str | Path,
-    net: PreTrainedModel,
-    state: Mapping[str, torch.Tensor],
-    card: ModelCard,
-    tokenizer: str | Path | None,
-) -> None:
-    """Write a trained model as an MLflow model; what an earlier attempt left in the folder is replaced.
+def finish_transformer(folder: str | Path, card: ModelCard, tokenizer: str | Path | None) -> None:
+    """Make an MLflow model of the folder in whose `HUGGINGFACE_NAME` a trained model lies.
 
-    `state` has its weights, whole; `tokenizer` is a folder with `tokenizer.json`, or None for bytes.
+    `tokenizer` is a folder with `tokenizer.json`, or None for bytes.
     """
-    inside = begin_model(folder)
-    net.save_pretrained(inside / _HUGGINGFACE, state_dict=dict(state))
-    for name in _TOKENIZER_FILES if tokenizer is not None else ():
-        if (source := Path(tokenizer or "") / name).is_file():
-            shutil.copyfile(source, inside / _HUGGINGFACE / name)
+    copy_tokenizer(tokenizer, Path(folder) / INSIDE / HUGGINGFACE_NAME)
     finish_model(folder, card, installed_versions(_NEEDED))
 
 
 def load_model(folder: str | Path) -> tuple[TokenModel, ModelCard]:
-    """Read a folder that `save_model` wrote (or its ``artifacts/model``), in eval mode on the CPU.
+    """Read a saved model's folder (or its ``artifacts/model``), in eval mode on the CPU.
 
     Raises:
         Refusal: if the folder holds no such model, or a damaged one.
@@ -66,7 +53,7 @@ def load_model(folder: str | Path) -> tuple[TokenModel, ModelCard]:
     kind = AutoModelForCausalLM if card.task == LANGUAGE_MODELING else AutoModelForSequenceClassification
     try:
         net: PreTrainedModel = kind.from_pretrained(
-            inside / _HUGGINGFACE,
+            inside / HUGGINGFACE_NAME,
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
@@ -74,7 +61,7 @@ def load_model(folder: str | Path) -> tuple[TokenModel, ModelCard]:
         )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise make_refusal(
-            f"{inside / _HUGGINGFACE} cannot be read: {error}. Train and save the model again."
+            f"{inside / HUGGINGFACE_NAME} cannot be read: {error}. Train and save the model again."
         ) from error
     padding = None if card.task == LANGUAGE_MODELING else int(net.config.pad_token_id)
     return TokenModel(net, padding).eval(), card
@@ -87,7 +74,7 @@ def load_served(inside: Path) -> ServedText:
         return ServedText(module, card, None)
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(inside / _HUGGINGFACE / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(inside / HUGGINGFACE_NAME / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(card.sequence_length)
     return ServedText(module, card, tokenizer)

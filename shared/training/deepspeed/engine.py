@@ -13,21 +13,22 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from shared.data import Dataset
 from shared.distributed import Refusal, World
-from shared.models import DecoderModel, ModelCard, NormalisedModel, save_model
-from shared.models.package import from_card
+from shared.models import DecoderModel, ModelCard, NormalisedModel
 from shared.settings.deepspeed import DeepSpeedSettings
 from shared.training.deepspeed.configuration import DeepSpeedConfiguration
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
+from shared.training.deepspeed.stage_3 import fill_shards
 from shared.training.torch.optimization import parameter_groups
-from shared.training.torch.start import limit_collectives, make_decoder, make_rows_model, tokenizer_folder
-
-_HALF_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+from shared.training.torch.saved_decoder import SAVED_TYPES
+from shared.training.torch.start import check_same_tokenizer, limit_collectives, make_decoder, make_rows_model
 
 
 def make_task_model(
     settings: DeepSpeedSettings, data: Dataset, world: World, device: torch.device
 ) -> tuple[NormalisedModel | DecoderModel, ModelCard]:
     """Build the model for a dataset on a device, in float32; its weights depend on the seed alone.
+
+    A language model of stage 3 has none yet: `start_engine` gives each rank its parts of them.
 
     Raises:
         Refusal: if it cannot be built, saved, or fed with the dataset's rows.
@@ -38,7 +39,9 @@ def make_task_model(
     architecture = settings.network.architecture
     if architecture not in ("decoder", "mlp"):  # mlp is the default of the input
         raise Refusal(f"architecture {architecture} does not take text: set it to decoder.")
-    return make_decoder(settings.decoder, precision, seed, text, world, torch.float32, device)
+    check_same_tokenizer(settings.decoder.base_model, data)
+    empty = settings.zero.zero_stage == 3
+    return make_decoder(settings.decoder, precision, seed, text, world, torch.float32, device, empty=empty)
 
 
 def start_engine(module: nn.Module, config: DeepSpeedConfiguration, device: torch.device) -> DeepSpeedEngine:
@@ -47,12 +50,16 @@ def start_engine(module: nn.Module, config: DeepSpeedConfiguration, device: torc
     In bf16 and fp16 the parameters have 16 bits, and the optimizer has a float32 copy of them.
     """
     settings, precision = config.settings, config.settings.precision
-    groups = parameter_groups(module, settings.optimizer.suited_decay)
     document = config.document(sum(parameter.numel() for parameter in module.parameters()))
-    if precision.precision in _HALF_TYPES:
-        _halve(module, _HALF_TYPES[precision.precision])
+    if precision.precision in SAVED_TYPES:
+        _halve(module, SAVED_TYPES[precision.precision])
+    if next(module.parameters()).is_meta:
+        module.to_empty(device="cpu")  # which takes no memory before somebody writes into it
+    groups = parameter_groups(module, settings.optimizer.suited_decay)
     if config.stage == 3:
         deepspeed.zero.Init(module=module, config_dict_or_path=document)
+        if isinstance(module, DecoderModel):
+            fill_shards(module, settings.decoder.base_model, settings.seed)
         for buffer in module.buffers():
             buffer.data = buffer.data.to(device)
     made = deepspeed.initialize(model=module, model_parameters=groups, config=document)
@@ -102,30 +109,3 @@ def whole_parameters(engine: DeepSpeedEngine) -> Iterator[tuple[str, torch.Tenso
             with deepspeed.zero.GatheredParameters(parameter, enabled=hasattr(parameter, "ds_id")):
                 whole = parameter.detach().clone()
         yield name, whole
-
-
-def save_whole_model(
-    engine: DeepSpeedEngine, card: ModelCard, settings: DeepSpeedSettings, data: Dataset, world: World
-) -> None:
-    """Put the model together on rank 0, and save it there; every rank calls this.
-
-    `model_weights` says whether the saved weights have 32 or 16 bits; normalisation keeps 32.
-    """
-    dtype = _HALF_TYPES.get(settings.zero.model_weights)
-    persistent = engine.module.state_dict().keys()
-    buffers = {name: buffer for name, buffer in engine.module.named_buffers() if name in persistent}
-    state = {name: (buffer.float() if _is_half(buffer) else buffer).cpu() for name, buffer in buffers.items()}
-    for name, whole in whole_parameters(engine):
-        if world.is_main:
-            state[name] = whole.to("cpu", dtype)
-
-    def save() -> None:
-        module = from_card(card, settings.network.model_code)
-        module.load_state_dict(state, assign=True)
-        save_model(settings.model, module, card, settings.network.model_code, tokenizer_folder(data))
-
-    world.once(save, name="save the model", scope="job")
-
-
-def _is_half(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() and tensor.element_size() == 2

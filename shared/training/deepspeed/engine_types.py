@@ -41,6 +41,8 @@ class Stage3Parameter(Protocol):
     """What stage 3 makes of a parameter."""
 
     ds_numel: int
+    ds_shape: torch.Size
+    ds_tensor: torch.Tensor
     ds_process_group: dist.ProcessGroup
 
     def partition(self, parameters: Sequence[Stage3Parameter]) -> None: ...

@@ -68,6 +68,11 @@ class TrainingPrecision:
         self.dtype = torch.float64 if name == "fp64" else torch.float32
         self.scaler = torch.amp.GradScaler(device.type, enabled=name == "fp16")
 
+    @property
+    def compute(self) -> torch.dtype:
+        """Type that the forward and backward pass compute in."""
+        return self._autocast or self.dtype
+
     def autocast(self) -> AbstractContextManager[object]:
         """Context of the forward pass."""
         return torch.autocast(self._device_type, self._autocast) if self._autocast else nullcontext()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,13 +18,17 @@ from shared.data.dataset.index import BYTE_TOKENIZER
 from shared.distributed import Refusal, World
 from shared.models import DecoderModel, DecoderSettings, ModelCard, NormalisedModel, build_network, check_saveable
 from shared.models.decoder import initialise_decoder
-from shared.models.package import empty_decoder
+from shared.models.llama import llama_name, read_llama_config
+from shared.models.package import check_decoder_weights, empty_decoder
+from shared.models.weight_files import WeightReader
 from shared.settings.network import DecoderSizes, NetworkSettings
 from shared.settings.trainer import TrainerSettings
 from shared.settings.training import PrecisionSettings
 from shared.training.core.open_data import card_of_rows
 from shared.training.torch.batch_norm import synchronise_batch_norm
 from shared.training.torch.optimization import checkpoint_activations
+
+_TOKENIZER_NAME = "tokenizer.json"
 
 
 def set_up(world: World, settings: TrainerSettings) -> None:
@@ -102,19 +107,41 @@ def make_decoder(
     world: World,
     dtype: torch.dtype,
     device: torch.device | None = None,
+    *,
+    empty: bool = False,
 ) -> tuple[DecoderModel, ModelCard]:
     """Build a language model, as `make_rows_model` does; it is ours, so that nothing has to be tried out.
 
+    It is left `empty`, without memory, where its parts are filled when it is divided.
+
     Raises:
-        Refusal: if its context is shorter than the text's sequences.
+        Refusal: if its context is shorter than the text's sequences, or if it cannot go on from its base.
     """
-    card = card_of_decoder(sizes, text)
-    decoder = initialise_decoder(empty_decoder(card), seed)
+    card, device = card_of_decoder(sizes, text), device or world.device
+    decoder = empty_decoder(card)
     if precision.gradient_checkpointing:
         checkpoint_activations(decoder)
-    decoder.to(dtype)
     seed_generators(seed, world.rank)
-    return decoder.to(device or world.device), card
+    if empty:
+        return decoder.to(dtype), card
+    if sizes.base_model is None:
+        return initialise_decoder(decoder, seed).to(dtype).to(device), card
+    reader = open_base(sizes.base_model, decoder)
+    decoder.to(dtype).to_empty(device=device)
+    for name, parameter in decoder.named_parameters():
+        reader.read(llama_name(name), parameter.detach(), (0,) * parameter.ndim)
+    return decoder, card
+
+
+def open_base(base: Path, decoder: DecoderModel) -> WeightReader:
+    """Open the weights of the model that a decoder, or a part of one, goes on from.
+
+    Raises:
+        Refusal: if they are not those of such a decoder.
+    """
+    reader = WeightReader(base)
+    check_decoder_weights(reader, decoder.settings)
+    return reader
 
 
 def card_of_decoder(sizes: DecoderSizes, text: TextEncoding) -> ModelCard:
@@ -123,16 +150,41 @@ def card_of_decoder(sizes: DecoderSizes, text: TextEncoding) -> ModelCard:
     Raises:
         Refusal: if its context is shorter than the text's sequences.
     """
-    length = text.sequence_length
-    context = sizes.context_length or length
-    if length > context:
+    length, settings = text.sequence_length, decoder_settings(sizes, text)
+    if length > settings.context_length:
         raise Refusal(
-            f"The data's sequences of {length} tokens are longer than the model's context of {context}: prepare the "
-            f"text with a sequence_length of {context} or less, or raise context_length to {length} or more."
+            f"The data's sequences of {length} tokens are longer than the model's context of "
+            f"{settings.context_length}: prepare the text with a sequence_length of {settings.context_length} or less, "
+            f"or raise context_length to {length} or more."
         )
-    settings = DecoderSettings(
+    if text.vocabulary > settings.vocabulary:
+        raise Refusal(
+            f"The data's vocabulary has {text.vocabulary} tokens, that of base_model {settings.vocabulary}: prepare "
+            "the text with the model's folder as its tokenizer."
+        )
+    return ModelCard(
+        architecture="decoder",
+        input_shape=(length,),
+        input_dtype="int64",
+        task="language_modeling",
+        vocabulary=settings.vocabulary,
+        tokenizer=text.tokenizer,
+        settings=asdict(settings),
+    )
+
+
+def decoder_settings(sizes: DecoderSizes, text: TextEncoding) -> DecoderSettings:
+    """Give all sizes of a language model for a text, or those of the model that it goes on from.
+
+    Raises:
+        Refusal: if they do not fit together, or if that is no model that the decoder can be.
+    """
+    if sizes.base_model is not None:
+        there = read_llama_config(sizes.base_model)
+        return replace(there, context_length=min(there.context_length, sizes.context_length or there.context_length))
+    return DecoderSettings(
         vocabulary=text.vocabulary,
-        context_length=context,
+        context_length=sizes.context_length or text.sequence_length,
         layers=sizes.layers,
         width=sizes.width,
         heads=sizes.heads,
@@ -140,15 +192,28 @@ def card_of_decoder(sizes: DecoderSizes, text: TextEncoding) -> ModelCard:
         feed_forward_width=sizes.feed_forward_width or 0,
         tied=sizes.tie_embeddings,
     )
-    return ModelCard(
-        architecture="decoder",
-        input_shape=(length,),
-        input_dtype="int64",
-        task="language_modeling",
-        vocabulary=text.vocabulary,
-        tokenizer=text.tokenizer,
-        settings=asdict(settings),
-    )
+
+
+def check_same_tokenizer(base: Path | None, data: Dataset) -> None:
+    """See that a text was prepared with the tokenizer of the model that is gone on from, if that has one.
+
+    Raises:
+        Refusal: if not.
+    """
+    file, folder = (base or Path()) / _TOKENIZER_NAME, tokenizer_folder(data)
+    if base is None or not file.is_file():
+        return
+    if folder is None or _tokenizer_rules(file) != _tokenizer_rules(folder / _TOKENIZER_NAME):
+        raise Refusal(
+            f"The data was prepared with another tokenizer ({'bytes' if folder is None else folder}) than {file}: "
+            "prepare the text with the model's folder as its tokenizer."
+        )
+
+
+def _tokenizer_rules(file: Path) -> dict[str, object]:
+    """What a tokenizer does, apart from filling up and cutting off, which the prepared rows need not."""
+    found: dict[str, object] = json.loads(file.read_text(encoding="utf-8"))
+    return {name: value for name, value in found.items() if name not in ("padding", "truncation")}
 
 
 def tokenizer_folder(data: Dataset) -> Path | None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from torch.autograd.graph import Node
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -21,13 +20,15 @@ from transformers import (
 )
 
 from shared.data import Dataset, TextEncoding
-from shared.distributed import Refusal
+from shared.distributed import Refusal, World
 from shared.models import ModelCard
-from shared.models.transformers import attention_mask
 from shared.settings.network import BaseModelSettings
 from shared.settings.training import PrecisionSettings
 from shared.training.torch.start import seed_generators, tokenizer_folder
+from shared.training.transformers.divided import divide_model, reshard_model
+from shared.training.transformers.empty import fill_divided_model, make_empty_model
 from shared.training.transformers.folder import check_model_folder, find_config
+from shared.training.transformers.outputs import check_output
 
 _TOKENIZER = "tokenizer.json"
 _OFFSET_TYPES = ("roberta", "camembert", "longformer", "mpnet", "data2vec-text", "ibert")
@@ -45,8 +46,12 @@ def _text(data: Dataset) -> TextEncoding:
     return data.index.text
 
 
-def make_base_model(base: BaseModelSettings, precision: PrecisionSettings, seed: int, data: Dataset) -> PreTrainedModel:
+def make_base_model(
+    base: BaseModelSettings, precision: PrecisionSettings, seed: int, data: Dataset, *, divided: bool = False
+) -> PreTrainedModel:
     """Make the model that is asked for, in float32 on the CPU; new weights depend on the seed alone.
+
+    One that is to be `divided` among the ranks has no memory yet, if each of them can read its parts of the folder.
 
     Raises:
         Refusal: if the folder holds no model, if it does not fit the data, or if it cannot do the task.
@@ -61,9 +66,11 @@ def make_base_model(base: BaseModelSettings, precision: PrecisionSettings, seed:
         _check_fit(config, data, text, folder)
         _adapt(config, data, text)
         seed_generators(seed)
-        net = kind.from_config(config, trust_remote_code=False) if folder is None else _loaded(kind, folder, config)
+        net = make_empty_model(kind, config, folder) if divided and folder is not None else None
+        if net is None:
+            net = kind.from_config(config, trust_remote_code=False) if folder is None else _loaded(kind, folder, config)
+            check_output(net, data)
         net.config.use_cache = False
-        _check_output(net, data, text)
     except (OSError, ValueError, KeyError, IndexError, RuntimeError, SafetensorError) as error:
         raise Refusal(f"{what} cannot be used for {data.index.task}: {' '.join(str(error).split())[:400]}") from error
     if precision.gradient_checkpointing:
@@ -71,11 +78,39 @@ def make_base_model(base: BaseModelSettings, precision: PrecisionSettings, seed:
     return net
 
 
+def divide_base_model(
+    net: PreTrainedModel, base: BaseModelSettings, seed: int, data: Dataset, world: World, dtype: torch.dtype
+) -> None:
+    """Divide a model over the ranks, and fill one that was made without memory; every rank calls this.
+
+    `dtype` is what it computes in.
+
+    Raises:
+        Refusal: if it cannot do the task.
+    """
+    empty = net.device.type == "meta"
+    divide_model(net, world, dtype)
+    if not empty:
+        return
+    assert base.base_model is not None  # noqa: S101  # or it would have memory
+    fill_divided_model(net, base.base_model, seed, world.device)
+    try:
+        check_output(net, data)
+    except (ValueError, IndexError, RuntimeError) as error:
+        raise Refusal(f"{base.base_model} cannot be used for {data.index.task}: {error}") from error
+    reshard_model(net)
+
+
+def architecture_of(net: PreTrainedModel) -> str:
+    """Name of a model's class, without what `fully_shard` puts before it."""
+    return type(net).__name__.removeprefix("FSDP")
+
+
 def card_of_transformer(net: PreTrainedModel, data: Dataset) -> ModelCard:
     """Describe the model."""
     text = _text(data)
     return ModelCard(
-        architecture=type(net).__name__,
+        architecture=architecture_of(net),
         input_shape=(text.sequence_length,),
         input_dtype="int64",
         classes=data.index.classes,
@@ -179,44 +214,6 @@ def _loaded(kind: Any, folder: Path, config: PreTrainedConfig) -> PreTrainedMode
             f"{', '.join(missing[:3])}."
         )
     return net
-
-
-def _check_output(net: PreTrainedModel, data: Dataset, text: TextEncoding) -> None:
-    """Try the model on two short rows that differ in their last token.
-
-    Raises:
-        ValueError: if its outputs are not those of the task.
-    """
-    rows = torch.ones((2, min(4, text.sequence_length)), dtype=torch.int64)
-    rows[1, -1] = 0
-    with torch.no_grad():
-        net.eval()  # type: ignore[no-untyped-call]
-        logits = _logits(net, rows, attention_mask(rows, -1))
-    net.train()
-    wanted = (2, len(data.index.classes)) if data.index.classes else (*rows.shape, net.config.vocab_size)
-    if tuple(logits.shape) != wanted:
-        raise ValueError(f"it maps rows {tuple(rows.shape)} to {tuple(logits.shape)}, not to {wanted}")
-    if not data.index.classes and not torch.allclose(logits[0, :-1], logits[1, :-1]):
-        raise ValueError("it is no causal model: what it says about a token depends on the tokens that follow")
-
-
-def has_unused_parameters(net: PreTrainedModel) -> bool:
-    """Find out whether some parameters have no part in the outputs; DDP would wait for their gradients for ever."""
-    with torch.enable_grad():
-        logits = _logits(net, torch.ones((1, 2), dtype=torch.int64, device=net.device))
-    seen, reached, nodes = set[Node](), set[int](), [logits.grad_fn]
-    while nodes:  # the gradients themselves would take the memory of a second model
-        node = nodes.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            reached.add(id(getattr(node, "variable", None)))
-            nodes += [following for following, _ in node.next_functions]
-    return any(parameter.requires_grad and id(parameter) not in reached for parameter in net.parameters())
-
-
-def _logits(net: PreTrainedModel, rows: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-    logits: torch.Tensor = net(input_ids=rows, attention_mask=mask).logits
-    return logits
 
 
 def _checkpoint_activations(net: PreTrainedModel) -> None:

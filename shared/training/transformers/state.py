@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -11,19 +11,20 @@ import torch
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
-    get_model_state_dict,
     get_state_dict,
     set_state_dict,
 )
-from transformers import Trainer
+from transformers import PreTrainedModel, Trainer
 
 from shared.checkpoint import tree
 from shared.checkpoint.choose import check_same_settings
+from shared.checkpoint.shards import ShardPart
 from shared.checkpoint.whole import load_checkpoint, save_together
 from shared.distributed import Refusal, World
 from shared.training.core.position import CheckpointPlan, TrainingPosition
 from shared.training.torch.passes import DeferringSaver
 from shared.training.torch.state import random_state, restore_random_state
+from shared.training.transformers.saving import divided_parts
 
 _FORMAT = "transformers"
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
@@ -61,9 +62,9 @@ class TrainingSaver(DeferringSaver):
         restore_random_state(self._path, loaded, self.world)
         self._loaded = None  # it is as large as the training
 
-    def weights(self) -> Mapping[str, torch.Tensor]:
-        """Gather the model's weights on rank 0; every rank calls this."""
-        return cast("Mapping[str, torch.Tensor]", get_model_state_dict(self._model(), options=_WHOLE))
+    def parts(self) -> Iterable[ShardPart]:
+        """Give this rank's parts of the weights, by the model's names; nothing where each rank has all of them."""
+        return divided_parts(cast("PreTrainedModel", self.trainer.model))
 
     def _write(self, position: TrainingPosition) -> None:
         model, optimizer = get_state_dict(self._model(), self._optimizer(), options=_WHOLE)

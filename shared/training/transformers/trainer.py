@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import torch
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainingArguments
@@ -19,6 +20,7 @@ from shared.training.torch.meter import LossMeter
 from shared.training.torch.objective import objective_of
 from shared.training.torch.optimization import make_optimizer
 from shared.training.torch.passes import EpochPasses
+from shared.training.transformers.divided import DividedModel
 
 _Inputs = dict[str, torch.Tensor]
 
@@ -32,7 +34,10 @@ class NamedPasses(EpochPasses):
 
 
 class FineTuner(Trainer):
-    """The Trainer's loop around our parts; `schedule` is the learning rate of each step that is still to come."""
+    """The Trainer's loop around our parts; `schedule` is the learning rate of each step that is still to come.
+
+    A model that `divide_model` has divided computes in the type `compute`.
+    """
 
     def __init__(
         self,
@@ -45,12 +50,20 @@ class FineTuner(Trainer):
         schedule: Callable[[int], float],
         meter: LossMeter,
         callback: TrainerCallback,
+        compute: torch.dtype = torch.float32,
     ) -> None:
         super().__init__(module.net, arguments, callbacks=[callback])
         self.remove_callback(PrinterCallback)  # the run reports what there is to say
         self._passes, self._settings, self._schedule, self._meter = passes, optimizer, schedule, meter
         self._objective = objective_of(index, optimizer.label_smoothing)
         self._padding = module.padding
+        self._compute = compute
+
+    def _wrap_model(self, model: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
+        """Leave a model alone that is divided already: neither DDP nor Accelerate has anything to do with it."""
+        if isinstance(model, FSDPModule):
+            return DividedModel(model, self.args.device.type, self._compute)
+        return super()._wrap_model(model, *args, **kwargs)
 
     def get_train_dataloader(self) -> DataLoader[_Inputs]:
         """Give our passes: their order does not depend on the number of ranks."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
-import torch
+from transformers import PreTrainedModel
 
 from shared.checkpoint.choose import check_same_settings, choose_sharded_checkpoint
-from shared.checkpoint.shards import ShardReader
+from shared.checkpoint.shards import ShardPart, ShardReader
 from shared.training.core.position import TrainingPosition
-from shared.training.deepspeed.engine import whole_parameters
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
+from shared.training.deepspeed.saving import fragment_parts
 from shared.training.deepspeed.state import TrainingSaver as EngineSaver
+from shared.training.transformers.saving import kept_tensors, whole_part
 from shared.training.transformers.state import TrainingSaver
 
 ZERO_CONFIGURATION: Final[Mapping[str, object]] = {
@@ -50,9 +51,11 @@ class ZeroSaver(TrainingSaver):
         if self._loaded is not None:
             self._parts().restore()
 
-    def weights(self) -> Mapping[str, torch.Tensor]:
-        """Put the weights together, in the optimizer's precision; every rank calls this."""
-        return {name: whole.cpu() for name, whole in whole_parameters(self._engine())}
+    def parts(self) -> Iterator[ShardPart]:
+        """Give this rank's fragments of the weights, in the optimizer's precision, and what does not train."""
+        net = cast("PreTrainedModel", self.trainer.model)
+        yield from fragment_parts(self._engine())
+        yield from (whole_part(name, tensor) for name, tensor in kept_tensors(net) if not tensor.requires_grad)
 
     def _write(self, position: TrainingPosition) -> None:
         self._parts().save(position)
