@@ -171,6 +171,15 @@ class TrainDdp(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
@@ -213,6 +222,26 @@ class TrainDdp(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
                 the loss and needs a GPU; fp64 is for exact comparisons.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
@@ -260,6 +289,15 @@ class TrainTorchrun(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
@@ -302,6 +340,26 @@ class TrainTorchrun(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
                 the loss and needs a GPU; fp64 is for exact comparisons.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
@@ -477,6 +535,15 @@ class TrainDeepspeed(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
@@ -544,6 +611,26 @@ class TrainDeepspeed(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. In bf16 and fp16 the parameters have 16 bits too,
                 and the optimizer keeps a copy of them in fp32. bf16 is the best choice on recent GPUs; fp16 scales the
                 loss and needs a GPU.
@@ -608,6 +695,15 @@ class TrainLightning(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
@@ -659,6 +755,26 @@ class TrainLightning(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
                 the loss and needs a GPU; fp64 is for exact comparisons.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
@@ -790,6 +906,15 @@ class TrainHorovod(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
@@ -833,6 +958,26 @@ class TrainHorovod(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
                 the loss and needs a GPU; fp64 is for exact comparisons.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
@@ -879,6 +1024,15 @@ class TrainHorovodKeras(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
         compile: Flag = "false",
         seed: Whole = 0,
@@ -920,6 +1074,26 @@ class TrainHorovodKeras(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
                 exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
             compile: Compile the forward and backward pass with XLA; some time at the start, faster steps afterwards.
@@ -956,6 +1130,15 @@ class TrainTfMultiworker(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
         compile: Flag = "false",
         seed: Whole = 0,
@@ -998,6 +1181,26 @@ class TrainTfMultiworker(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
                 exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
             compile: Compile the forward and backward pass with XLA; some time at the start, faster steps afterwards.
@@ -1034,6 +1237,15 @@ class TrainTfParameterServer(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
         seed: Whole = 0,
         log_every: Whole = 10,
@@ -1072,6 +1284,26 @@ class TrainTfParameterServer(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
                 exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
             seed: Seed of the initial weights and of the order of the rows.

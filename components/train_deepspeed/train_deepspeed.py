@@ -106,6 +106,7 @@ def main() -> None:
 
 def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
+    from shared.training.augmentation.batches import plan_augmentation
     from shared.training.core.open_data import open_data
     from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import TrainingRun
@@ -134,7 +135,8 @@ def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> b
     saver = TrainingSaver(plan_checkpoints(settings, data), world, engine)
     at = saver.restore()
 
-    feed = BatchFeed(reader, plan, world.rank, settings.loop, loader, settings.seed)
+    augmentation = plan_augmentation(settings.augmentation, data.index, settings.seed)
+    feed = BatchFeed(reader, plan, world.rank, settings.loop, loader, settings.seed, augmentation)
     precision = TrainingPrecision("fp32", world.device)
     validation = EvenEvaluation(data, "validation", world, precision, plan, loader, settings.timeouts)
     schedule = make_schedule(feed.steps, settings.optimizer.learning_rate, settings.schedule, file)
