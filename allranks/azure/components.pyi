@@ -261,7 +261,8 @@ class TrainDdp(CommandComponent):
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none.
+                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
+                processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -379,7 +380,8 @@ class TrainTorchrun(CommandComponent):
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none.
+                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
+                processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -499,7 +501,8 @@ class TrainFsdp(CommandComponent):
                 do not depend on the number of steps (schedule constant, warmup_fraction 0), the result is that of a run
                 that had so many from the start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none.
+                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
+                processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -666,7 +669,8 @@ class TrainDeepspeed(CommandComponent):
                 the number of steps (schedule constant, warmup_fraction 0), the result is that of a run that had so many
                 from the start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none.
+                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
+                processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -794,7 +798,8 @@ class TrainLightning(CommandComponent):
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none.
+                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
+                processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -997,7 +1002,8 @@ class TrainHorovod(CommandComponent):
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none.
+                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
+                processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -1105,7 +1111,8 @@ class TrainHorovodKeras(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
-            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
+            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps. Training
+                pictures that are changed at random are read by so many processes, from 2 on.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
             step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
@@ -1212,7 +1219,8 @@ class TrainTfMultiworker(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
-            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
+            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps. Training
+                pictures that are changed at random are read by so many processes, from 2 on.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
             step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
@@ -1314,7 +1322,8 @@ class TrainTfParameterServer(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
-            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
+            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps. Training
+                pictures that are changed at random are read by so many processes, from 2 on.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
         """

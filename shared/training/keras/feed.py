@@ -7,7 +7,7 @@ processor's time for each batch, and reading 64 small rows 0.04.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cached_property
 from typing import Any
 
 import numpy.typing as npt
@@ -15,7 +15,8 @@ import tensorflow as tf
 
 from shared.data import Split
 from shared.settings.running import LoaderSettings
-from shared.training.augmentation.batches import BatchAugmentation, BatchPlace
+from shared.training.augmentation.batches import BatchAugmentation
+from shared.training.augmentation.processes import PictureReader, picture_reader
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.read_ahead import Asked, rank_batches, read_ahead
 
@@ -48,7 +49,7 @@ class BatchFeed:
             return iter(())
         if self._augmentation is not None:
             places = self._augmentation.places(self._split.rows, self._plan, epoch, start_batch)
-            return map(_tensors, self._ahead(partial(self._changed, self._augmentation), places))
+            return map(_tensors, self._ahead(self._change, places))
         order = rank_batches(self._split.rows, self._plan, self._rank, self._seed, epoch, start_batch)
         if self._split.held:
             return map(_tensors, map(self._split.take, order))
@@ -58,8 +59,11 @@ class BatchFeed:
         workers = self._loader.loader_workers
         return read_ahead(read, order, workers, self._loader.prefetch) if workers else map(read, order)
 
-    def _changed(self, augmentation: BatchAugmentation, place: BatchPlace) -> NamedArrays:
-        return augmentation.read(self._split, place, self._rank, self._plan.world_size)
+    @cached_property
+    def _change(self) -> PictureReader:
+        """What reads and changes pictures, made at its first use."""
+        assert self._augmentation is not None  # noqa: S101
+        return picture_reader(self._augmentation, self._split, self._plan, self._rank, self._loader.loader_workers)
 
 
 def _tensors(arrays: NamedArrays) -> TensorBatch:

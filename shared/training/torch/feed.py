@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -16,6 +16,7 @@ from shared.data.dataset.order import RowNumbers
 from shared.settings.running import LoaderSettings
 from shared.settings.training import LoopSettings
 from shared.training.augmentation.batches import BatchAugmentation, BatchPlace
+from shared.training.augmentation.processes import PictureReader, picture_reader
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.read_ahead import Asked, rank_batches, read_ahead
 
@@ -131,7 +132,7 @@ class BatchFeed:
             return iter(())
         if self._augmentation is not None:
             places = self._augmentation.places(self._reader.split.rows, self._plan, epoch, start_batch)
-            changed = self._ahead(partial(self._changed, self._augmentation), islice(places, end - start_batch))
+            changed = self._ahead(self._changed, islice(places, end - start_batch))
             return map(self._reader.to_device, changed)
         whole = rank_batches(self._reader.split.rows, self._plan, self._rank, self._seed, epoch, start_batch)
         order = islice(whole, end - start_batch)
@@ -142,6 +143,12 @@ class BatchFeed:
     def _ahead(self, read: Callable[[Asked], StoredTensors], order: Iterator[Asked]) -> Iterator[StoredTensors]:
         return read_ahead(read, order, self._workers, self._prefetch) if self._workers else map(read, order)
 
-    def _changed(self, augmentation: BatchAugmentation, place: BatchPlace) -> StoredTensors:
-        arrays = augmentation.read(self._reader.split, place, self._rank, self._plan.world_size)
+    @cached_property
+    def _change(self) -> PictureReader:
+        """What reads and changes pictures, made at its first use."""
+        assert self._augmentation is not None  # noqa: S101
+        return picture_reader(self._augmentation, self._reader.split, self._plan, self._rank, self._workers)
+
+    def _changed(self, place: BatchPlace) -> StoredTensors:
+        arrays = self._change(place)
         return self._reader.pinned((torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])))
