@@ -160,6 +160,7 @@ class TrainDdp(CommandComponent):
         data: Data,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -202,11 +203,15 @@ class TrainDdp(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
-                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
-                torch.nn.Module for channels-first batches.
+            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
+                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -247,11 +252,11 @@ class TrainDdp(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
-                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
-                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
-                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
-                library have no batch normalization.
+            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
+                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
+                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
+                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
+                0 are validated and saved.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -279,6 +284,7 @@ class TrainTorchrun(CommandComponent):
         processes_per_node: Whole = 1,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -321,11 +327,15 @@ class TrainTorchrun(CommandComponent):
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
             processes_per_node: Ranks that torchrun starts on each node; the number of its GPUs.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
-                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
-                torch.nn.Module for channels-first batches.
+            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
+                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -366,11 +376,11 @@ class TrainTorchrun(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
-                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
-                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
-                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
-                library have no batch normalization.
+            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
+                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
+                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
+                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
+                0 are validated and saved.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -518,6 +528,7 @@ class TrainDeepspeed(CommandComponent):
         data: Data,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         layers: Whole = 4,
         width: Whole = 128,
         heads: Whole = 4,
@@ -577,12 +588,16 @@ class TrainDeepspeed(CommandComponent):
         Args:
             data: A prepared dataset: images or a table with classes or with a number to predict, as "Prepare data"
                 writes it, or a text for language modeling, as "Prepare text" writes it.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
-                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
-                torch.nn.Module for channels-first batches. For a text leave it as it is: it has a language model of the
-                sizes below.
+            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
+                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches. For a text leave it
+                as it is: it has a language model of the sizes below.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             layers: For a text, blocks of the model, each attention and a perceptron. Images and tables have no use for
                 it.
             width: For a text, size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8 million
@@ -640,11 +655,11 @@ class TrainDeepspeed(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
-                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
-                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
-                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
-                library have no batch normalization.
+            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
+                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
+                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
+                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
+                0 are validated and saved.
             zero_stage: What lies in shards over the GPUs: 1 the optimizer's states, 2 also the gradients, 3 also the
                 parameters, 0 nothing. Each needs less memory than the one before; 3 also more communication. The model
                 does not depend on it.
@@ -688,6 +703,7 @@ class TrainLightning(CommandComponent):
         module: Text | None = None,
         module_arguments: Text | None = None,
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -731,9 +747,9 @@ class TrainLightning(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
-                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
-                torch.nn.Module for channels-first batches.
+            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
+                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
             module: FILE.py:CLASS in the folder "model_code": a LightningModule of yours, trained in place of
                 "architecture". It defines training_step and configure_optimizers, so that optimizer, learning_rate,
                 momentum, weight_decay, label_smoothing, warmup_fraction and schedule have no effect on it; nor has
@@ -744,6 +760,10 @@ class TrainLightning(CommandComponent):
                 input_shape and num_outputs get the shape of a row and the number of classes, if they are not in it.
             model_code: Folder with your code, when "architecture" is FILE.py:FUNCTION, or for "module"; otherwise it
                 has no effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -784,11 +804,11 @@ class TrainLightning(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
-                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
-                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
-                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
-                library have no batch normalization.
+            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
+                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
+                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
+                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
+                0 are validated and saved.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -900,6 +920,7 @@ class TrainHorovod(CommandComponent):
         data: Data,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -943,11 +964,15 @@ class TrainHorovod(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
-                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
-                torch.nn.Module for channels-first batches.
+            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
+                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -988,11 +1013,11 @@ class TrainHorovod(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
-                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
-                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
-                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
-                library have no batch normalization.
+            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
+                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
+                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
+                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
+                0 are validated and saved.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -1019,6 +1044,7 @@ class TrainHorovodKeras(CommandComponent):
         data: Data,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -1058,13 +1084,17 @@ class TrainHorovodKeras(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code".
-                Tables take mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs),
-                channels last, and returns a keras.Model. A BatchNormalization in it takes the statistics of its GPU's
-                own rows (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other weights;
-                those of rank 0 are validated and saved.
+            architecture: The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x
+                32 and more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs), channels last, and returns a keras.Model. A BatchNormalization in it
+                (resnet50 has some) takes the statistics of its GPU's own rows (batch_size / GPUs / accumulation_steps),
+                so that other numbers of GPUs end with other weights; those of rank 0 are validated and saved.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -1126,6 +1156,7 @@ class TrainTfMultiworker(CommandComponent):
         data: Data,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -1166,13 +1197,17 @@ class TrainTfMultiworker(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code".
-                Tables take mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs),
-                channels last, and returns a keras.Model. A BatchNormalization in it takes the statistics of its GPU's
-                own rows (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other weights;
-                those of rank 0 are validated and saved.
+            architecture: The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x
+                32 and more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs), channels last, and returns a keras.Model. A BatchNormalization in it
+                (resnet50 has some) takes the statistics of its GPU's own rows (batch_size / GPUs / accumulation_steps),
+                so that other numbers of GPUs end with other weights; those of rank 0 are validated and saved.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -1234,6 +1269,7 @@ class TrainTfParameterServer(CommandComponent):
         data: Data,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -1273,11 +1309,15 @@ class TrainTfParameterServer(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code".
-                Tables take mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs),
-                channels last, and returns a keras.Model.
+            architecture: The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x
+                32 and more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs), channels last, and returns a keras.Model.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, which one worker makes by itself; the last partial batch of an epoch
                 is left out.
