@@ -160,6 +160,7 @@ class TrainDdp(CommandComponent):
         data: Data,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -171,10 +172,18 @@ class TrainDdp(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
-        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
@@ -194,11 +203,15 @@ class TrainDdp(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
-                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
-                torch.nn.Module for channels-first batches.
+            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
+                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -214,21 +227,36 @@ class TrainDdp(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
                 the loss and needs a GPU; fp64 is for exact comparisons.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
-                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
-                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
-                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
-                library have no batch normalization.
+            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
+                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
+                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
+                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
+                0 are validated and saved.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -238,7 +266,8 @@ class TrainDdp(CommandComponent):
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none.
+                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
+                processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -255,6 +284,7 @@ class TrainTorchrun(CommandComponent):
         processes_per_node: Whole = 1,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -266,10 +296,18 @@ class TrainTorchrun(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
-        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
@@ -289,11 +327,15 @@ class TrainTorchrun(CommandComponent):
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
             processes_per_node: Ranks that torchrun starts on each node; the number of its GPUs.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
-                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
-                torch.nn.Module for channels-first batches.
+            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
+                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -309,21 +351,36 @@ class TrainTorchrun(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
                 the loss and needs a GPU; fp64 is for exact comparisons.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
-                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
-                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
-                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
-                library have no batch normalization.
+            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
+                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
+                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
+                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
+                0 are validated and saved.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -333,7 +390,8 @@ class TrainTorchrun(CommandComponent):
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none.
+                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
+                processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -347,7 +405,6 @@ class TrainFsdp(CommandComponent):
         self,
         *,
         data: Data,
-        base_model: Data | None = None,
         layers: Whole = 4,
         width: Whole = 128,
         heads: Whole = 4,
@@ -371,14 +428,11 @@ class TrainFsdp(CommandComponent):
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
-        deterministic: Flag = "false",
         tensor_parallel: Whole = 1,
         pipeline_parallel: Whole = 1,
         pipeline_schedule: Literal["gpipe", "1f1b"] | Text = "1f1b",
         reshard_after_forward: Flag = "true",
         cpu_offload: Flag = "false",
-        model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
-        max_shard_gb: Number = 5,
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -399,10 +453,6 @@ class TrainFsdp(CommandComponent):
         Args:
             data: A prepared text for language modeling, as "Prepare text" writes it. Its sequence length and its
                 tokenizer are the model's.
-            base_model: Folder with a Llama or Mistral to go on from, as transformers' save_pretrained writes it and as
-                the trained model has it in artifacts/model/huggingface: config.json and safetensors, whose sizes are
-                the model's. Prepare the text with its tokenizer. Each GPU reads the parts that it holds. Leave it empty
-                to begin with random weights.
             layers: Blocks of the model, each attention and a perceptron. A multiple of pipeline_parallel.
             width: Size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8 million parameters,
                 12 of 768 have 85 million, 32 of 4096 have 6.5 billion; the tokens' own come on top.
@@ -441,11 +491,6 @@ class TrainFsdp(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile each block with torch.compile; a minute at the start, faster steps afterwards.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
             tensor_parallel: GPUs that share each layer; at most those of a node, since they exchange activations in
                 every layer. The sequence is divided over them too. GPUs = data-parallel degree x tensor_parallel x
                 pipeline_parallel.
@@ -456,9 +501,6 @@ class TrainFsdp(CommandComponent):
                 backward pass: least memory (ZeRO 3). false keeps them in between: faster, and more memory (ZeRO 2).
             cpu_offload: Keep parameters, gradients and optimizer state in the host's memory and step there. Much
                 slower; for models that fit nowhere else. Without a GPU this has no effect.
-            model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
-            max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
-                write at the same time. In units of 1,000,000,000 bytes.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -469,7 +511,8 @@ class TrainFsdp(CommandComponent):
                 do not depend on the number of steps (schedule constant, warmup_fraction 0), the result is that of a run
                 that had so many from the start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none.
+                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
+                processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -485,7 +528,7 @@ class TrainDeepspeed(CommandComponent):
         data: Data,
         architecture: Text = "mlp",
         model_code: Data | None = None,
-        base_model: Data | None = None,
+        initial_model: Data | None = None,
         layers: Whole = 4,
         width: Whole = 128,
         heads: Whole = 4,
@@ -506,10 +549,18 @@ class TrainDeepspeed(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
-        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         zero_stage: Whole = 2,
         offload: Literal["none", "optimizer", "all"] | Text = "none",
@@ -517,7 +568,6 @@ class TrainDeepspeed(CommandComponent):
         on_unsupported: Literal["fail", "replace"] | Text = "fail",
         autotune: Flag = "false",
         model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
-        max_shard_gb: Number = 5,
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -538,16 +588,16 @@ class TrainDeepspeed(CommandComponent):
         Args:
             data: A prepared dataset: images or a table with classes or with a number to predict, as "Prepare data"
                 writes it, or a text for language modeling, as "Prepare text" writes it.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
-                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
-                torch.nn.Module for channels-first batches. For a text leave it as it is: it has a language model of the
-                sizes below.
+            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
+                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches. For a text leave it
+                as it is: it has a language model of the sizes below.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
-            base_model: Folder with a Llama or Mistral to go on from, as transformers' save_pretrained writes it and as
-                the trained model has it in artifacts/model/huggingface: config.json and safetensors, whose sizes are
-                the model's. Prepare the text with its tokenizer. Each GPU reads the parts that it holds. Leave it empty
-                to begin with random weights.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             layers: For a text, blocks of the model, each attention and a perceptron. Images and tables have no use for
                 it.
             width: For a text, size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8 million
@@ -579,22 +629,37 @@ class TrainDeepspeed(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. In bf16 and fp16 the parameters have 16 bits too,
                 and the optimizer keeps a copy of them in fp32. bf16 is the best choice on recent GPUs; fp16 scales the
                 loss and needs a GPU.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
-                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
-                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
-                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
-                library have no batch normalization.
+            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
+                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
+                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
+                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
+                0 are validated and saved.
             zero_stage: What lies in shards over the GPUs: 1 the optimizer's states, 2 also the gradients, 3 also the
                 parameters, 0 nothing. Each needs less memory than the one before; 3 also more communication. The model
                 does not depend on it.
@@ -609,8 +674,6 @@ class TrainDeepspeed(CommandComponent):
             autotune: Find the ZeRO stage and the rows of a pass that train fastest by short trials, then train with
                 them. The batch size stays as it is. The trials are reported as a table and a page among the metrics.
             model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
-            max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
-                write at the same time. In units of 1,000,000,000 bytes.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -621,7 +684,8 @@ class TrainDeepspeed(CommandComponent):
                 the number of steps (schedule constant, warmup_fraction 0), the result is that of a run that had so many
                 from the start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none.
+                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
+                processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -639,6 +703,7 @@ class TrainLightning(CommandComponent):
         module: Text | None = None,
         module_arguments: Text | None = None,
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -650,10 +715,18 @@ class TrainLightning(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
-        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
@@ -674,9 +747,9 @@ class TrainLightning(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
-                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
-                torch.nn.Module for channels-first batches.
+            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
+                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
             module: FILE.py:CLASS in the folder "model_code": a LightningModule of yours, trained in place of
                 "architecture". It defines training_step and configure_optimizers, so that optimizer, learning_rate,
                 momentum, weight_decay, label_smoothing, warmup_fraction and schedule have no effect on it; nor has
@@ -687,6 +760,10 @@ class TrainLightning(CommandComponent):
                 input_shape and num_outputs get the shape of a row and the number of classes, if they are not in it.
             model_code: Folder with your code, when "architecture" is FILE.py:FUNCTION, or for "module"; otherwise it
                 has no effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -702,21 +779,36 @@ class TrainLightning(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
                 the loss and needs a GPU; fp64 is for exact comparisons.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
-                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
-                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
-                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
-                library have no batch normalization.
+            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
+                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
+                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
+                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
+                0 are validated and saved.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -726,7 +818,8 @@ class TrainLightning(CommandComponent):
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none.
+                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
+                processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -755,10 +848,7 @@ class TrainTransformers(CommandComponent):
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
         precision: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
-        deterministic: Flag = "false",
         sharding: Literal["none", "fsdp", "deepspeed"] | Text = "none",
-        model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
-        max_shard_gb: Number = 5,
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -802,17 +892,9 @@ class TrainTransformers(CommandComponent):
                 the loss and needs a GPU.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
             sharding: How a model that is too large for one GPU is divided among all. fsdp: weights, gradients and the
                 optimizer's states, by PyTorch. deepspeed: gradients and states, by ZeRO stage 2. The result does not
                 change.
-            model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
-            max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
-                write at the same time. In units of 1,000,000,000 bytes.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -838,6 +920,7 @@ class TrainHorovod(CommandComponent):
         data: Data,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -849,10 +932,18 @@ class TrainHorovod(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
-        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
@@ -873,11 +964,15 @@ class TrainHorovod(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
-                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
-                torch.nn.Module for channels-first batches.
+            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
+                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -893,21 +988,36 @@ class TrainHorovod(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
                 the loss and needs a GPU; fp64 is for exact comparisons.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
-                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
-                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
-                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
-                library have no batch normalization.
+            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
+                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
+                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
+                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
+                0 are validated and saved.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -917,7 +1027,8 @@ class TrainHorovod(CommandComponent):
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none.
+                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
+                processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -933,6 +1044,7 @@ class TrainHorovodKeras(CommandComponent):
         data: Data,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -944,9 +1056,17 @@ class TrainHorovodKeras(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
         compile: Flag = "false",
-        deterministic: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -964,13 +1084,17 @@ class TrainHorovodKeras(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code".
-                Tables take mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs),
-                channels last, and returns a keras.Model. A BatchNormalization in it takes the statistics of its GPU's
-                own rows (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other weights;
-                those of rank 0 are validated and saved.
+            architecture: The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x
+                32 and more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs), channels last, and returns a keras.Model. A BatchNormalization in it
+                (resnet50 has some) takes the statistics of its GPU's own rows (batch_size / GPUs / accumulation_steps),
+                so that other numbers of GPUs end with other weights; those of rank 0 are validated and saved.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -986,14 +1110,29 @@ class TrainHorovodKeras(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
                 exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
             compile: Compile the forward and backward pass with XLA; some time at the start, faster steps afterwards.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -1002,7 +1141,8 @@ class TrainHorovodKeras(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
-            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
+            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps. Training
+                pictures that are changed at random are read by so many processes, from 2 on.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
             step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
@@ -1016,6 +1156,7 @@ class TrainTfMultiworker(CommandComponent):
         data: Data,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -1027,9 +1168,17 @@ class TrainTfMultiworker(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
         compile: Flag = "false",
-        deterministic: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -1048,13 +1197,17 @@ class TrainTfMultiworker(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code".
-                Tables take mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs),
-                channels last, and returns a keras.Model. A BatchNormalization in it takes the statistics of its GPU's
-                own rows (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other weights;
-                those of rank 0 are validated and saved.
+            architecture: The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x
+                32 and more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs), channels last, and returns a keras.Model. A BatchNormalization in it
+                (resnet50 has some) takes the statistics of its GPU's own rows (batch_size / GPUs / accumulation_steps),
+                so that other numbers of GPUs end with other weights; those of rank 0 are validated and saved.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -1070,14 +1223,29 @@ class TrainTfMultiworker(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
                 exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
             compile: Compile the forward and backward pass with XLA; some time at the start, faster steps afterwards.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -1086,7 +1254,8 @@ class TrainTfMultiworker(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
-            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
+            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps. Training
+                pictures that are changed at random are read by so many processes, from 2 on.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
             step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
@@ -1100,6 +1269,7 @@ class TrainTfParameterServer(CommandComponent):
         data: Data,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -1111,8 +1281,16 @@ class TrainTfParameterServer(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
-        deterministic: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -1131,11 +1309,15 @@ class TrainTfParameterServer(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code".
-                Tables take mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs),
-                channels last, and returns a keras.Model.
+            architecture: The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x
+                32 and more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs), channels last, and returns a keras.Model.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, which one worker makes by itself; the last partial batch of an epoch
                 is left out.
@@ -1150,13 +1332,28 @@ class TrainTfParameterServer(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
                 exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps worker 0 waits for all others: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -1165,7 +1362,8 @@ class TrainTfParameterServer(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
-            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
+            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps. Training
+                pictures that are changed at random are read by so many processes, from 2 on.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
         """

@@ -38,9 +38,10 @@ class Settings(DeepSpeedSettings):
     )
     network: NetworkSettings = changed_group(
         architecture=change(
-            'mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since resnet and vit '
-            "are for images. The function takes (input_shape, num_outputs) and returns a torch.nn.Module for "
-            "channels-first batches. For a text leave it as it is: it has a language model of the sizes below."
+            "mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for images too; "
+            'or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes (input_shape, '
+            "num_outputs) and returns a torch.nn.Module for channels-first batches. For a text leave it as it is: it "
+            "has a language model of the sizes below."
         )
     )
     decoder: DecoderSizes = changed_group(
@@ -109,6 +110,7 @@ def main() -> None:
 
 def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
+    from shared.training.augmentation.batches import plan_augmentation
     from shared.training.core.open_data import open_data
     from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import TrainingRun
@@ -138,7 +140,8 @@ def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> b
     saver = TrainingSaver(plan_checkpoints(settings, data), world, engine)
     at = saver.restore()
 
-    feed = BatchFeed(reader, plan, world.rank, settings.loop, loader, settings.seed)
+    augmentation = plan_augmentation(settings.augmentation, data.index, settings.seed)
+    feed = BatchFeed(reader, plan, world.rank, settings.loop, loader, settings.seed, augmentation)
     precision = TrainingPrecision("fp32", world.device)
     validation = EvenEvaluation(data, "validation", world, precision, plan, loader, settings.timeouts)
     schedule = make_schedule(feed.steps, settings.optimizer.learning_rate, settings.schedule, file)

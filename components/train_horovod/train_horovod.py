@@ -37,6 +37,7 @@ def main() -> None:
 def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     from shared.models import save_model
+    from shared.training.augmentation.batches import plan_augmentation
     from shared.training.core.agreement import check_same_weights
     from shared.training.core.open_data import open_data
     from shared.training.core.position import plan_checkpoints
@@ -59,7 +60,8 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     at = saver.restore()
 
     loader, reader = settings.loader, RowReader(data.split("train"), world.device, settings.loader)
-    feed = BatchFeed(reader, plan, world.rank, settings.loop, loader, settings.seed)
+    augmentation = plan_augmentation(settings.augmentation, data.index, settings.seed)
+    feed = BatchFeed(reader, plan, world.rank, settings.loop, loader, settings.seed, augmentation)
     validation = SplitEvaluation(data, "validation", world, precision, plan, loader, settings.timeouts)
     schedule = LearningSchedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
     model = compiled(module) if settings.precision.compile else module

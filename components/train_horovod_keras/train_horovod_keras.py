@@ -39,6 +39,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     import horovod.tensorflow as hvd
 
     from shared.models.keras import save_model
+    from shared.training.augmentation.batches import plan_augmentation
     from shared.training.core.agreement import check_same_weights
     from shared.training.core.open_data import open_data
     from shared.training.core.position import plan_checkpoints
@@ -54,7 +55,8 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
 
     set_up(settings)
     data = open_data(settings, plan, world)
-    feed = BatchFeed(data.split("train"), plan, world.rank, settings.loader, settings.seed)
+    augmentation = plan_augmentation(settings.augmentation, data.index, settings.seed)
+    feed = BatchFeed(data.split("train"), plan, world.rank, settings.loader, settings.seed, augmentation)
     steps = settings.loop.epochs * feed.steps_per_epoch
     schedule = LearningSchedule.for_steps(steps, settings.optimizer.learning_rate, settings.schedule)
     model, card = make_rows_model(settings.network, settings.precision, settings.seed, data)

@@ -57,6 +57,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from lightning import Trainer
 
     from shared.distributed.lightning_cluster import LaunchedCluster, launch_of_devices
+    from shared.training.augmentation.batches import plan_augmentation
     from shared.training.core.open_data import open_data
     from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import TrainingRun
@@ -75,7 +76,8 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     data = open_data(settings, plan, world)
     precision, loader = TrainingPrecision(settings.precision.precision, world.device), settings.loader
     reader = RowReader(data.split("train"), world.device, loader)
-    feed = BatchFeed(reader, plan, world.rank, settings.loop, loader, settings.seed)
+    augmentation = plan_augmentation(settings.augmentation, data.index, settings.seed)
+    feed = BatchFeed(reader, plan, world.rank, settings.loop, loader, settings.seed, augmentation)
     schedule = LearningSchedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
     common = settings, settings.network, data, world, precision, plan
     task = make_own_task(*common, schedule) if own else make_zoo_task(*common, feed, schedule)

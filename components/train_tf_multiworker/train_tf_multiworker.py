@@ -35,6 +35,7 @@ def main() -> None:
 def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     from shared.models.keras import save_model
+    from shared.training.augmentation.batches import plan_augmentation
     from shared.training.core.agreement import check_same_weights
     from shared.training.core.open_data import open_data
     from shared.training.core.position import plan_checkpoints
@@ -50,7 +51,8 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
 
     set_up(settings)
     data = open_data(settings, plan, world)
-    feed = BatchFeed(data.split("train"), plan, world.rank, settings.loader, settings.seed)
+    augmentation = plan_augmentation(settings.augmentation, data.index, settings.seed)
+    feed = BatchFeed(data.split("train"), plan, world.rank, settings.loader, settings.seed, augmentation)
     steps = settings.loop.epochs * feed.steps_per_epoch
     schedule = LearningSchedule.for_steps(steps, settings.optimizer.learning_rate, settings.schedule)
     with world.strategy.scope():  # variables made here are kept alike on all workers

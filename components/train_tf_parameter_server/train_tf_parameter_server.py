@@ -65,6 +65,7 @@ def main() -> None:
 def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     from shared.models.keras import save_model
+    from shared.training.augmentation.batches import plan_augmentation
     from shared.training.core.open_data import open_data
     from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import TrainingRun
@@ -79,7 +80,8 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
 
     set_up(settings)
     data = open_data(settings, plan, world)
-    feed = BatchFeed(data.split("train"), plan, 0, settings.loader, settings.seed)
+    augmentation = plan_augmentation(settings.augmentation, data.index, settings.seed)
+    feed = BatchFeed(data.split("train"), plan, 0, settings.loader, settings.seed, augmentation)
     steps = settings.loop.epochs * feed.steps_per_epoch
     schedule = LearningSchedule.for_steps(steps, settings.optimizer.learning_rate, settings.schedule)
     with world.strategy.scope():  # variables made here lie on the servers

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import mlp, resnet, vit
+from . import mlp, resnet, standard_resnet, vit
 from .own_code import own_function
 from .refuse import make_refusal
 
@@ -19,9 +19,18 @@ NetworkBuilder = Callable[[tuple[int, ...], int], nn.Module]
 """Takes the shape of one channels-first row and the number of outputs."""
 
 ZOO: Mapping[str, NetworkBuilder] = MappingProxyType(
-    {"mlp": mlp.build_mlp, "resnet": resnet.build_resnet, "vit": vit.build_vit}
+    {
+        "mlp": mlp.build_mlp,
+        "resnet": resnet.build_resnet,
+        "resnet18": standard_resnet.build_resnet18,
+        "resnet34": standard_resnet.build_resnet34,
+        "resnet50": standard_resnet.build_resnet50,
+        "vit": vit.build_vit,
+        "vit_s": vit.build_vit_small,
+        "vit_b": vit.build_vit_base,
+    }
 )
-IMAGE_ARCHITECTURES = ("resnet", "vit")
+IMAGE_ARCHITECTURES = tuple(name for name in ZOO if name != "mlp")
 
 
 class NormalisedModel(nn.Module):

@@ -20,7 +20,7 @@ class ModelCard:
     """Description of a model, kept beside its weights as JSON.
 
     Attributes:
-        architecture: ``mlp``, ``resnet``, ``vit``, ``decoder`` or ``FILE.py:FUNCTION``.
+        architecture: a name of the zoo, ``decoder`` or ``FILE.py:FUNCTION``.
         input_shape: shape of one raw row as the dataset holds it; images are (height, width, channels). Of a language
             model: (sequence length it was trained with,).
         input_dtype: NumPy name of the raw rows' type, such as ``uint8``; ``int64`` for tokens.

@@ -10,27 +10,49 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+_LARGEST_PATCH = 16
+"""Of ViT-S and ViT-B: larger images have more patches."""
 _PATCHES_PER_SIDE = 8
 """The patch size, 2 pixels at least, is chosen so that the longer side has about this many patches."""
 
 
 def build_vit(input_shape: tuple[int, ...], num_outputs: int, *, width: int = 64, depth: int = 4) -> nn.Module:
     """Build a transformer for images of `input_shape` (channels, height, width); sides are padded to whole patches."""
-    return ViT(input_shape, num_outputs, width, depth)
+    return ViT(input_shape, num_outputs, width, depth, heads=width // 32)
+
+
+def build_vit_small(input_shape: tuple[int, ...], num_outputs: int) -> nn.Module:
+    """Build one of ViT-S's size: 12 blocks of 384, 6 heads, patches of 16 pixels in images of 128 and more."""
+    return ViT(input_shape, num_outputs, 384, 12, heads=6, largest_patch=_LARGEST_PATCH)
+
+
+def build_vit_base(input_shape: tuple[int, ...], num_outputs: int) -> nn.Module:
+    """Build one of ViT-B's size: 12 blocks of 768, 12 heads, patches as in `build_vit_small`."""
+    return ViT(input_shape, num_outputs, 768, 12, heads=12, largest_patch=_LARGEST_PATCH)
 
 
 class ViT(nn.Module):
     """Patches, learned positions, pre-norm blocks, the mean over all patches, a linear head."""
 
-    def __init__(self, input_shape: tuple[int, ...], num_outputs: int, width: int, depth: int) -> None:
+    def __init__(
+        self,
+        input_shape: tuple[int, ...],
+        num_outputs: int,
+        width: int,
+        depth: int,
+        *,
+        heads: int,
+        largest_patch: int | None = None,
+    ) -> None:
         super().__init__()
         channels, *sides = input_shape
-        self.patch = max(2, round(max(sides) / _PATCHES_PER_SIDE))
+        patch = max(2, round(max(sides) / _PATCHES_PER_SIDE))
+        self.patch = min(patch, largest_patch or patch)
         patches = [-(-side // self.patch) for side in sides]
         self.padding = (0, patches[1] * self.patch - sides[1], 0, patches[0] * self.patch - sides[0])
         self.embed = nn.Linear(channels * self.patch**2, width)
         self.positions = nn.Parameter(torch.randn(1, patches[0] * patches[1], width) * 0.3)
-        self.blocks = nn.ModuleList(TransformerBlock(width, heads=width // 32) for _ in range(depth))
+        self.blocks = nn.ModuleList(TransformerBlock(width, heads) for _ in range(depth))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, num_outputs)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from shared.settings.augmentation import AugmentationSettings
 from shared.settings.fields import input_port, settings_class
 from shared.settings.network import DecoderSizes, NetworkSettings
 from shared.settings.running import SavingSettings
@@ -51,6 +52,7 @@ class DeepSpeedSettings(TrainerSettings):
     """The groups of train_deepspeed, whose own Settings say how a common one differs."""
 
     network: NetworkSettings
+    augmentation: AugmentationSettings
     decoder: DecoderSizes
     zero: ZeroSettings
     saving: SavingSettings

@@ -9,9 +9,9 @@ from shared.settings.trainer import RowsTrainerSettings
 from shared.settings.training import PrecisionSettings
 
 KERAS_NETWORK = (
-    'The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since '
-    "resnet and vit are for images. The function takes (input_shape, num_outputs), channels last, and returns a "
-    "keras.Model."
+    "The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x 32 and more; or "
+    'FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes (input_shape, num_outputs), '
+    "channels last, and returns a keras.Model."
 )
 # fp16 would need its loss scaled, and bf16 does not: TensorFlow's devices for which it matters have bf16.
 KERAS_PRECISION = change(
@@ -27,9 +27,9 @@ class KerasTrainerSettings(RowsTrainerSettings):
 
     network: NetworkSettings = changed_group(
         architecture=change(
-            KERAS_NETWORK + " A BatchNormalization in it takes the statistics of its GPU's own rows (batch_size / GPUs "
-            "/ accumulation_steps), so that other numbers of GPUs end with other weights; those of rank 0 are "
-            "validated and saved."
+            KERAS_NETWORK + " A BatchNormalization in it (resnet50 has some) takes the statistics of its GPU's own "
+            "rows (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other weights; "
+            "those of rank 0 are validated and saved."
         )
     )
     precision: PrecisionSettings = changed_group(
@@ -41,5 +41,8 @@ class KerasTrainerSettings(RowsTrainerSettings):
     )
     loader: LoaderSettings = changed_group(
         without=["pin_memory"],
-        loader_workers=change("Threads of each process that read batches ahead; 0 reads between two steps."),
+        loader_workers=change(
+            "Threads of each process that read batches ahead; 0 reads between two steps. Training pictures that are "
+            "changed at random are read by so many processes, from 2 on."
+        ),
     )

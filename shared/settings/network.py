@@ -22,9 +22,9 @@ class NetworkSettings:
     """A model for images and tables."""
 
     architecture: str = input_port(
-        'mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since resnet and vit are '
-        "for images. The function takes (input_shape, num_outputs) and returns a torch.nn.Module for channels-first "
-        "batches.",
+        "mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for images too; or "
+        'FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes (input_shape, num_outputs) '
+        "and returns a torch.nn.Module for channels-first batches.",
         default="mlp",
         is_identity=True,
         idle=(Idle("the module {module} is trained in its place", lambda now: now.values.get("module") is not None),),
@@ -34,13 +34,24 @@ class NetworkSettings:
         default=None,
         idle=(Idle("the model is one of this library", _is_of_library),),
     )
+    initial_model: Path | None = input_port(
+        "A model that this trainer, or another one of the same framework, has saved, of the same architecture: the "
+        "training begins with its weights, and with its mean and deviation of the rows. With other classes, or another "
+        "target, its head is new. A run that goes on from a checkpoint has its weights from there.",
+        default=None,
+        kind="mlflow_model",
+        idle=(
+            Idle("the module {module} is trained in its place", lambda now: now.values.get("module") is not None),
+            Idle("a text has a language model of its own", lambda now: now.is_text),
+        ),
+    )
 
 
 @settings_class
 class ModuleSettings(NetworkSettings):
     """A model for images and tables, or a LightningModule in its place."""
 
-    ORDER: ClassVar = ("architecture", "module", "module_arguments", "model_code")
+    ORDER: ClassVar = ("architecture", "module", "module_arguments", "model_code", "initial_model")
 
     module: str | None = input_port(
         'FILE.py:CLASS in the folder "model_code": a LightningModule of yours, trained in place of "architecture". It '

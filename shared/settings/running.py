@@ -67,7 +67,8 @@ class LoaderSettings:
 
     loader_workers: int = input_port(
         "Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256 MB are held in "
-        "memory and read by none.",
+        "memory and read by none. Training pictures that are changed at random are read by so many processes, from 2 "
+        "on.",
         default=1,
         least=0,
         most=64,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from shared.settings.augmentation import AugmentationSettings
 from shared.settings.fields import changed_group, input_port, output_port, settings_class
 from shared.settings.network import NetworkSettings
 from shared.settings.running import CheckpointSettings, LoaderSettings, ReportSettings, TimeoutSettings
@@ -23,8 +24,8 @@ class TrainerSettings:
     """The inputs and outputs of every trainer."""
 
     ORDER: ClassVar = (
-        *("data", "processes_per_node", "network", "base", "decoder", "loop", "batch", "optimizer", "schedule"),
-        *("precision", "zero", "parallel", "sharding", "saving", "seed"),
+        *("data", "processes_per_node", "network", "base", "decoder", "loop", "batch", "optimizer"),
+        *("schedule", "augmentation", "precision", "zero", "parallel", "sharding", "saving", "seed"),
         *("model", "reports", "checkpoints", "metrics", "loader", "timeouts"),
     )
     """The order in which Designer shows the groups of any trainer: what people change first, first."""
@@ -61,5 +62,6 @@ class RowsTrainerSettings(TrainerSettings):
     """The inputs and outputs of a trainer for images and tables."""
 
     network: NetworkSettings
+    augmentation: AugmentationSettings
     loop: LoopSettings = changed_group(without=["max_steps"])
     optimizer: OptimizerSettings = changed_group(without=["beta2"])

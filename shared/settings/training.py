@@ -119,11 +119,10 @@ class PrecisionSettings:
         default=False,
     )
     sync_batch_norm: bool = input_port(
-        "Let batch normalization of your own model take its statistics over the rows of all GPUs, so that the result "
-        "does not depend on how many there are; each such layer then waits for all GPUs. Without it, each GPU takes "
-        "those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other "
-        "weights, and the statistics of rank 0 are validated and saved. The models of this library have no batch "
-        "normalization.",
+        "Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its statistics over the "
+        "rows of all GPUs, so that the result does not depend on how many there are; each such layer then waits for "
+        "all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that "
+        "other numbers of GPUs end with other weights, and the statistics of rank 0 are validated and saved.",
         default=False,
         idle=(
             Idle("a language model has none", lambda now: now.is_text),

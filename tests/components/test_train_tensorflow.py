@@ -28,6 +28,13 @@ def test_multiworker_is_the_same_on_1_2_and_4_workers(digits: Path, tmp_path: Pa
         assert furthest(weights_of(runs["1x1"]), weights_of(runs[shape])) < 1e-5
 
 
+@pytest.mark.timeout(300)
+def test_changed_and_mixed_pictures_are_the_same_on_2_workers(digits: Path, tmp_path: Path) -> None:
+    changes = ("epochs=1", "crop_padding=1", "rand_augment=1", "mixup=0.4", "cutmix=1")
+    runs = [run_trainer("train_tf_multiworker", digits, tmp_path, shape, *changes) for shape in ("1x1", "2x1")]
+    assert furthest(*map(weights_of, runs)) < 1e-5
+
+
 @pytest.mark.timeout(600)
 def test_horovod_with_keras_does_synchronise(digits: Path, tmp_path: Path) -> None:
     """`horovod.keras.DistributedOptimizer` does not under Keras 3: each rank would end with weights of its own."""

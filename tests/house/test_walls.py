@@ -39,7 +39,10 @@ class Room:
     ours: str = ""
 
 
-CORE = "shared/settings shared/distributed shared/checkpoint shared/data shared/models shared/training/core shared/tracking"
+CORE = (
+    "shared/settings shared/distributed shared/checkpoint shared/data shared/models shared/training/core "
+    "shared/training/augmentation shared/tracking"
+)
 TORCH = f"{CORE} shared/training/torch"
 
 ROOMS = (
@@ -78,6 +81,12 @@ ROOMS = (
     ),
     Room("shared/models/predictor.py", "numpy", later="torch", ours="shared/models shared/distributed"),
     Room("shared/models/*", "numpy safetensors mlflow torch", ours="shared/distributed"),
+    Room(
+        "shared/training/augmentation/*",
+        "numpy",
+        later="PIL",
+        ours="shared/settings shared/distributed shared/data shared/training/core",
+    ),
     Room("shared/training/core/*", "numpy", ours=CORE),
     Room("shared/training/torch/*", "numpy torch", later="horovod", ours=CORE),
     Room("shared/training/keras/*", "numpy keras tensorflow", later="horovod", ours=CORE),

@@ -17,7 +17,7 @@ from torch import nn
 
 from shared.data import Dataset
 from shared.distributed import Refusal
-from shared.models import ZOO, build_network
+from shared.models import build_network
 from shared.settings.command_line import read_settings
 from shared.settings.network import NetworkSettings
 from shared.settings.trainer import TrainerSettings
@@ -160,7 +160,7 @@ def test_clipping_bounds_the_step() -> None:
     assert before - float(net.weight) == pytest.approx(0.5, rel=1e-4)
 
 
-@pytest.mark.parametrize("architecture", ZOO)
+@pytest.mark.parametrize("architecture", ["mlp", "resnet", "vit"])
 def test_activation_checkpointing_gives_the_same_gradients(architecture: str) -> None:
     x = torch.randn(3, 1, 8, 8, dtype=torch.float64)
     grads = []

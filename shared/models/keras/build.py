@@ -18,9 +18,11 @@ NetworkBuilder = Callable[[tuple[int, ...], int], keras.Model]
 """Takes the shape of one row, channels last, and the number of outputs."""
 
 ZOO: Mapping[str, NetworkBuilder] = MappingProxyType(
-    {"mlp": mlp.build_mlp, "resnet": resnet.build_resnet, "vit": vit.build_vit}
+    {"mlp": mlp.build_mlp, "resnet": resnet.build_resnet, "resnet50": resnet.build_resnet50, "vit": vit.build_vit}
 )
-IMAGE_ARCHITECTURES = ("resnet", "vit")
+IMAGE_ARCHITECTURES = ("resnet", "resnet50", "vit")
+_TORCH_ONLY = ("resnet18", "resnet34", "vit_s", "vit_b")
+"""Of these keras.applications has no counterpart."""
 
 
 def build_network(card: ModelCard, dtype: str = "float32", model_code: str | Path | None = None) -> keras.Model:
@@ -72,6 +74,11 @@ def _apply(card: ModelCard, model_code: str | Path | None, x: keras.KerasTensor)
     builder = ZOO.get(card.architecture)
     if builder is not None:
         return builder(card.input_shape, card.outputs)(x)
+    if card.architecture in _TORCH_ONLY:
+        raise make_refusal(
+            f"architecture {card.architecture} is in PyTorch alone: choose {', '.join(ZOO)} here, or a trainer of "
+            "PyTorch, such as train_ddp."
+        )
     what, choices = f"architecture {card.architecture!r}", f"choose {', '.join(ZOO)}, or FILE.py:FUNCTION"
     name = card.architecture.rpartition(":")[2]
     with own_function(what, card.architecture, model_code, choices) as (path, function):

@@ -8,6 +8,10 @@ from __future__ import annotations
 import keras
 from keras import layers
 
+from ..refuse import make_refusal  # noqa: TID252
+
+_LEAST_SIDE = 32  # of keras.applications
+
 
 def build_resnet(input_shape: tuple[int, ...], num_outputs: int, *, width: int = 32, stages: int = 3) -> keras.Model:
     """Build a network for images of `input_shape` (height, width, channels), doubling its width at each stage.
@@ -21,6 +25,21 @@ def build_resnet(input_shape: tuple[int, ...], num_outputs: int, *, width: int =
         x = _block(x, width << stage)
     x = layers.GlobalAveragePooling2D()(layers.ReLU()(layers.GroupNormalization(8)(x)))
     return keras.Model(images, layers.Dense(num_outputs)(x), name="resnet")
+
+
+def build_resnet50(input_shape: tuple[int, ...], num_outputs: int) -> keras.Model:
+    """Build the ResNet-50 of keras.applications, for images of 32 x 32 and more, with random weights.
+
+    Raises:
+        Refusal: if the images are smaller.
+    """
+    if min(input_shape[:2]) < _LEAST_SIDE:
+        raise make_refusal(
+            f"architecture resnet50 of Keras takes images of {_LEAST_SIDE} x {_LEAST_SIDE} and more; these are "
+            f"{input_shape[0]} x {input_shape[1]}. Prepare them with a larger image_size, or choose resnet."
+        )
+    body = keras.applications.ResNet50(include_top=False, weights=None, input_shape=input_shape, pooling="avg")
+    return keras.Model(body.input, layers.Dense(num_outputs)(body.output), name="resnet50")
 
 
 def _block(x: keras.KerasTensor, outputs: int, strides: int = 1) -> keras.KerasTensor:

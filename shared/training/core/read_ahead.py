@@ -12,6 +12,7 @@ from shared.data.dataset.order import RowNumbers
 from shared.training.core.batch_plan import BatchPlan
 
 Read = TypeVar("Read")
+Asked = TypeVar("Asked")
 
 
 def rank_batches(
@@ -22,18 +23,16 @@ def rank_batches(
     return (rank_slice(batch, rank, plan.world_size) for batch in chosen)
 
 
-def read_ahead(
-    read: Callable[[RowNumbers], Read], order: Iterator[RowNumbers], workers: int, prefetch: int
-) -> Iterator[Read]:
+def read_ahead(read: Callable[[Asked], Read], order: Iterator[Asked], workers: int, prefetch: int) -> Iterator[Read]:
     """Keep `prefetch` batches in flight in `workers` threads, which NumPy lets work meanwhile, and give them in order.
 
-    `workers` and `prefetch` are 1 or more; `read`, which reads the rows of a batch, is called from several threads.
+    `workers` and `prefetch` are 1 or more; `read`, which reads one batch, is called from several threads.
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="read")
     flying: deque[Future[Read]] = deque()
     try:
-        for rows in order:
-            flying.append(pool.submit(read, rows))
+        for asked in order:
+            flying.append(pool.submit(read, asked))
             if len(flying) > prefetch:
                 yield flying.popleft().result()
         while flying:

@@ -6,7 +6,8 @@ processor's time for each batch, and reading 64 small rows 0.04.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy.typing as npt
@@ -14,30 +15,57 @@ import tensorflow as tf
 
 from shared.data import Split
 from shared.settings.running import LoaderSettings
+from shared.training.augmentation.batches import BatchAugmentation
+from shared.training.augmentation.processes import PictureReader, picture_reader
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.core.read_ahead import rank_batches, read_ahead
+from shared.training.core.read_ahead import Asked, rank_batches, read_ahead
 
 TensorBatch = tuple[tf.Tensor, tf.Tensor]
-"""Raw rows (N, *shape) and their labels (N,), int64, or their targets (N,), float64, as tensors."""
+"""Raw rows (N, *shape) and their labels (N,), int64, or their targets (N,), float64, as tensors; of mixed pictures the
+labels are shares of the classes (N, classes), float32."""
+
+NamedArrays = Mapping[str, npt.NDArray[Any]]
 
 
 class BatchFeed:
     """The rank's part of each global batch of an epoch, in an order that the number of ranks does not change."""
 
-    def __init__(self, split: Split, plan: BatchPlan, rank: int, loader: LoaderSettings, seed: int) -> None:
+    def __init__(
+        self,
+        split: Split,
+        plan: BatchPlan,
+        rank: int,
+        loader: LoaderSettings,
+        seed: int,
+        augmentation: BatchAugmentation | None = None,
+    ) -> None:
         self._split, self._plan, self._rank, self._loader, self._seed = split, plan, rank, loader, seed
+        self._augmentation = augmentation
         self.steps_per_epoch = split.rows // plan.batch_size
 
     def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[TensorBatch]:
         """Give the batches of an epoch (from 0) from `start_batch` on; each has `plan.rows_per_rank` rows."""
         if start_batch >= self.steps_per_epoch:
             return iter(())
+        if self._augmentation is not None:
+            places = self._augmentation.places(self._split.rows, self._plan, epoch, start_batch)
+            return map(_tensors, self._ahead(self._change, places))
         order = rank_batches(self._split.rows, self._plan, self._rank, self._seed, epoch, start_batch)
-        if self._loader.loader_workers == 0 or self._split.held:
+        if self._split.held:
             return map(_tensors, map(self._split.take, order))
-        return map(_tensors, read_ahead(self._split.take, order, self._loader.loader_workers, self._loader.prefetch))
+        return map(_tensors, self._ahead(self._split.take, order))
+
+    def _ahead(self, read: Callable[[Asked], NamedArrays], order: Iterator[Asked]) -> Iterator[NamedArrays]:
+        workers = self._loader.loader_workers
+        return read_ahead(read, order, workers, self._loader.prefetch) if workers else map(read, order)
+
+    @cached_property
+    def _change(self) -> PictureReader:
+        """What reads and changes pictures, made at its first use."""
+        assert self._augmentation is not None  # noqa: S101
+        return picture_reader(self._augmentation, self._split, self._plan, self._rank, self._loader.loader_workers)
 
 
-def _tensors(arrays: Mapping[str, npt.NDArray[Any]]) -> TensorBatch:
+def _tensors(arrays: NamedArrays) -> TensorBatch:
     with tf.device("CPU"):  # the step copies to the GPU that takes the rows
         return tf.constant(arrays["x"]), tf.constant(arrays["y"])

@@ -29,8 +29,11 @@ class ClassificationObjective(ClassificationSums, TrainingObjective):
     """Cross entropy in nats, and accuracy."""
 
     def summed_loss(self, outputs: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        """Compute the sum of the rows' cross entropies."""
-        exact = tf.nn.sparse_softmax_cross_entropy_with_logits(y, outputs)
+        """Compute the sum of the rows' cross entropies; the labels of mixed pictures are shares (N, classes)."""
+        if len(y.shape) > 1:
+            exact = tf.nn.softmax_cross_entropy_with_logits(tf.cast(y, outputs.dtype), outputs)
+        else:
+            exact = tf.nn.sparse_softmax_cross_entropy_with_logits(y, outputs)
         if self._smoothing == 0:
             return tf.reduce_sum(exact)
         spread = -tf.reduce_mean(tf.nn.log_softmax(outputs), axis=-1)

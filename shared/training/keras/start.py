@@ -15,6 +15,7 @@ from shared.settings.network import NetworkSettings
 from shared.settings.trainer import TrainerSettings
 from shared.settings.training import PrecisionSettings
 from shared.training.core.open_data import card_of_rows
+from shared.training.keras.initial import make_initial_model
 
 _POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp64": "float64"}
 
@@ -35,8 +36,10 @@ def make_rows_model(
     """
     card = card_of_rows(network.architecture, data, "keras")
     keras.utils.set_random_seed(seed)
-    model = build_network(card, _POLICIES[precision.precision], network.model_code)
-    return model, card
+    dtype, code = _POLICIES[precision.precision], network.model_code
+    if network.initial_model is not None:
+        return make_initial_model(network.initial_model, card, dtype, code)
+    return build_network(card, dtype, code), card
 
 
 def try_saving(model: keras.Model, card: ModelCard, model_code: Path | None) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -14,8 +15,10 @@ from shared.data import Split
 from shared.data.dataset.order import RowNumbers
 from shared.settings.running import LoaderSettings
 from shared.settings.training import LoopSettings
+from shared.training.augmentation.batches import BatchAugmentation, BatchPlace
+from shared.training.augmentation.processes import PictureReader, picture_reader
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.core.read_ahead import rank_batches, read_ahead
+from shared.training.core.read_ahead import Asked, rank_batches, read_ahead
 
 DEVICE_HELD_BYTES = 256 * 2**20
 """Splits up to this size are held in memory, on the device."""
@@ -24,7 +27,8 @@ _TOKEN = np.dtype(np.int32)
 """Of tokens in memory: torch computes with no uint16, in which small vocabularies are stored."""
 
 TensorBatch = tuple[torch.Tensor, torch.Tensor]
-"""Raw rows (N, *shape) and their labels (N,), int64, or their targets (N,), float64.
+"""Raw rows (N, *shape) and their labels (N,), int64, or their targets (N,), float64; of mixed pictures the labels are
+shares of the classes (N, classes), float32.
 
 Of a language model: tokens (N, L) and the token that follows each (N, L), both int64. Of text with classes: tokens
 (N, longest of these), filled up with padding, and labels (N,).
@@ -48,12 +52,20 @@ class RowReader:
         self._ragged = split.arrays["x"].ragged  # in memory the longest row would decide on the width of all
         dtypes = {name: np.dtype(a.dtype) if len(self._names) > 1 else _TOKEN for name, a in split.arrays.items()}
         row = sum(math.prod(a.shape) * dtypes[name].itemsize for name, a in split.arrays.items())
-        hold = row * split.rows <= DEVICE_HELD_BYTES and not self._ragged
-        self.held = self._copied(self._read(np.arange(split.rows))) if hold else None
+        self._hold = row * split.rows <= DEVICE_HELD_BYTES and not self._ragged
+
+    @cached_property
+    def held(self) -> StoredTensors | None:
+        """All rows on the device, read at their first use; None if they are too many."""
+        return self._copied(self._read(np.arange(self.split.rows))) if self._hold else None
 
     def read(self, rows: RowNumbers) -> StoredTensors:
         """Read rows into the memory of the host, as they are stored; safe to call from several threads."""
-        return tuple(tensor.pin_memory() for tensor in self._read(rows)) if self._pin else self._read(rows)
+        return self.pinned(self._read(rows))
+
+    def pinned(self, tensors: StoredTensors) -> StoredTensors:
+        """Bring what was read to where a GPU copies from without waiting, if it is to."""
+        return tuple(tensor.pin_memory() for tensor in tensors) if self._pin else tensors
 
     def to_device(self, tensors: StoredTensors) -> TensorBatch:
         """Copy what was read to the device, and make a batch of it."""
@@ -87,14 +99,22 @@ class RowReader:
 class BatchFeed:
     """The rank's part of each global batch of an epoch, in an order that the number of ranks does not change.
 
-    With `loader_workers` of 0, and where the rows are held in memory, nothing is read ahead. `steps` are those of the
-    whole training, in `epochs` of which the last may be cut short.
+    With `loader_workers` of 0, and where the rows are held in memory, nothing is read ahead; pictures that an
+    `augmentation` changes are not held on the device. `steps` are those of the whole training, in `epochs` of which the
+    last may be cut short.
     """
 
     def __init__(
-        self, reader: RowReader, plan: BatchPlan, rank: int, loop: LoopSettings, loader: LoaderSettings, seed: int
+        self,
+        reader: RowReader,
+        plan: BatchPlan,
+        rank: int,
+        loop: LoopSettings,
+        loader: LoaderSettings,
+        seed: int,
+        augmentation: BatchAugmentation | None = None,
     ) -> None:
-        self._reader, self._plan, self._rank, self._seed = reader, plan, rank, seed
+        self._reader, self._plan, self._rank, self._seed, self._augmentation = reader, plan, rank, seed, augmentation
         self._workers, self._prefetch = loader.loader_workers, loader.prefetch
         self.steps_per_epoch = reader.split.rows // plan.batch_size
         self.steps = min(loop.epochs * self.steps_per_epoch, loop.max_steps or sys.maxsize)
@@ -102,7 +122,7 @@ class BatchFeed:
 
     def one_pass(self) -> torch.Tensor:
         """Give rows of 0 on the device, as many as one pass takes, to try the model with."""
-        rows, _ = self._reader.take(np.zeros(self._plan.rows_per_pass, np.int64))
+        rows, _ = self._reader.to_device(self._reader.read(np.zeros(self._plan.rows_per_pass, np.int64)))
         return torch.zeros_like(rows)
 
     def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[TensorBatch]:
@@ -110,8 +130,25 @@ class BatchFeed:
         end = min(self.steps_per_epoch, self.steps - epoch * self.steps_per_epoch)
         if start_batch >= end:
             return iter(())
+        if self._augmentation is not None:
+            places = self._augmentation.places(self._reader.split.rows, self._plan, epoch, start_batch)
+            changed = self._ahead(self._changed, islice(places, end - start_batch))
+            return map(self._reader.to_device, changed)
         whole = rank_batches(self._reader.split.rows, self._plan, self._rank, self._seed, epoch, start_batch)
         order = islice(whole, end - start_batch)
         if self._workers == 0 or self._reader.held is not None:
             return map(self._reader.take, order)
-        return map(self._reader.to_device, read_ahead(self._reader.read, order, self._workers, self._prefetch))
+        return map(self._reader.to_device, self._ahead(self._reader.read, order))
+
+    def _ahead(self, read: Callable[[Asked], StoredTensors], order: Iterator[Asked]) -> Iterator[StoredTensors]:
+        return read_ahead(read, order, self._workers, self._prefetch) if self._workers else map(read, order)
+
+    @cached_property
+    def _change(self) -> PictureReader:
+        """What reads and changes pictures, made at its first use."""
+        assert self._augmentation is not None  # noqa: S101
+        return picture_reader(self._augmentation, self._reader.split, self._plan, self._rank, self._workers)
+
+    def _changed(self, place: BatchPlace) -> StoredTensors:
+        arrays = self._change(place)
+        return self._reader.pinned((torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])))

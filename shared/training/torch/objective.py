@@ -29,7 +29,10 @@ class ClassificationObjective(ClassificationSums, TrainingObjective):
     """Cross entropy in nats, and accuracy."""
 
     def loss(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Mean cross entropy."""
+        """Mean cross entropy; the labels of mixed pictures are shares of the classes (N, classes)."""
+        if y.ndim > 1:
+            outputs = _wide(outputs)
+            y = y.to(outputs.dtype)
         return functional.cross_entropy(outputs, y, label_smoothing=self._smoothing)
 
     def measure(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from . import applications as applications
 from . import config as config
 from . import initializers as initializers
 from . import layers as layers
@@ -40,6 +41,10 @@ Layer = layers.Layer
 
 class Model(layers.Layer):
     def __init__(self, inputs: KerasTensor = ..., outputs: KerasTensor = ..., name: str | None = ...) -> None: ...
+    @property
+    def input(self) -> KerasTensor: ...
+    @property
+    def output(self) -> KerasTensor: ...
 
 class Sequential(Model):
     def __init__(self, layers: Sequence[layers.Layer | KerasTensor], name: str | None = ...) -> None: ...

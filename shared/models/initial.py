@@ -1,0 +1,69 @@
+"""The weights of a saved model as the first ones of another: which of them are taken over. No framework is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from .card import ModelCard
+from .folder import WEIGHTS_NAME, open_model
+from .refuse import make_refusal
+
+TensorShapes = Mapping[str, tuple[int, ...]]
+"""Name of each weight to its shape."""
+
+_SHOWN = 5
+
+
+def open_initial(folder: str | Path, card: ModelCard) -> tuple[Path, ModelCard, bool]:
+    """Find the weights of a saved model that one described by a card is to begin with.
+
+    Returns:
+        the file of the weights; the card with the saved model's mean and standard deviation, for which its weights were
+        trained; and whether it needs a new head, because it has other classes or predicts something else.
+
+    Raises:
+        Refusal: if the folder holds no model of this library, or one of another framework or architecture.
+    """
+    inside, found = open_model(folder)
+    for what, theirs, ours in (
+        ("framework", found.framework, card.framework),
+        ("architecture", found.architecture, card.architecture),
+    ):
+        if theirs != ours:
+            raise make_refusal(
+                f"initial_model {folder} is of {what} {theirs}; here it is {ours}. Give a model of the same {what}, or "
+                "leave initial_model empty."
+            )
+    if len(found.mean) != len(card.mean):
+        raise make_refusal(
+            f"initial_model {folder} takes rows with {len(found.mean)} channels or features; the data has "
+            f"{len(card.mean)}."
+        )
+    other_head = (found.task, found.classes, found.target) != (card.task, card.classes, card.target)
+    return inside / WEIGHTS_NAME, replace(card, mean=found.mean, std=found.std), other_head
+
+
+def differing_names(one: TensorShapes, other: TensorShapes) -> set[str]:
+    """Names of the weights that differ in shape; between models of other numbers of outputs these are the head."""
+    return {name for name in one.keys() & other.keys() if one[name] != other[name]}
+
+
+def refuse_other_shapes(folder: str | Path, found: TensorShapes, wanted: TensorShapes, head: set[str]) -> None:
+    """Refuse weights that do not fit; those of a new `head` need not.
+
+    Raises:
+        Refusal: naming the first ones, with both shapes.
+    """
+    odd = [
+        f"{name} {found.get(name, 'none')} here {wanted.get(name, 'none')}"
+        for name in sorted(found.keys() | wanted.keys())
+        if name not in head and found.get(name) != wanted.get(name)
+    ]
+    if odd:
+        more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
+        raise make_refusal(
+            f"initial_model {folder} does not fit: {'; '.join(odd[:_SHOWN])}{more}. Only the head may differ: prepare "
+            "the data in the form in which the model was trained, or leave initial_model empty."
+        )
