@@ -184,6 +184,7 @@ class TrainDdp(CommandComponent):
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
@@ -252,6 +253,11 @@ class TrainDdp(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
                 statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
                 such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
@@ -308,6 +314,7 @@ class TrainTorchrun(CommandComponent):
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
@@ -376,6 +383,11 @@ class TrainTorchrun(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
                 statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
                 such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
@@ -405,6 +417,7 @@ class TrainFsdp(CommandComponent):
         self,
         *,
         data: Data,
+        base_model: Data | None = None,
         layers: Whole = 4,
         width: Whole = 128,
         heads: Whole = 4,
@@ -428,11 +441,14 @@ class TrainFsdp(CommandComponent):
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         tensor_parallel: Whole = 1,
         pipeline_parallel: Whole = 1,
         pipeline_schedule: Literal["gpipe", "1f1b"] | Text = "1f1b",
         reshard_after_forward: Flag = "true",
         cpu_offload: Flag = "false",
+        model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
+        max_shard_gb: Number = 5,
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -453,6 +469,10 @@ class TrainFsdp(CommandComponent):
         Args:
             data: A prepared text for language modeling, as "Prepare text" writes it. Its sequence length and its
                 tokenizer are the model's.
+            base_model: Folder with a Llama or Mistral to go on from, as transformers' save_pretrained writes it and as
+                the trained model has it in artifacts/model/huggingface: config.json and safetensors, whose sizes are
+                the model's. Prepare the text with its tokenizer. Each GPU reads the parts that it holds. Leave it empty
+                to begin with random weights.
             layers: Blocks of the model, each attention and a perceptron. A multiple of pipeline_parallel.
             width: Size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8 million parameters,
                 12 of 768 have 85 million, 32 of 4096 have 6.5 billion; the tokens' own come on top.
@@ -491,6 +511,11 @@ class TrainFsdp(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile each block with torch.compile; a minute at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             tensor_parallel: GPUs that share each layer; at most those of a node, since they exchange activations in
                 every layer. The sequence is divided over them too. GPUs = data-parallel degree x tensor_parallel x
                 pipeline_parallel.
@@ -501,6 +526,9 @@ class TrainFsdp(CommandComponent):
                 backward pass: least memory (ZeRO 3). false keeps them in between: faster, and more memory (ZeRO 2).
             cpu_offload: Keep parameters, gradients and optimizer state in the host's memory and step there. Much
                 slower; for models that fit nowhere else. Without a GPU this has no effect.
+            model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
+            max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
+                write at the same time. In units of 1,000,000,000 bytes.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -529,6 +557,7 @@ class TrainDeepspeed(CommandComponent):
         architecture: Text = "mlp",
         model_code: Data | None = None,
         initial_model: Data | None = None,
+        base_model: Data | None = None,
         layers: Whole = 4,
         width: Whole = 128,
         heads: Whole = 4,
@@ -561,6 +590,7 @@ class TrainDeepspeed(CommandComponent):
         precision: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         zero_stage: Whole = 2,
         offload: Literal["none", "optimizer", "all"] | Text = "none",
@@ -568,6 +598,7 @@ class TrainDeepspeed(CommandComponent):
         on_unsupported: Literal["fail", "replace"] | Text = "fail",
         autotune: Flag = "false",
         model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
+        max_shard_gb: Number = 5,
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -598,6 +629,10 @@ class TrainDeepspeed(CommandComponent):
                 architecture: the training begins with its weights, and with its mean and deviation of the rows. With
                 other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
                 from there.
+            base_model: Folder with a Llama or Mistral to go on from, as transformers' save_pretrained writes it and as
+                the trained model has it in artifacts/model/huggingface: config.json and safetensors, whose sizes are
+                the model's. Prepare the text with its tokenizer. Each GPU reads the parts that it holds. Leave it empty
+                to begin with random weights.
             layers: For a text, blocks of the model, each attention and a perceptron. Images and tables have no use for
                 it.
             width: For a text, size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8 million
@@ -655,6 +690,11 @@ class TrainDeepspeed(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
                 statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
                 such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
@@ -674,6 +714,8 @@ class TrainDeepspeed(CommandComponent):
             autotune: Find the ZeRO stage and the rows of a pass that train fastest by short trials, then train with
                 them. The batch size stays as it is. The trials are reported as a table and a page among the metrics.
             model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
+            max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
+                write at the same time. In units of 1,000,000,000 bytes.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -727,6 +769,7 @@ class TrainLightning(CommandComponent):
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
@@ -804,6 +847,11 @@ class TrainLightning(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
                 statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
                 such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
@@ -848,7 +896,10 @@ class TrainTransformers(CommandComponent):
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
         precision: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
+        deterministic: Flag = "false",
         sharding: Literal["none", "fsdp", "deepspeed"] | Text = "none",
+        model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
+        max_shard_gb: Number = 5,
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -892,9 +943,17 @@ class TrainTransformers(CommandComponent):
                 the loss and needs a GPU.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             sharding: How a model that is too large for one GPU is divided among all. fsdp: weights, gradients and the
                 optimizer's states, by PyTorch. deepspeed: gradients and states, by ZeRO stage 2. The result does not
                 change.
+            model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
+            max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
+                write at the same time. In units of 1,000,000,000 bytes.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -944,6 +1003,7 @@ class TrainHorovod(CommandComponent):
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
@@ -1013,6 +1073,11 @@ class TrainHorovod(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
                 statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
                 such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
@@ -1067,6 +1132,7 @@ class TrainHorovodKeras(CommandComponent):
         cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -1133,6 +1199,11 @@ class TrainHorovodKeras(CommandComponent):
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
                 exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
             compile: Compile the forward and backward pass with XLA; some time at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -1179,6 +1250,7 @@ class TrainTfMultiworker(CommandComponent):
         cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -1246,6 +1318,11 @@ class TrainTfMultiworker(CommandComponent):
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
                 exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
             compile: Compile the forward and backward pass with XLA; some time at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -1291,6 +1368,7 @@ class TrainTfParameterServer(CommandComponent):
         mixup: Number = 0,
         cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
+        deterministic: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -1354,6 +1432,11 @@ class TrainTfParameterServer(CommandComponent):
                 its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
                 exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps worker 0 waits for all others: a loss that is
                 not finite or a request to stop is acted upon here.
