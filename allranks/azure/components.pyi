@@ -179,6 +179,9 @@ class TrainDdp(CommandComponent):
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -231,6 +234,18 @@ class TrainDdp(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data that is no larger is shuffled as a whole.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
                 MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
@@ -268,6 +283,9 @@ class TrainTorchrun(CommandComponent):
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -320,6 +338,18 @@ class TrainTorchrun(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data that is no larger is shuffled as a whole.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
                 MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
@@ -367,6 +397,9 @@ class TrainFsdp(CommandComponent):
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -440,6 +473,18 @@ class TrainFsdp(CommandComponent):
                 that run had, the further steps are trained, at the learning rates of all of them together; where these
                 do not depend on the number of steps (schedule constant, warmup_fraction 0), the result is that of a run
                 that had so many from the start.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data that is no larger is shuffled as a whole.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
                 MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
@@ -491,6 +536,9 @@ class TrainDeepspeed(CommandComponent):
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -578,6 +626,18 @@ class TrainDeepspeed(CommandComponent):
                 further steps are trained, at the learning rates of all of them together; where these do not depend on
                 the number of steps (schedule constant, warmup_fraction 0), the result is that of a run that had so many
                 from the start.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data that is no larger is shuffled as a whole.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
                 MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
@@ -616,6 +676,9 @@ class TrainLightning(CommandComponent):
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -677,6 +740,18 @@ class TrainLightning(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data that is no larger is shuffled as a whole.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
                 MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
@@ -712,6 +787,9 @@ class TrainTransformers(CommandComponent):
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -762,6 +840,18 @@ class TrainTransformers(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data that is no larger is shuffled as a whole.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets of
                 language modeling below 256 MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
@@ -798,6 +888,9 @@ class TrainHorovod(CommandComponent):
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -851,6 +944,18 @@ class TrainHorovod(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data that is no larger is shuffled as a whole.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
                 MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
@@ -885,6 +990,9 @@ class TrainHorovodKeras(CommandComponent):
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         prefetch: Whole = 4,
         init_timeout: Number = 10,
@@ -931,6 +1039,18 @@ class TrainHorovodKeras(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data that is no larger is shuffled as a whole.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
             loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
@@ -962,6 +1082,9 @@ class TrainTfMultiworker(CommandComponent):
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         prefetch: Whole = 4,
         init_timeout: Number = 10,
@@ -1009,6 +1132,18 @@ class TrainTfMultiworker(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data that is no larger is shuffled as a whole.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
             loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
@@ -1039,6 +1174,9 @@ class TrainTfParameterServer(CommandComponent):
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         prefetch: Whole = 4,
         init_timeout: Number = 10,
@@ -1082,6 +1220,18 @@ class TrainTfParameterServer(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data that is no larger is shuffled as a whole.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
             loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Literal
 
-from shared.settings.fields import input_port, output_port, settings_class
+from shared.settings.fields import Idle, input_port, output_port, settings_class
+
+_NOT_STREAMED = Idle("read is {read}", lambda now: now.values["read"] != "streaming")
 
 
 @settings_class
@@ -40,8 +43,35 @@ class CheckpointSettings:
 
 @settings_class
 class LoaderSettings:
-    """How rows are read ahead."""
+    """How rows are read, and how far ahead."""
 
+    read: Literal["auto", "memory", "random", "streaming"] = input_port(
+        "How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of them are "
+        "held, on the GPU if there is one. random: from the files at random, which a mount of cloud storage is slow "
+        "at. streaming: whole files one after another, kept in a cache on the node, and mixed in a buffer, in an order "
+        "of its own that does not depend on the number of GPUs either. Choose it for data on a mount that does not fit "
+        "into memory.",
+        default="auto",
+    )
+    shuffle_buffer: float = input_port(
+        "For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much again of the "
+        "node's memory, which those of a node share; files are as large as rows_per_shard of the preparation says. "
+        "Data that is no larger is shuffled as a whole.",
+        default=512,
+        least=0.001,
+        most=1_000_000,
+        unit="MB",
+        idle=(_NOT_STREAMED,),
+    )
+    cache_gb: float = input_port(
+        "For streaming: the most that each node keeps of the files, so that they travel once; those that were used "
+        "longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE names, else in "
+        "TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read where it is.",
+        default=50,
+        least=0,
+        unit="GB",
+        idle=(_NOT_STREAMED,),
+    )
     loader_workers: int = input_port(
         "Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256 MB are held in "
         "memory and read by none.",

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+
 from shared.data import Dataset
+from shared.data.dataset.index import read_index
+from shared.data.dataset.streamed import ShardStreaming, StreamedDataset
 from shared.distributed import Refusal, World
 from shared.models.card import ModelCard
 from shared.settings.fields import idle_notes
 from shared.settings.trainer import TrainerSettings
 from shared.training.core.batch_plan import BatchPlan
+
+CACHE_VARIABLE = "ALLRANKS_CACHE"
+"""Names the folder on a node where shards that are streamed are kept."""
 
 _TRAINERS = {
     "classification": "train_ddp or train_torchrun",
@@ -26,7 +33,7 @@ def open_data(
     Raises:
         Refusal: if it is of another task, or too small for one batch.
     """
-    data = Dataset.open(settings.data)
+    data = _opened(settings)
     if data.index.task not in tasks:
         raise Refusal(
             f"{settings.data} was prepared for {data.index.task}; this component is for {' and '.join(tasks)}. "
@@ -37,6 +44,15 @@ def open_data(
         raise Refusal(f"batch_size {plan.batch_size} is more than the {rows} rows of the train split.")
     note_unused(settings, data, world)
     return data
+
+
+def _opened(settings: TrainerSettings) -> Dataset:
+    loader, folder = settings.loader, settings.data
+    if loader.read != "streaming":
+        return Dataset(folder, read_index(folder), loader.read)
+    index, named = read_index(folder), os.environ.get(CACHE_VARIABLE)
+    streaming = ShardStreaming.of_folder(folder, loader.shuffle_buffer, loader.loader_workers, loader.cache_gb, named)
+    return StreamedDataset(folder, index, streaming=streaming)
 
 
 def note_unused(settings: TrainerSettings, data: Dataset, world: World) -> None:

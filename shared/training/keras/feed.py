@@ -32,7 +32,7 @@ class BatchFeed:
         """Give the batches of an epoch (from 0) from `start_batch` on; each has `plan.rows_per_rank` rows."""
         if start_batch >= self.steps_per_epoch:
             return iter(())
-        order = rank_batches(self._split.rows, self._plan, self._rank, self._seed, epoch, start_batch)
+        order = rank_batches(self._split, self._plan, self._rank, self._seed, epoch, start_batch)
         if self._loader.loader_workers == 0 or self._split.held:
             return map(_tensors, map(self._split.take, order))
         return map(_tensors, read_ahead(self._split.take, order, self._loader.loader_workers, self._loader.prefetch))

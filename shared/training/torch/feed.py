@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 import torch
@@ -15,10 +15,13 @@ from shared.data.dataset.order import RowNumbers
 from shared.settings.running import LoaderSettings
 from shared.settings.training import LoopSettings
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.core.read_ahead import rank_batches, read_ahead
+from shared.training.core.read_ahead import batches_at_once, rank_batches, read_ahead
 
 DEVICE_HELD_BYTES = 256 * 2**20
 """Splits up to this size are held in memory, on the device."""
+
+_AT_ONCE_BYTES = 4 * 2**20
+"""Of small batches read together."""
 
 _TOKEN = np.dtype(np.int32)
 """Of tokens in memory: torch computes with no uint16, in which small vocabularies are stored."""
@@ -47,13 +50,27 @@ class RowReader:
         self._names = ("x", "y") if "y" in split.arrays else ("x",)  # a language model's labels are its next tokens
         self._ragged = split.arrays["x"].ragged  # in memory the longest row would decide on the width of all
         dtypes = {name: np.dtype(a.dtype) if len(self._names) > 1 else _TOKEN for name, a in split.arrays.items()}
-        row = sum(math.prod(a.shape) * dtypes[name].itemsize for name, a in split.arrays.items())
-        hold = row * split.rows <= DEVICE_HELD_BYTES and not self._ragged
+        self._row_bytes = sum(math.prod(a.shape) * dtypes[name].itemsize for name, a in split.arrays.items())
+        small = split.access == "auto" and self._row_bytes * split.rows <= DEVICE_HELD_BYTES
+        hold = (small or split.access == "memory") and not self._ragged
         self.held = self._copied(self._read(np.arange(split.rows))) if hold else None
 
     def read(self, rows: RowNumbers) -> StoredTensors:
         """Read rows into the memory of the host, as they are stored; safe to call from several threads."""
         return tuple(tensor.pin_memory() for tensor in self._read(rows)) if self._pin else self._read(rows)
+
+    def batches_at_once(self, rows: int) -> int:
+        """How many batches of so many rows are best read together: many small ones, from many shards."""
+        if self._ragged or self.split.access != "streaming":  # the longest row decides on the width of its batch alone
+            return 1
+        return max(1, _AT_ONCE_BYTES // (rows * self._row_bytes))
+
+    def read_several(self, batches: list[RowNumbers]) -> list[StoredTensors]:
+        """Read the rows of some batches of one size, as `read` does, at once."""
+        if len(batches) == 1:
+            return [self.read(batches[0])]
+        arrays = [tensor.split(len(batches[0])) for tensor in self.read(np.concatenate(batches))]
+        return list(zip(*arrays, strict=True))
 
     def to_device(self, tensors: StoredTensors) -> TensorBatch:
         """Copy what was read to the device, and make a batch of it."""
@@ -110,8 +127,12 @@ class BatchFeed:
         end = min(self.steps_per_epoch, self.steps - epoch * self.steps_per_epoch)
         if start_batch >= end:
             return iter(())
-        whole = rank_batches(self._reader.split.rows, self._plan, self._rank, self._seed, epoch, start_batch)
+        whole = rank_batches(self._reader.split, self._plan, self._rank, self._seed, epoch, start_batch)
         order = islice(whole, end - start_batch)
         if self._workers == 0 or self._reader.held is not None:
             return map(self._reader.take, order)
-        return map(self._reader.to_device, read_ahead(self._reader.read, order, self._workers, self._prefetch))
+        at_once = self._reader.batches_at_once(self._plan.rows_per_rank)
+        several = read_ahead(
+            self._reader.read_several, batches_at_once(order, at_once), self._workers, -(-self._prefetch // at_once)
+        )
+        return map(self._reader.to_device, chain.from_iterable(several))
