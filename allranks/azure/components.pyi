@@ -104,6 +104,7 @@ class PrepareText(CommandComponent):
         tokenizer: Data | None = None,
         vocabulary: Whole | None = None,
         sequence_length: Whole = 256,
+        documents: Literal["joined", "separate"] | Text = "joined",
         max_megabytes: Number = 16,
         on_bad_file: Literal["fail", "skip"] | Text = "fail",
         validation_fraction: Number = 0.1,
@@ -141,6 +142,10 @@ class PrepareText(CommandComponent):
             sequence_length: language_modeling: tokens that are predicted in each row. text_classification: the most
                 tokens of a passage, with the tokenizer's special ones; longer documents are cut into passages of equal
                 length, each of the document's class.
+            documents: For language_modeling: what a row that has several documents means. joined: a token is predicted
+                from all before it in the row. separate: from those of its own document alone, whose beginning is
+                predicted from the token that ends the one before: attention does not cross documents. The rows are the
+                same.
             max_megabytes: Documents of more megabytes are bad ones. Memory holds a few documents at a time.
             on_bad_file: When a document is not UTF-8, too large, empty or without a class: fail stops and names its
                 file and line; skip leaves it out and names it in skipped.csv.
@@ -158,6 +163,10 @@ class TrainDdp(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
         epochs: Whole = 15,
@@ -196,6 +205,14 @@ class TrainDdp(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
             architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
                 resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
                 torch.nn.Module for channels-first batches.
@@ -261,6 +278,10 @@ class TrainTorchrun(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         processes_per_node: Whole = 1,
         architecture: Text = "mlp",
         model_code: Data | None = None,
@@ -299,6 +320,14 @@ class TrainTorchrun(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
             processes_per_node: Ranks that torchrun starts on each node; the number of its GPUs.
             architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
                 resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
@@ -365,6 +394,10 @@ class TrainFsdp(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         layers: Whole = 4,
         width: Whole = 128,
         heads: Whole = 4,
@@ -416,6 +449,14 @@ class TrainFsdp(CommandComponent):
         Args:
             data: A prepared text for language modeling, as "Prepare text" writes it. Its sequence length and its
                 tokenizer are the model's.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
             layers: Blocks of the model, each attention and a perceptron. A multiple of pipeline_parallel.
             width: Size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8 million parameters,
                 12 of 768 have 85 million, 32 of 4096 have 6.5 billion; the tokens' own come on top.
@@ -500,6 +541,10 @@ class TrainDeepspeed(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
         layers: Whole = 4,
@@ -555,6 +600,14 @@ class TrainDeepspeed(CommandComponent):
         Args:
             data: A prepared dataset: images or a table with classes or with a number to predict, as "Prepare data"
                 writes it, or a text for language modeling, as "Prepare text" writes it.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
             architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
                 resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
                 torch.nn.Module for channels-first batches. For a text leave it as it is: it has a language model of the
@@ -653,6 +706,10 @@ class TrainLightning(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         architecture: Text = "mlp",
         module: Text | None = None,
         module_arguments: Text | None = None,
@@ -694,6 +751,14 @@ class TrainLightning(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
             architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
                 resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
                 torch.nn.Module for channels-first batches.
@@ -767,6 +832,10 @@ class TrainTransformers(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         base_model: Data | None = None,
         base_config: Data | None = None,
         epochs: Whole = 3,
@@ -805,6 +874,14 @@ class TrainTransformers(CommandComponent):
         Args:
             data: A prepared text, as "Prepare text" writes it, for text_classification or for language_modeling.
                 Prepare it with the base model's folder as tokenizer.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
             base_model: Folder with the model to go on from: config.json, model.safetensors and tokenizer.json, as
                 save_pretrained writes them. A head for the data's classes is new if the model has none. Leave it empty
                 to begin with random weights.
@@ -867,6 +944,10 @@ class TrainHorovod(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
         epochs: Whole = 15,
@@ -906,6 +987,14 @@ class TrainHorovod(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
             architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
                 resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
                 torch.nn.Module for channels-first batches.
@@ -971,6 +1060,10 @@ class TrainHorovodKeras(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
         epochs: Whole = 15,
@@ -1006,6 +1099,14 @@ class TrainHorovodKeras(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
             architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code".
                 Tables take mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs),
                 channels last, and returns a keras.Model. A BatchNormalization in it takes the statistics of its GPU's
@@ -1063,6 +1164,10 @@ class TrainTfMultiworker(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
         epochs: Whole = 15,
@@ -1099,6 +1204,14 @@ class TrainTfMultiworker(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
             architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code".
                 Tables take mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs),
                 channels last, and returns a keras.Model. A BatchNormalization in it takes the statistics of its GPU's
@@ -1156,6 +1269,10 @@ class TrainTfParameterServer(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
         epochs: Whole = 15,
@@ -1191,6 +1308,14 @@ class TrainTfParameterServer(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
             architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code".
                 Tables take mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs),
                 channels last, and returns a keras.Model.

@@ -37,6 +37,7 @@ class DecoderSettings:
         key_value_heads: heads of keys and values, each shared by equally many query heads; 0 is as many as `heads`.
         feed_forward_width: hidden size of a block's perceptron; 0 is 8/3 of the width, rounded up to a multiple of 32.
         tied: whether the output layer uses the embedding's weights.
+        separator: token that stands before each document of a row, which are then kept apart; -1: a row is one text.
 
     Raises:
         Refusal: if they do not fit together; all that is wrong is named.
@@ -50,13 +51,14 @@ class DecoderSettings:
     key_value_heads: int = 0
     feed_forward_width: int = 0
     tied: bool = False
+    separator: int = -1
 
     def __post_init__(self) -> None:
         if not self.key_value_heads:
             object.__setattr__(self, "key_value_heads", self.heads)
         if not self.feed_forward_width:
             object.__setattr__(self, "feed_forward_width", math.ceil(self.width * 8 / 3 / 32) * 32)
-        sizes = {name: value for name, value in asdict(self).items() if name != "tied"}
+        sizes = {name: value for name, value in asdict(self).items() if name not in ("tied", "separator")}
         problems = [f"{name} {value} is not 1 or more" for name, value in sizes.items() if value < 1]
         if not problems and self.width % (2 * self.heads):
             problems.append(f"width {self.width} does not divide into {self.heads} heads of an even size")
@@ -111,15 +113,17 @@ class DecoderModel(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map tokens (N, L), int, to logits (N, L, vocabulary); in a pipeline, what the stage before gives."""
+        mask: torch.Tensor | None = None
         if self.embed is not None:
             if x.shape[1] > self.settings.context_length:
                 raise make_refusal(
                     f"A sequence of {x.shape[1]} tokens is longer than the model's context of "
                     f"{self.settings.context_length}."
                 )
+            mask = None if self.settings.separator < 0 else document_mask(x, self.settings.separator)
             x = self.embed(x)
         for block in self.blocks.values():
-            x = block(x)
+            x = block(x) if mask is None else block(x, mask)
         if self.norm is None:
             return x
         x = self.norm(x)
@@ -139,9 +143,9 @@ class DecoderBlock(nn.Module):
         self.feed_norm = nn.RMSNorm(settings.width)
         self.feed = FeedForward(settings.width, settings.feed_forward_width)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map (N, L, width) to the same shape."""
-        x = x + self.attention(self.attention_norm(x))
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        """Map (N, L, width) to the same shape; the mask is the attention's."""
+        x = x + self.attention(self.attention_norm(x), mask=mask)
         return x + self.feed(self.feed_norm(x))
 
 
@@ -160,15 +164,15 @@ class CausalAttention(nn.Module):
         self.value = nn.Linear(width, keys, bias=False)
         self.out = nn.Linear(width, width, bias=False)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map (N, L, width) to the same shape."""
+    def forward(self, x: torch.Tensor, *, mask: torch.Tensor | None = None) -> torch.Tensor:
+        """Map (N, L, width) to the same shape; with a mask (N, 1, L, L), a token attends where it is true alone."""
         q, k, v = (
             projection(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
             for projection in (self.query, self.key, self.value)
         )
         q, k = _rotated(q, k)
         shared = q.shape[1] != k.shape[1]
-        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=shared)
+        y = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=shared)
         return self.out(y.transpose(1, 2).flatten(2))
 
 
@@ -184,6 +188,18 @@ class FeedForward(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map (N, L, width) to the same shape."""
         return self.down(functional.silu(self.gate(x)) * self.up(x))
+
+
+def document_mask(tokens: torch.Tensor, separator: int) -> torch.Tensor:
+    """Say which tokens (N, L) attend to which: to those before in their document, which begins with its separator.
+
+    (N, 1, L, L), bool. A separator ends the document before it for the loss, which is that of the token that follows
+    each, and attends to itself alone; so every token of the row is predicted, and none from another document. Rotary
+    positions need no reset: attention depends on their differences only.
+    """
+    documents = (tokens == separator).cumsum(1)
+    same = documents[:, None, :, None] == documents[:, None, None, :]
+    return same.tril()
 
 
 def _rotated(q: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

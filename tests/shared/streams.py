@@ -20,13 +20,13 @@ from shared.training.torch.feed import BatchFeed, RowReader
 CPU = torch.device("cpu")
 
 
-def write_numbered(folder: Path, shard_rows: Sequence[int], *, width: int = 4) -> Path:
-    """Rows of float32 that are the row's number, and the number as class; one validation row."""
+def write_numbered(folder: Path, shard_rows: Sequence[int], *, width: int = 4, first: int = 0) -> Path:
+    """Rows of float32 that are the row's number, from `first` on, and the number as class; one validation row."""
     arrays = {"x": Array((width,), "float32"), "y": Array((), "int64")}
     ends = np.cumsum([0, *shard_rows])
     shards = []
     for number, rows in enumerate(shard_rows):
-        y = np.arange(ends[number], ends[number + 1])
+        y = np.arange(ends[number], ends[number + 1]) + first
         chunk = {"x": np.repeat(y[:, None], width, axis=1), "y": y}
         shards.append(write_shard(folder, "train", number, rows=rows, arrays=arrays, chunks=[chunk]))
     one = {"x": np.zeros((1, width)), "y": np.zeros(1, np.int64)}

@@ -10,7 +10,7 @@ import errno
 import hashlib
 import math
 import resource
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -20,9 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.dataset.index import SPLITS, TOKENIZER_FILE, Array, Index, Shard, offsets_name, read_index
-from shared.data.dataset.order import RowNumbers, batches
+from shared.data.dataset.order import RowNumbers, batch_starts, epoch_order
 from shared.data.dataset.ragged import Ragged
 from shared.distributed import Refusal
+
+RowsBetween = Callable[[int, int], RowNumbers]
+"""Rows from a place of an epoch to before another."""
 
 HELD_ARRAY_BYTES = 32 * 2**20
 """An array of a split up to this size is read whole at its first use: labels nearly always are."""
@@ -123,7 +126,14 @@ class Split:
         Raises:
             ValueError: if not even one batch fits into the rows.
         """
-        return batches(self.rows, batch_size=batch_size, seed=seed, epoch=epoch, start_batch=start_batch)
+        starts = batch_starts(self.rows, batch_size, start_batch)
+        rows_between = self.epoch_places(seed, epoch)
+        return (rows_between(start, start + batch_size) for start in starts)
+
+    def epoch_places(self, seed: int, epoch: int) -> RowsBetween:
+        """Give what says which rows come at some places of an epoch; it is asked for one place after the other."""
+        order = epoch_order(self.rows, seed, epoch)
+        return lambda first, last: order[first:last]
 
     def take(self, indices: RowNumbers) -> dict[str, npt.NDArray[Any]]:
         """Copy rows out of every array, in the order asked: name to an array of shape (len(indices), *shape).

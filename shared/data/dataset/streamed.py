@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mmap
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.dataset.index import Index, TextEncoding
-from shared.data.dataset.order import RowNumbers, batch_starts
+from shared.data.dataset.order import RowNumbers
 from shared.data.dataset.ragged import Ragged
-from shared.data.dataset.reader import Dataset, Split
+from shared.data.dataset.reader import Dataset, RowsBetween, Split
 from shared.data.dataset.shard_cache import ShardCache, is_local, open_cache
 from shared.data.dataset.shard_order import ShardOrder
 
@@ -112,20 +111,20 @@ class StreamedSplit(Split):
         """Rows, and how they are ordered."""
         return f"{self.rows}, read shard by shard, mixed in groups of {self.group_rows}"
 
-    def batches(self, *, batch_size: int, seed: int, epoch: int, start_batch: int = 0) -> Iterator[RowNumbers]:
-        """Global batches of an epoch; while they are asked for one after the other, shards come and go."""
-        starts = batch_starts(self.rows, batch_size, start_batch)
+    def epoch_places(self, seed: int, epoch: int) -> RowsBetween:
+        """Give what says which rows come when; as it is asked for one place after the other, shards come and go."""
         order = ShardOrder(np.array([shard.rows for shard in self.shards]), self.group_rows, seed, epoch)
-        return self._batches(order, starts)
-
-    def _batches(self, order: ShardOrder, starts: range) -> Iterator[RowNumbers]:
         margin, phases = self.group_rows // 4, range(0)  # batches are read later than their numbers are given
-        for start in starts:
-            needed = order.phases_between(start - margin, start + starts.step + margin)
+
+        def rows_between(first: int, last: int) -> RowNumbers:
+            nonlocal phases
+            needed = order.phases_between(first - margin, last + margin)
             if needed != phases:
                 phases = needed
                 self._keep(order.shards_of(phases))
-            yield order.rows_between(start, start + starts.step)
+            return order.rows_between(first, last)
+
+        return rows_between
 
     def _keep(self, shards: list[int]) -> None:
         """Give up all other shards, and begin to fetch those of these that are not here."""

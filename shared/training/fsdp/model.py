@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from shared.data import Dataset
-from shared.distributed import World
+from shared.distributed import Refusal, World
 from shared.models import DecoderModel, DecoderSettings, ModelCard, save_model
 from shared.models.decoder import first_values
 from shared.models.package import empty_decoder
@@ -29,6 +29,11 @@ def make_stage(
         Refusal: if there can be no such model, or if it does not divide over the ranks.
     """
     assert data.index.text is not None  # noqa: S101  # of another task, the data is refused when it is opened
+    if mesh.layout.pipeline_parallel > 1 and data.index.text.documents == "separate":
+        raise Refusal(
+            f"pipeline_parallel {mesh.layout.pipeline_parallel}: only the first stage sees the tokens that say where "
+            "documents end. Prepare the text with documents joined, or set pipeline_parallel to 1."
+        )
     card = card_of_decoder(sizes, data.index.text)
     settings = DecoderSettings(**card.settings)
     check_divisible(mesh.layout, card.sequence_length, settings.feed_forward_width)

@@ -127,6 +127,7 @@ def card_of_decoder(sizes: DecoderSizes, text: TextEncoding) -> ModelCard:
         key_value_heads=sizes.key_value_heads or 0,
         feed_forward_width=sizes.feed_forward_width or 0,
         tied=sizes.tie_embeddings,
+        separator=text.separator,
     )
     return ModelCard(
         architecture="decoder",
