@@ -258,7 +258,8 @@ class TrainDdp(CommandComponent):
                 on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
-                preparation says. Data that is no larger is shuffled as a whole.
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
             cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
                 were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
@@ -374,7 +375,8 @@ class TrainTorchrun(CommandComponent):
                 on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
-                preparation says. Data that is no larger is shuffled as a whole.
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
             cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
                 were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
@@ -521,7 +523,8 @@ class TrainFsdp(CommandComponent):
                 on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
-                preparation says. Data that is no larger is shuffled as a whole.
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
             cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
                 were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
@@ -686,7 +689,8 @@ class TrainDeepspeed(CommandComponent):
                 on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
-                preparation says. Data that is no larger is shuffled as a whole.
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
             cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
                 were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
@@ -812,7 +816,8 @@ class TrainLightning(CommandComponent):
                 on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
-                preparation says. Data that is no larger is shuffled as a whole.
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
             cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
                 were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
@@ -924,7 +929,8 @@ class TrainTransformers(CommandComponent):
                 on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
-                preparation says. Data that is no larger is shuffled as a whole.
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
             cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
                 were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
@@ -1040,7 +1046,8 @@ class TrainHorovod(CommandComponent):
                 on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
-                preparation says. Data that is no larger is shuffled as a whole.
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
             cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
                 were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
@@ -1147,7 +1154,8 @@ class TrainHorovodKeras(CommandComponent):
                 on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
-                preparation says. Data that is no larger is shuffled as a whole.
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
             cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
                 were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
@@ -1252,7 +1260,8 @@ class TrainTfMultiworker(CommandComponent):
                 on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
-                preparation says. Data that is no larger is shuffled as a whole.
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
             cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
                 were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
@@ -1352,7 +1361,8 @@ class TrainTfParameterServer(CommandComponent):
                 on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
-                preparation says. Data that is no larger is shuffled as a whole.
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
             cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
                 were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read

@@ -57,7 +57,7 @@ class LoaderSettings:
     shuffle_buffer: float = input_port(
         "For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much again of the "
         "node's memory, which those of a node share; files are as large as rows_per_shard of the preparation says. "
-        "Data that is no larger is shuffled as a whole.",
+        "Data of half its size is shuffled as a whole. An interrupted run is continued only with the same.",
         default=512,
         least=0.001,
         most=1_000_000,
