@@ -104,6 +104,7 @@ class PrepareText(CommandComponent):
         tokenizer: Data | None = None,
         vocabulary: Whole | None = None,
         sequence_length: Whole = 256,
+        documents: Literal["joined", "separate"] | Text = "joined",
         max_megabytes: Number = 16,
         on_bad_file: Literal["fail", "skip"] | Text = "fail",
         validation_fraction: Number = 0.1,
@@ -141,6 +142,10 @@ class PrepareText(CommandComponent):
             sequence_length: language_modeling: tokens that are predicted in each row. text_classification: the most
                 tokens of a passage, with the tokenizer's special ones; longer documents are cut into passages of equal
                 length, each of the document's class.
+            documents: For language_modeling: what a row that has several documents means. joined: a token is predicted
+                from all before it in the row. separate: from those of its own document alone, whose beginning is
+                predicted from the token that ends the one before: attention does not cross documents. The rows are the
+                same.
             max_megabytes: Documents of more megabytes are bad ones. Memory holds a few documents at a time.
             on_bad_file: When a document is not UTF-8, too large, empty or without a class: fail stops and names its
                 file and line; skip leaves it out and names it in skipped.csv.
@@ -158,9 +163,12 @@ class TrainDdp(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
-        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -172,24 +180,17 @@ class TrainDdp(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
-        crop_padding: Whole = 0,
-        resized_crop: Number = 1,
-        horizontal_flip: Number = 0,
-        color_jitter: Number = 0,
-        rand_augment: Whole = 0,
-        rand_augment_magnitude: Whole = 9,
-        random_erasing: Number = 0,
-        mixup: Number = 0,
-        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
-        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -204,15 +205,19 @@ class TrainDdp(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
-                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
-                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
+            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
+                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
+                torch.nn.Module for channels-first batches.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
-            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
-                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
-                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
-                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -228,41 +233,16 @@ class TrainDdp(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
-            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
-                mean colour. 4 is usual for 32 x 32. 0 turns it off.
-            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
-                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
-                off.
-            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
-                and right; digits and letters do. 0 turns it off.
-            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
-                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
-                pictures of uint8.
-            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
-                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
-                is usual. 0 turns it off. For pictures of uint8.
-            rand_augment_magnitude: How strong the changes of rand_augment are.
-            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
-                the mean colour. 0.25 is usual. 0 turns it off.
-            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
-                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
-            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
-                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
                 the loss and needs a GPU; fp64 is for exact comparisons.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
-            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
-                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
-                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
-                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
-                0 are validated and saved.
+            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
+                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
+                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
+                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
+                library have no batch normalization.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -271,9 +251,21 @@ class TrainDdp(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
-                processes, from 2 on.
+                MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -287,10 +279,13 @@ class TrainTorchrun(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         processes_per_node: Whole = 1,
         architecture: Text = "mlp",
         model_code: Data | None = None,
-        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -302,24 +297,17 @@ class TrainTorchrun(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
-        crop_padding: Whole = 0,
-        resized_crop: Number = 1,
-        horizontal_flip: Number = 0,
-        color_jitter: Number = 0,
-        rand_augment: Whole = 0,
-        rand_augment_magnitude: Whole = 9,
-        random_erasing: Number = 0,
-        mixup: Number = 0,
-        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
-        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -333,16 +321,20 @@ class TrainTorchrun(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
             processes_per_node: Ranks that torchrun starts on each node; the number of its GPUs.
-            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
-                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
-                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
+            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
+                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
+                torch.nn.Module for channels-first batches.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
-            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
-                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
-                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
-                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -358,41 +350,16 @@ class TrainTorchrun(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
-            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
-                mean colour. 4 is usual for 32 x 32. 0 turns it off.
-            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
-                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
-                off.
-            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
-                and right; digits and letters do. 0 turns it off.
-            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
-                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
-                pictures of uint8.
-            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
-                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
-                is usual. 0 turns it off. For pictures of uint8.
-            rand_augment_magnitude: How strong the changes of rand_augment are.
-            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
-                the mean colour. 0.25 is usual. 0 turns it off.
-            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
-                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
-            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
-                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
                 the loss and needs a GPU; fp64 is for exact comparisons.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
-            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
-                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
-                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
-                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
-                0 are validated and saved.
+            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
+                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
+                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
+                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
+                library have no batch normalization.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -401,9 +368,21 @@ class TrainTorchrun(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
-                processes, from 2 on.
+                MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -417,7 +396,10 @@ class TrainFsdp(CommandComponent):
         self,
         *,
         data: Data,
-        base_model: Data | None = None,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         layers: Whole = 4,
         width: Whole = 128,
         heads: Whole = 4,
@@ -441,18 +423,18 @@ class TrainFsdp(CommandComponent):
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
-        deterministic: Flag = "false",
         tensor_parallel: Whole = 1,
         pipeline_parallel: Whole = 1,
         pipeline_schedule: Literal["gpipe", "1f1b"] | Text = "1f1b",
         reshard_after_forward: Flag = "true",
         cpu_offload: Flag = "false",
-        model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
-        max_shard_gb: Number = 5,
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -469,10 +451,14 @@ class TrainFsdp(CommandComponent):
         Args:
             data: A prepared text for language modeling, as "Prepare text" writes it. Its sequence length and its
                 tokenizer are the model's.
-            base_model: Folder with a Llama or Mistral to go on from, as transformers' save_pretrained writes it and as
-                the trained model has it in artifacts/model/huggingface: config.json and safetensors, whose sizes are
-                the model's. Prepare the text with its tokenizer. Each GPU reads the parts that it holds. Leave it empty
-                to begin with random weights.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
             layers: Blocks of the model, each attention and a perceptron. A multiple of pipeline_parallel.
             width: Size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8 million parameters,
                 12 of 768 have 85 million, 32 of 4096 have 6.5 billion; the tokens' own come on top.
@@ -511,11 +497,6 @@ class TrainFsdp(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile each block with torch.compile; a minute at the start, faster steps afterwards.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
             tensor_parallel: GPUs that share each layer; at most those of a node, since they exchange activations in
                 every layer. The sequence is divided over them too. GPUs = data-parallel degree x tensor_parallel x
                 pipeline_parallel.
@@ -526,9 +507,6 @@ class TrainFsdp(CommandComponent):
                 backward pass: least memory (ZeRO 3). false keeps them in between: faster, and more memory (ZeRO 2).
             cpu_offload: Keep parameters, gradients and optimizer state in the host's memory and step there. Much
                 slower; for models that fit nowhere else. Without a GPU this has no effect.
-            model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
-            max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
-                write at the same time. In units of 1,000,000,000 bytes.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -538,9 +516,21 @@ class TrainFsdp(CommandComponent):
                 that run had, the further steps are trained, at the learning rates of all of them together; where these
                 do not depend on the number of steps (schedule constant, warmup_fraction 0), the result is that of a run
                 that had so many from the start.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
-                processes, from 2 on.
+                MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -554,10 +544,12 @@ class TrainDeepspeed(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
-        initial_model: Data | None = None,
-        base_model: Data | None = None,
         layers: Whole = 4,
         width: Whole = 128,
         heads: Whole = 4,
@@ -578,19 +570,9 @@ class TrainDeepspeed(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
-        crop_padding: Whole = 0,
-        resized_crop: Number = 1,
-        horizontal_flip: Number = 0,
-        color_jitter: Number = 0,
-        rand_augment: Whole = 0,
-        rand_augment_magnitude: Whole = 9,
-        random_erasing: Number = 0,
-        mixup: Number = 0,
-        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
-        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         zero_stage: Whole = 2,
         offload: Literal["none", "optimizer", "all"] | Text = "none",
@@ -598,11 +580,13 @@ class TrainDeepspeed(CommandComponent):
         on_unsupported: Literal["fail", "replace"] | Text = "fail",
         autotune: Flag = "false",
         model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
-        max_shard_gb: Number = 5,
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -619,20 +603,20 @@ class TrainDeepspeed(CommandComponent):
         Args:
             data: A prepared dataset: images or a table with classes or with a number to predict, as "Prepare data"
                 writes it, or a text for language modeling, as "Prepare text" writes it.
-            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
-                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
-                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches. For a text leave it
-                as it is: it has a language model of the sizes below.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
+            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
+                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
+                torch.nn.Module for channels-first batches. For a text leave it as it is: it has a language model of the
+                sizes below.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
-            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
-                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
-                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
-                from there.
-            base_model: Folder with a Llama or Mistral to go on from, as transformers' save_pretrained writes it and as
-                the trained model has it in artifacts/model/huggingface: config.json and safetensors, whose sizes are
-                the model's. Prepare the text with its tokenizer. Each GPU reads the parts that it holds. Leave it empty
-                to begin with random weights.
             layers: For a text, blocks of the model, each attention and a perceptron. Images and tables have no use for
                 it.
             width: For a text, size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8 million
@@ -664,42 +648,17 @@ class TrainDeepspeed(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
-            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
-                mean colour. 4 is usual for 32 x 32. 0 turns it off.
-            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
-                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
-                off.
-            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
-                and right; digits and letters do. 0 turns it off.
-            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
-                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
-                pictures of uint8.
-            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
-                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
-                is usual. 0 turns it off. For pictures of uint8.
-            rand_augment_magnitude: How strong the changes of rand_augment are.
-            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
-                the mean colour. 0.25 is usual. 0 turns it off.
-            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
-                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
-            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
-                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. In bf16 and fp16 the parameters have 16 bits too,
                 and the optimizer keeps a copy of them in fp32. bf16 is the best choice on recent GPUs; fp16 scales the
                 loss and needs a GPU.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
-            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
-                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
-                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
-                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
-                0 are validated and saved.
+            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
+                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
+                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
+                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
+                library have no batch normalization.
             zero_stage: What lies in shards over the GPUs: 1 the optimizer's states, 2 also the gradients, 3 also the
                 parameters, 0 nothing. Each needs less memory than the one before; 3 also more communication. The model
                 does not depend on it.
@@ -714,8 +673,6 @@ class TrainDeepspeed(CommandComponent):
             autotune: Find the ZeRO stage and the rows of a pass that train fastest by short trials, then train with
                 them. The batch size stays as it is. The trials are reported as a table and a page among the metrics.
             model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
-            max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
-                write at the same time. In units of 1,000,000,000 bytes.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -725,9 +682,21 @@ class TrainDeepspeed(CommandComponent):
                 further steps are trained, at the learning rates of all of them together; where these do not depend on
                 the number of steps (schedule constant, warmup_fraction 0), the result is that of a run that had so many
                 from the start.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
-                processes, from 2 on.
+                MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -741,11 +710,14 @@ class TrainLightning(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         architecture: Text = "mlp",
         module: Text | None = None,
         module_arguments: Text | None = None,
         model_code: Data | None = None,
-        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -757,24 +729,17 @@ class TrainLightning(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
-        crop_padding: Whole = 0,
-        resized_crop: Number = 1,
-        horizontal_flip: Number = 0,
-        color_jitter: Number = 0,
-        rand_augment: Whole = 0,
-        rand_augment_magnitude: Whole = 9,
-        random_erasing: Number = 0,
-        mixup: Number = 0,
-        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
-        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -790,9 +755,17 @@ class TrainLightning(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
-                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
-                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
+            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
+                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
+                torch.nn.Module for channels-first batches.
             module: FILE.py:CLASS in the folder "model_code": a LightningModule of yours, trained in place of
                 "architecture". It defines training_step and configure_optimizers, so that optimizer, learning_rate,
                 momentum, weight_decay, label_smoothing, warmup_fraction and schedule have no effect on it; nor has
@@ -803,10 +776,6 @@ class TrainLightning(CommandComponent):
                 input_shape and num_outputs get the shape of a row and the number of classes, if they are not in it.
             model_code: Folder with your code, when "architecture" is FILE.py:FUNCTION, or for "module"; otherwise it
                 has no effect.
-            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
-                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
-                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
-                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -822,41 +791,16 @@ class TrainLightning(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
-            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
-                mean colour. 4 is usual for 32 x 32. 0 turns it off.
-            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
-                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
-                off.
-            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
-                and right; digits and letters do. 0 turns it off.
-            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
-                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
-                pictures of uint8.
-            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
-                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
-                is usual. 0 turns it off. For pictures of uint8.
-            rand_augment_magnitude: How strong the changes of rand_augment are.
-            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
-                the mean colour. 0.25 is usual. 0 turns it off.
-            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
-                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
-            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
-                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
                 the loss and needs a GPU; fp64 is for exact comparisons.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
-            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
-                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
-                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
-                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
-                0 are validated and saved.
+            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
+                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
+                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
+                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
+                library have no batch normalization.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -865,9 +809,21 @@ class TrainLightning(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
-                processes, from 2 on.
+                MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -881,6 +837,10 @@ class TrainTransformers(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         base_model: Data | None = None,
         base_config: Data | None = None,
         epochs: Whole = 3,
@@ -896,14 +856,14 @@ class TrainTransformers(CommandComponent):
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
         precision: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
-        deterministic: Flag = "false",
         sharding: Literal["none", "fsdp", "deepspeed"] | Text = "none",
-        model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
-        max_shard_gb: Number = 5,
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -919,6 +879,14 @@ class TrainTransformers(CommandComponent):
         Args:
             data: A prepared text, as "Prepare text" writes it, for text_classification or for language_modeling.
                 Prepare it with the base model's folder as tokenizer.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
             base_model: Folder with the model to go on from: config.json, model.safetensors and tokenizer.json, as
                 save_pretrained writes them. A head for the data's classes is new if the model has none. Leave it empty
                 to begin with random weights.
@@ -943,17 +911,9 @@ class TrainTransformers(CommandComponent):
                 the loss and needs a GPU.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
             sharding: How a model that is too large for one GPU is divided among all. fsdp: weights, gradients and the
                 optimizer's states, by PyTorch. deepspeed: gradients and states, by ZeRO stage 2. The result does not
                 change.
-            model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
-            max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
-                write at the same time. In units of 1,000,000,000 bytes.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -962,6 +922,19 @@ class TrainTransformers(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets of
                 language modeling below 256 MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
@@ -977,9 +950,12 @@ class TrainHorovod(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
-        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -991,24 +967,17 @@ class TrainHorovod(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
-        crop_padding: Whole = 0,
-        resized_crop: Number = 1,
-        horizontal_flip: Number = 0,
-        color_jitter: Number = 0,
-        rand_augment: Whole = 0,
-        rand_augment_magnitude: Whole = 9,
-        random_erasing: Number = 0,
-        mixup: Number = 0,
-        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
-        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -1024,15 +993,19 @@ class TrainHorovod(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
-                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
-                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
+            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
+                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
+                torch.nn.Module for channels-first batches.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
-            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
-                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
-                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
-                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -1048,41 +1021,16 @@ class TrainHorovod(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
-            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
-                mean colour. 4 is usual for 32 x 32. 0 turns it off.
-            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
-                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
-                off.
-            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
-                and right; digits and letters do. 0 turns it off.
-            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
-                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
-                pictures of uint8.
-            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
-                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
-                is usual. 0 turns it off. For pictures of uint8.
-            rand_augment_magnitude: How strong the changes of rand_augment are.
-            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
-                the mean colour. 0.25 is usual. 0 turns it off.
-            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
-                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
-            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
-                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
                 the loss and needs a GPU; fp64 is for exact comparisons.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
-            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
-                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
-                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
-                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
-                0 are validated and saved.
+            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
+                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
+                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
+                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
+                library have no batch normalization.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -1091,9 +1039,21 @@ class TrainHorovod(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
-                processes, from 2 on.
+                MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -1107,9 +1067,12 @@ class TrainHorovodKeras(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
-        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -1121,22 +1084,15 @@ class TrainHorovodKeras(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
-        crop_padding: Whole = 0,
-        resized_crop: Number = 1,
-        horizontal_flip: Number = 0,
-        color_jitter: Number = 0,
-        rand_augment: Whole = 0,
-        rand_augment_magnitude: Whole = 9,
-        random_erasing: Number = 0,
-        mixup: Number = 0,
-        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
         compile: Flag = "false",
-        deterministic: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         prefetch: Whole = 4,
         init_timeout: Number = 10,
@@ -1150,17 +1106,21 @@ class TrainHorovodKeras(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x
-                32 and more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
-                (input_shape, num_outputs), channels last, and returns a keras.Model. A BatchNormalization in it
-                (resnet50 has some) takes the statistics of its GPU's own rows (batch_size / GPUs / accumulation_steps),
-                so that other numbers of GPUs end with other weights; those of rank 0 are validated and saved.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
+            architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code".
+                Tables take mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs),
+                channels last, and returns a keras.Model. A BatchNormalization in it takes the statistics of its GPU's
+                own rows (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other weights;
+                those of rank 0 are validated and saved.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
-            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
-                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
-                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
-                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -1176,34 +1136,9 @@ class TrainHorovodKeras(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
-            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
-                mean colour. 4 is usual for 32 x 32. 0 turns it off.
-            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
-                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
-                off.
-            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
-                and right; digits and letters do. 0 turns it off.
-            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
-                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
-                pictures of uint8.
-            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
-                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
-                is usual. 0 turns it off. For pictures of uint8.
-            rand_augment_magnitude: How strong the changes of rand_augment are.
-            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
-                the mean colour. 0.25 is usual. 0 turns it off.
-            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
-                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
-            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
-                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
                 exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
             compile: Compile the forward and backward pass with XLA; some time at the start, faster steps afterwards.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -1212,8 +1147,20 @@ class TrainHorovodKeras(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
-            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps. Training
-                pictures that are changed at random are read by so many processes, from 2 on.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
+            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
             step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
@@ -1225,9 +1172,12 @@ class TrainTfMultiworker(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
-        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -1239,22 +1189,15 @@ class TrainTfMultiworker(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
-        crop_padding: Whole = 0,
-        resized_crop: Number = 1,
-        horizontal_flip: Number = 0,
-        color_jitter: Number = 0,
-        rand_augment: Whole = 0,
-        rand_augment_magnitude: Whole = 9,
-        random_erasing: Number = 0,
-        mixup: Number = 0,
-        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
         compile: Flag = "false",
-        deterministic: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         prefetch: Whole = 4,
         init_timeout: Number = 10,
@@ -1269,17 +1212,21 @@ class TrainTfMultiworker(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x
-                32 and more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
-                (input_shape, num_outputs), channels last, and returns a keras.Model. A BatchNormalization in it
-                (resnet50 has some) takes the statistics of its GPU's own rows (batch_size / GPUs / accumulation_steps),
-                so that other numbers of GPUs end with other weights; those of rank 0 are validated and saved.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
+            architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code".
+                Tables take mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs),
+                channels last, and returns a keras.Model. A BatchNormalization in it takes the statistics of its GPU's
+                own rows (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other weights;
+                those of rank 0 are validated and saved.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
-            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
-                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
-                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
-                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -1295,34 +1242,9 @@ class TrainTfMultiworker(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
-            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
-                mean colour. 4 is usual for 32 x 32. 0 turns it off.
-            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
-                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
-                off.
-            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
-                and right; digits and letters do. 0 turns it off.
-            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
-                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
-                pictures of uint8.
-            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
-                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
-                is usual. 0 turns it off. For pictures of uint8.
-            rand_augment_magnitude: How strong the changes of rand_augment are.
-            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
-                the mean colour. 0.25 is usual. 0 turns it off.
-            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
-                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
-            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
-                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
                 exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
             compile: Compile the forward and backward pass with XLA; some time at the start, faster steps afterwards.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -1331,8 +1253,20 @@ class TrainTfMultiworker(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
-            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps. Training
-                pictures that are changed at random are read by so many processes, from 2 on.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
+            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
             step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
@@ -1344,9 +1278,12 @@ class TrainTfParameterServer(CommandComponent):
         self,
         *,
         data: Data,
+        data_2: Data | None = None,
+        data_3: Data | None = None,
+        data_4: Data | None = None,
+        data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
-        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -1358,21 +1295,14 @@ class TrainTfParameterServer(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
-        crop_padding: Whole = 0,
-        resized_crop: Number = 1,
-        horizontal_flip: Number = 0,
-        color_jitter: Number = 0,
-        rand_augment: Whole = 0,
-        rand_augment_magnitude: Whole = 9,
-        random_erasing: Number = 0,
-        mixup: Number = 0,
-        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
-        deterministic: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
         resume_from: Data | None = None,
+        read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
+        shuffle_buffer: Number = 512,
+        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         prefetch: Whole = 4,
         init_timeout: Number = 10,
@@ -1387,15 +1317,19 @@ class TrainTfParameterServer(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x
-                32 and more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
-                (input_shape, num_outputs), channels last, and returns a keras.Model.
+            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
+                the same shape. Validation, test and the statistics of the rows remain those of data.
+            data_3: A third one.
+            data_4: A fourth one.
+            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
+                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
+                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
+                that of each every row comes once before any comes twice.
+            architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code".
+                Tables take mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs),
+                channels last, and returns a keras.Model.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
-            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
-                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
-                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
-                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, which one worker makes by itself; the last partial batch of an epoch
                 is left out.
@@ -1410,33 +1344,8 @@ class TrainTfParameterServer(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
-            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
-                mean colour. 4 is usual for 32 x 32. 0 turns it off.
-            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
-                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
-                off.
-            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
-                and right; digits and letters do. 0 turns it off.
-            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
-                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
-                pictures of uint8.
-            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
-                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
-                is usual. 0 turns it off. For pictures of uint8.
-            rand_augment_magnitude: How strong the changes of rand_augment are.
-            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
-                the mean colour. 0.25 is usual. 0 turns it off.
-            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
-                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
-            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
-                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
                 exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
-            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
-                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
-                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
-                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
-                effect: there the bits are the same in any case.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps worker 0 waits for all others: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -1445,8 +1354,20 @@ class TrainTfParameterServer(CommandComponent):
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
-            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps. Training
-                pictures that are changed at random are read by so many processes, from 2 on.
+            read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
+                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
+                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
+            shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
+                again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
+                preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
+                with the same.
+            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
+                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
+                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
+                where it is.
+            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
         """

@@ -81,6 +81,12 @@ class Settings:
         least=2,
         most=1048576,
     )
+    documents: Literal["joined", "separate"] = input_port(
+        "For language_modeling: what a row that has several documents means. joined: a token is predicted from all "
+        "before it in the row. separate: from those of its own document alone, whose beginning is predicted from the "
+        "token that ends the one before: attention does not cross documents. The rows are the same.",
+        default="joined",
+    )
     max_megabytes: float = input_port(
         "Documents of more megabytes are bad ones. Memory holds a few documents at a time.",
         default=16,
@@ -134,6 +140,8 @@ def refuse_problems(settings: Settings) -> None:
     problems, dataset = [*range_problems(settings), *settings.splits.problems()], settings.source.dataset
     if settings.pattern != "*" and dataset != "files":
         problems.append(f"pattern {settings.pattern!r} is for dataset files; {dataset} has none.")
+    if settings.documents == "separate" and settings.task != "language_modeling":
+        problems.append("documents separate is for language_modeling: passages have a row each.")
     if problems:
         raise Refusal("\n".join(problems))
 
@@ -156,7 +164,8 @@ class Preparation:
     def read(self, learnt: dict[str, str]) -> dict[str, Any]:
         """Turn the node's units into tokens, and say what there is."""
         world = self._world
-        self._layout = RowLayout(self._tokens(learnt), self._settings.sequence_length, self._labelled)
+        settings = self._settings
+        self._layout = RowLayout(self._tokens(learnt), settings.sequence_length, self._labelled, settings.documents)
         source = self._open(self._bad)
         count = len(source.sizes)
         mine = range(count * world.node_rank // world.num_nodes, count * (world.node_rank + 1) // world.num_nodes)

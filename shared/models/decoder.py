@@ -40,6 +40,7 @@ class DecoderSettings:
         rope_low: turns over `rope_length` tokens of a frequency that is slowed down wholly, at most.
         rope_high: turns of one that is left as it is, at least; those in between are slowed down in part.
         rope_length: tokens of the texts that the model was trained with before.
+        separator: token that stands before each document of a row, which are then kept apart; -1: a row is one text.
 
     Raises:
         Refusal: if they do not fit together; all that is wrong is named.
@@ -59,13 +60,14 @@ class DecoderSettings:
     rope_low: float = 1.0
     rope_high: float = 4.0
     rope_length: int = 8192
+    separator: int = -1
 
     def __post_init__(self) -> None:
         if not self.key_value_heads:
             object.__setattr__(self, "key_value_heads", self.heads)
         if not self.feed_forward_width:
             object.__setattr__(self, "feed_forward_width", math.ceil(self.width * 8 / 3 / 32) * 32)
-        sizes = {name: value for name, value in asdict(self).items() if type(value) is int}
+        sizes = {name: value for name, value in asdict(self).items() if type(value) is int and name != "separator"}
         problems = [f"{name} {value} is not 1 or more" for name, value in sizes.items() if value < 1]
         if not problems and self.width % (2 * self.heads):
             problems.append(f"width {self.width} does not divide into {self.heads} heads of an even size")
@@ -120,15 +122,17 @@ class DecoderModel(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map tokens (N, L), int, to logits (N, L, vocabulary); in a pipeline, what the stage before gives."""
+        mask: torch.Tensor | None = None
         if self.embed is not None:
             if x.shape[1] > self.settings.context_length:
                 raise make_refusal(
                     f"A sequence of {x.shape[1]} tokens is longer than the model's context of "
                     f"{self.settings.context_length}."
                 )
+            mask = None if self.settings.separator < 0 else document_mask(x, self.settings.separator)
             x = self.embed(x)
         for block in self.blocks.values():
-            x = block(x)
+            x = block(x) if mask is None else block(x, mask)
         if self.norm is None:
             return x
         x = self.norm(x)
@@ -148,9 +152,9 @@ class DecoderBlock(nn.Module):
         self.feed_norm = _make_norm(settings)
         self.feed = FeedForward(settings.width, settings.feed_forward_width)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map (N, L, width) to the same shape."""
-        x = x + self.attention(self.attention_norm(x))
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        """Map (N, L, width) to the same shape; the mask is the attention's."""
+        x = x + self.attention(self.attention_norm(x), mask=mask)
         return x + self.feed(self.feed_norm(x))
 
 
@@ -169,15 +173,15 @@ class CausalAttention(nn.Module):
         self.value = nn.Linear(width, keys, bias=False)
         self.out = nn.Linear(width, width, bias=False)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map (N, L, width) to the same shape."""
+    def forward(self, x: torch.Tensor, *, mask: torch.Tensor | None = None) -> torch.Tensor:
+        """Map (N, L, width) to the same shape; with a mask (N, 1, L, L), a token attends where it is true alone."""
         q, k, v = (
             projection(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
             for projection in (self.query, self.key, self.value)
         )
         q, k = _rotated(q, k, self.settings)
         shared = q.shape[1] != k.shape[1]
-        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=shared)
+        y = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=shared)
         return self.out(y.transpose(1, 2).flatten(2))
 
 
@@ -197,6 +201,18 @@ class FeedForward(nn.Module):
 
 def _make_norm(settings: DecoderSettings) -> nn.RMSNorm:
     return nn.RMSNorm(settings.width, eps=settings.norm_epsilon or None)
+
+
+def document_mask(tokens: torch.Tensor, separator: int) -> torch.Tensor:
+    """Say which tokens (N, L) attend to which: to those before in their document, which begins with its separator.
+
+    (N, 1, L, L), bool. A separator ends the document before it for the loss, which is that of the token that follows
+    each, and attends to itself alone; so every token of the row is predicted, and none from another document. Rotary
+    positions need no reset: attention depends on their differences only.
+    """
+    documents = (tokens == separator).cumsum(1)
+    same = documents[:, None, :, None] == documents[:, None, None, :]
+    return same.tril()
 
 
 def _rotated(q: torch.Tensor, k: torch.Tensor, settings: DecoderSettings) -> tuple[torch.Tensor, torch.Tensor]:

@@ -8,6 +8,9 @@ from typing import Literal
 
 from shared.settings.fields import Idle, input_port, output_port, settings_class
 
+_FURTHER = ("data_2", "data_3", "data_4")
+_NOT_STREAMED = Idle("read is {read}", lambda now: now.values["read"] != "streaming")
+
 
 @settings_class
 class ReportSettings:
@@ -63,8 +66,35 @@ class CheckpointSettings:
 
 @settings_class
 class LoaderSettings:
-    """How rows are read ahead."""
+    """How rows are read, and how far ahead."""
 
+    read: Literal["auto", "memory", "random", "streaming"] = input_port(
+        "How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of them are "
+        "held, on the GPU if there is one. random: from the files at random, which a mount of cloud storage is slow "
+        "at. streaming: whole files one after another, kept in a cache on the node, and mixed in a buffer, in an order "
+        "of its own that does not depend on the number of GPUs either. Choose it for data on a mount that does not fit "
+        "into memory.",
+        default="auto",
+    )
+    shuffle_buffer: float = input_port(
+        "For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much again of the "
+        "node's memory, which those of a node share; files are as large as rows_per_shard of the preparation says. "
+        "Data of half its size is shuffled as a whole. An interrupted run is continued only with the same.",
+        default=512,
+        least=0.001,
+        most=1_000_000,
+        unit="MB",
+        idle=(_NOT_STREAMED,),
+    )
+    cache_gb: float = input_port(
+        "For streaming: the most that each node keeps of the files, so that they travel once; those that were used "
+        "longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE names, else in "
+        "TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read where it is.",
+        default=50,
+        least=0,
+        unit="GB",
+        idle=(_NOT_STREAMED,),
+    )
     loader_workers: int = input_port(
         "Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256 MB are held in "
         "memory and read by none. Training pictures that are changed at random are read by so many processes, from 2 "
@@ -80,6 +110,32 @@ class LoaderSettings:
     prefetch: int = input_port(
         "Batches that the reading threads may be ahead.", default=4, least=1, most=1024, unit="batches"
     )
+
+
+@settings_class
+class MixtureSettings:
+    """Further datasets that are trained on, and in which proportion."""
+
+    data_2: Path | None = input_port(
+        "A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of the same "
+        "shape. Validation, test and the statistics of the rows remain those of data.",
+        default=None,
+    )
+    data_3: Path | None = input_port("A third one.", default=None)
+    data_4: Path | None = input_port("A fourth one.", default=None)
+    data_weights: str | None = input_port(
+        "Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as 0.7,0.2,0.1, exact to a "
+        "thousandth. Leave it empty for the proportion of their rows. An epoch has as many rows as all of them "
+        "together; each dataset is gone through again and again, also across epochs, so that of each every row comes "
+        "once before any comes twice.",
+        default=None,
+        idle=(Idle("there is one dataset", lambda now: all(now.values[name] is None for name in _FURTHER)),),
+    )
+
+    @property
+    def folders(self) -> list[Path]:
+        """Those that are given."""
+        return [folder for folder in (self.data_2, self.data_3, self.data_4) if folder is not None]
 
 
 @settings_class

@@ -316,3 +316,17 @@ def test_memory_does_not_grow_with_the_data(tmp_path: Path) -> None:
         assert process.returncode == 0
     assert peaks[1] - peaks[0] < 60 * 2**20, peaks
     assert '"bytes_per_second"' in (tmp_path / "outputs" / "metrics.jsonl").read_text()
+
+
+def test_documents_that_are_kept_apart_are_said_in_the_index_alone(tmp_path: Path) -> None:
+    arguments = ("--dataset", "files", "--data", write_files(tmp_path / "texts"), "--sequence-length", 50)
+    (tmp_path / "separate").mkdir()
+    joined = succeed(tmp_path, *arguments)
+    separate = succeed(tmp_path / "separate", *arguments, "--documents", "separate")
+    texts = [Dataset.open(output).index.text for output in (joined, separate)]
+    assert [text and (text.documents, text.separator) for text in texts] == [("joined", -1), ("separate", 256)]
+    one, other = content(joined), content(separate)
+    assert {name for name in one if one[name] != other[name]} == {"index.json"}
+    results, _ = prepare(tmp_path, "--task", "text_classification", "--documents", "separate")
+    assert results[0].returncode == 2
+    assert "documents separate is for language_modeling" in said(results)

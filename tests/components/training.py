@@ -22,8 +22,11 @@ IMAGE = Array((8, 8, 1), "uint8")
 LABEL = Array((), "int64")
 
 
-def write_digits(folder: Path, *, rows: int | None = None) -> Path:
-    """Write scikit-learn's digits as a dataset, or so many rows of them: 70 % train, 15 % validation, 15 % test."""
+def write_digits(folder: Path, *, rows: int | None = None, shards: int = 2) -> Path:
+    """Write scikit-learn's digits as a dataset, or so many rows of them: 70 % train, 15 % validation, 15 % test.
+
+    Each split has so many `shards`.
+    """
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -31,16 +34,16 @@ def write_digits(folder: Path, *, rows: int | None = None) -> Path:
     order = np.random.default_rng(0).permutation(len(x))[:rows]
     cuts = np.split(order, [int(len(order) * 0.7), int(len(order) * 0.85)])
     arrays = {"x": IMAGE, "y": LABEL}
-    shards = {}
+    written = {}
     for split, part in zip(("train", "validation", "test"), cuts, strict=True):
-        halves = np.array_split(part, 2)
-        shards[split] = tuple(
-            write_shard(folder, split, n, rows=len(half), arrays=arrays, chunks=[{"x": x[half], "y": y[half]}])
-            for n, half in enumerate(halves)
+        pieces = np.array_split(part, shards)
+        written[split] = tuple(
+            write_shard(folder, split, n, rows=len(piece), arrays=arrays, chunks=[{"x": x[piece], "y": y[piece]}])
+            for n, piece in enumerate(pieces)
         )
     train = x[cuts[0]].astype("float64")
     statistics = Statistics((float(train.mean()),), (float(train.std()),))
-    write_index(folder, Index("classification", arrays, tuple("0123456789"), statistics, shards))
+    write_index(folder, Index("classification", arrays, tuple("0123456789"), statistics, written))
     return folder
 
 

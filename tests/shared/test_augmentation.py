@@ -193,7 +193,7 @@ def test_processes_give_the_same_and_say_what_they_cannot_read(digits: Path, tmp
     split, plan = Dataset.open(copy).split("train"), BatchPlan(20, 2, 1)
     changes = plan_augmentation(ALL, Dataset.open(copy).index, seed=5)
     assert changes is not None
-    places = list(changes.places(split.rows, plan, 3, 0))[:4]
+    places = list(changes.places(split, plan, 3, 0))[:4]
     pool = AugmentationPool(changes, split, 1, 2, processes=2)
     for place, found in zip(places, read_ahead(pool.read, iter(places), 2, 2), strict=True):
         for name, expected in changes.read(split, place, 1, 2).items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import cast
 
@@ -245,3 +245,48 @@ def test_a_model_has_to_fit_the_text(text: Dataset) -> None:
     made = card_of_decoder(parsed("--context-length", "64").decoder, told)
     assert (made.settings["context_length"], made.sequence_length, made.outputs) == (64, 16, 257)
     assert tokenizer_folder(text) is None
+
+
+PACKED = replace(SIZES, separator=60)
+
+
+def packed_row(*lengths: int) -> torch.Tensor:
+    """A row of documents, each behind its separator."""
+    pieces = [torch.cat([torch.tensor([60]), torch.randint(0, 60, (length,))]) for length in lengths]
+    return torch.cat(pieces)[None]
+
+
+def test_a_document_in_a_row_is_predicted_as_if_it_were_alone() -> None:
+    module = initialise_decoder(DecoderModel(PACKED), 0).double()
+    row = packed_row(4, 2, 3)
+    together = module(row)
+    for first, last in ((0, 5), (5, 8), (8, 12)):
+        torch.testing.assert_close(together[:, first:last], module(row[:, first:last]), rtol=1e-5, atol=1e-6)
+    joined = initialise_decoder(DecoderModel(SIZES), 0).double()(row)
+    torch.testing.assert_close(together[:, :5], joined[:, :5], rtol=1e-12, atol=1e-12)
+    assert (together[:, 5:] - joined[:, 5:]).abs().amax(-1).min() > 1e-3
+
+
+def test_no_gradient_crosses_documents() -> None:
+    module = initialise_decoder(DecoderModel(PACKED), 0).double()
+    row, given = packed_row(4, 2, 3), []
+    assert module.embed is not None
+    module.embed.register_forward_hook(lambda _module, _inputs, output: given.append(output) or output.retain_grad())
+    logits = module(row)
+    documents = (row == 60).cumsum(1)[0]
+    for number in (1, 2, 3):
+        (gradient,) = torch.autograd.grad(logits[0, documents == number].square().sum(), given, retain_graph=True)
+        reached = gradient[0].abs().sum(-1) > 0
+        assert torch.equal(reached, documents == number)
+
+
+def test_a_saved_model_keeps_documents_apart(text: Dataset, tmp_path: Path) -> None:
+    encoding = text.index.text
+    assert encoding is not None
+    for documents, separator in (("joined", -1), ("separate", 256)):
+        made = card_of_decoder(parsed().decoder, replace(encoding, documents=documents))
+        assert made.settings["separator"] == separator
+    save_model(tmp_path / "model", initialise_decoder(DecoderModel(PACKED), 0), card(PACKED))
+    module, _ = load_model(tmp_path / "model")
+    row = packed_row(4, 2, 3)
+    torch.testing.assert_close(module(row)[:, 5:8], module(row[:, 5:8]), rtol=1e-5, atol=1e-5)

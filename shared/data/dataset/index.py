@@ -18,6 +18,7 @@ INDEX_FILE = "index.json"
 SPLITS = ("train", "validation", "test")
 TEXT_TASKS = ("language_modeling", "text_classification")
 _TASKS = ("classification", "regression", *TEXT_TASKS)
+DOCUMENT_USES = ("joined", "separate")
 BYTE_TOKENIZER = "bytes"
 """The tokenizer that needs no file: ids 0 to 255 are the bytes of UTF-8, 256 is the end of a text and padding."""
 TOKENIZER_FOLDER = "tokenizer"
@@ -83,6 +84,7 @@ class TextEncoding:
         gzip_size: split to bytes of its text after gzip at level 9; empty for a classification.
         tokens: split to number of its tokens, with those for the end of a text.
         sha256: of the tokenizer's ``tokenizer.json``; empty for bytes.
+        documents: ``joined``, or ``separate``: a token is predicted from its own document alone.
     """
 
     tokenizer: str
@@ -94,6 +96,12 @@ class TextEncoding:
     gzip_size: Mapping[str, int]
     tokens: Mapping[str, int]
     sha256: str = ""
+    documents: str = "joined"
+
+    @property
+    def separator(self) -> int:
+        """The token that a document begins behind, for a model that keeps documents apart; else -1."""
+        return self.end_of_text if self.documents == "separate" else -1
 
     @property
     def fingerprint(self) -> str:
@@ -172,7 +180,7 @@ class Index:
             "classes": self.classes,
             **({"columns": self.columns} if self.columns else {}),
             **({"target": asdict(self.target)} if self.target else {}),
-            **({"text": asdict(self.text)} if self.text else {}),
+            **({"text": _text_to_json(self.text)} if self.text else {}),
             **({"statistics": asdict(self.statistics)} if self.statistics else {}),
             "splits": {
                 name: {"rows": self.rows(name), "shards": [asdict(shard) for shard in shards]}
@@ -180,6 +188,11 @@ class Index:
             },
         }
         return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _text_to_json(text: TextEncoding) -> dict[str, Any]:
+    plain = asdict(text)
+    return {name: value for name, value in plain.items() if (name, value) != ("documents", "joined")}
 
 
 def array_files(name: str, array: Array) -> tuple[str, ...]:
@@ -249,7 +262,10 @@ def _parse_text(text: Mapping[str, Any]) -> TextEncoding:
         **{name: int(text[name]) for name in ("vocabulary", "sequence_length", "padding", "end_of_text")},
         **{name: {str(k): int(v) for k, v in text[name].items()} for name in ("size", "gzip_size", "tokens")},
     }
-    return TextEncoding(tokenizer=_inside(text["tokenizer"]), sha256=str(text["sha256"]), **values)
+    documents = text.get("documents", "joined")
+    if documents not in DOCUMENT_USES:
+        raise ValueError(f"its documents are {documents!r}")
+    return TextEncoding(_inside(text["tokenizer"]), sha256=str(text["sha256"]), documents=str(documents), **values)
 
 
 def _parse_split(name: str, split: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple[Shard, ...]:

@@ -24,11 +24,20 @@ def batches(rows: int, *, batch_size: int, seed: int, epoch: int, start_batch: i
     Raises:
         ValueError: if not even one batch fits into the rows.
     """
+    starts = batch_starts(rows, batch_size, start_batch)
+    order = epoch_order(rows, seed, epoch)
+    return (order[start : start + batch_size] for start in starts)
+
+
+def batch_starts(rows: int, batch_size: int, start_batch: int = 0) -> range:
+    """Places in an epoch at which its whole batches begin, from the batch ``start_batch`` on.
+
+    Raises:
+        ValueError: if not even one batch fits into the rows.
+    """
     if not 1 <= batch_size <= rows:
         raise ValueError(f"batch_size {batch_size} does not lie between 1 and the {rows} rows of the split")
-    order = epoch_order(rows, seed, epoch)
-    starts = range(start_batch * batch_size, rows - batch_size + 1, batch_size)
-    return (order[start : start + batch_size] for start in starts)
+    return range(start_batch * batch_size, rows - batch_size + 1, batch_size)
 
 
 def rank_slice(batch: RowNumbers, rank: int, world_size: int) -> RowNumbers:

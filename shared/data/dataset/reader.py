@@ -10,7 +10,7 @@ import errno
 import hashlib
 import math
 import resource
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -20,9 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.dataset.index import SPLITS, TOKENIZER_FILE, Array, Index, Shard, offsets_name, read_index
-from shared.data.dataset.order import RowNumbers
+from shared.data.dataset.order import RowNumbers, batch_starts, epoch_order
 from shared.data.dataset.ragged import Ragged
 from shared.distributed import Refusal
+
+RowsBetween = Callable[[int, int], RowNumbers]
+"""Rows from a place of an epoch to before another."""
 
 HELD_ARRAY_BYTES = 32 * 2**20
 """An array of a split up to this size is read whole at its first use: labels nearly always are."""
@@ -30,10 +33,16 @@ HELD_ARRAY_BYTES = 32 * 2**20
 
 @dataclass(frozen=True)
 class Dataset:
-    """A prepared dataset; open one with ``Dataset.open(folder)``."""
+    """A prepared dataset; open one with ``Dataset.open(folder)``.
+
+    Attributes:
+        access: ``auto`` holds small arrays in memory and maps large ones; ``memory`` holds all whose rows are of one
+            length, ``random`` none but the small ones. The rows and their order are the same.
+    """
 
     folder: Path
     index: Index
+    access: str = "auto"
 
     @classmethod
     def open(cls, folder: str | Path) -> Dataset:
@@ -55,8 +64,11 @@ class Dataset:
         if not self.index.splits[name]:
             raise Refusal(f"the split {name!r} of {self.folder} is empty; prepare it with {name}_fraction above 0.")
         _allow_open_files(sum(len(shard.files) for shard in self.index.splits[name]))
-        padding = self.index.text.padding if self.index.text else 0
-        return Split(name, self.folder, self.index.arrays, self.index.splits[name], padding)
+        return self._opened(name, self.index.text.padding if self.index.text else 0)
+
+    def _opened(self, name: str, padding: int) -> Split:
+        """Make a split that has rows."""
+        return Split(name, self.folder, self.index.arrays, self.index.splits[name], padding, self.access)
 
     def verify(self) -> None:
         """Compare every file with the sha256 in the index; reads the whole dataset.
@@ -82,6 +94,7 @@ class Split:
     arrays: Mapping[str, Array]
     shards: tuple[Shard, ...]
     padding: int = 0
+    access: str = "auto"
     _held: dict[str, npt.NDArray[Any]] = field(default_factory=dict, init=False, repr=False)
     _open: dict[tuple[str, int], npt.NDArray[Any]] = field(default_factory=dict, init=False, repr=False)
     _ragged: dict[tuple[str, int], Ragged] = field(default_factory=dict, init=False, repr=False)
@@ -100,7 +113,27 @@ class Split:
     @property
     def held(self) -> bool:
         """Whether every array is read whole at its first use, so that there is nothing to read ahead."""
-        return not any(array.ragged or self._bytes(name) > HELD_ARRAY_BYTES for name, array in self.arrays.items())
+        return all(self._is_held(name) for name in self.arrays)
+
+    @property
+    def order_name(self) -> int | str:
+        """What a training has to have in common with the one that it continues: its rows, and how they are ordered."""
+        return self.rows
+
+    def batches(self, *, batch_size: int, seed: int, epoch: int, start_batch: int = 0) -> Iterator[RowNumbers]:
+        """Global batches of an epoch, from the batch ``start_batch`` on; the last partial one is dropped.
+
+        Raises:
+            ValueError: if not even one batch fits into the rows.
+        """
+        starts = batch_starts(self.rows, batch_size, start_batch)
+        rows_between = self.epoch_places(seed, epoch)
+        return (rows_between(start, start + batch_size) for start in starts)
+
+    def epoch_places(self, seed: int, epoch: int) -> RowsBetween:
+        """Give what says which rows come at some places of an epoch; it is asked for one place after the other."""
+        order = epoch_order(self.rows, seed, epoch)
+        return lambda first, last: order[first:last]
 
     def take(self, indices: RowNumbers) -> dict[str, npt.NDArray[Any]]:
         """Copy rows out of every array, in the order asked: name to an array of shape (len(indices), *shape).
@@ -122,13 +155,13 @@ class Split:
             if array.ragged:
                 taken[name], taken["lengths"] = self._pad(name, indices)
             else:
-                held = self._bytes(name) <= HELD_ARRAY_BYTES
-                taken[name] = self._whole(name)[indices] if held else self._gather(name, indices)
+                taken[name] = self._whole(name)[indices] if self._is_held(name) else self._gather(name, indices)
         return taken
 
-    def _bytes(self, name: str) -> int:
+    def _is_held(self, name: str) -> bool:
         array = self.arrays[name]
-        return self.rows * math.prod(array.shape) * np.dtype(array.dtype).itemsize
+        size = self.rows * math.prod(array.shape) * np.dtype(array.dtype).itemsize
+        return not array.ragged and (size <= HELD_ARRAY_BYTES or self.access == "memory")
 
     def _whole(self, name: str) -> npt.NDArray[Any]:
         if name not in self._held:
@@ -168,14 +201,17 @@ class Split:
 
     def _ragged_shard(self, name: str, number: int) -> Ragged:
         if (name, number) not in self._ragged:
-            offsets = self._load(offsets_name(name), number, (self.shards[number].rows + 1,), "int64")
-            values = self._load(name, number, (int(offsets[-1]),), self.arrays[name].dtype)
-            try:
-                self._ragged[name, number] = Ragged(values, offsets)
-            except ValueError as error:
-                path = self.folder / self.shards[number].files[offsets_name(name)].path
-                raise Refusal(f"{path} is damaged: {error}. Prepare the data again.") from error
+            self._ragged[name, number] = self._open_ragged(name, number)
         return self._ragged[name, number]
+
+    def _open_ragged(self, name: str, number: int) -> Ragged:
+        offsets = self._load(offsets_name(name), number, (self.shards[number].rows + 1,), "int64")
+        values = self._load(name, number, (int(offsets[-1]),), self.arrays[name].dtype)
+        try:
+            return Ragged(values, offsets)
+        except ValueError as error:
+            path = self.folder / self.shards[number].files[offsets_name(name)].path
+            raise Refusal(f"{path} is damaged: {error}. Prepare the data again.") from error
 
     def _shard(self, name: str, number: int) -> npt.NDArray[Any]:
         if (name, number) not in self._open:
@@ -188,10 +224,10 @@ class Split:
 
     def _load(self, file: str, number: int, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
         """Map one file of a shard, and see that it holds what the index says."""
-        path = self.folder / self.shards[number].files[file].path
-        again = "Prepare the data again."
+        found = self.shards[number].files[file]
+        path, again = self.folder / found.path, "Prepare the data again."
         try:
-            mapped: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+            mapped = self._read_file(path, found.sha256)
         except OSError as error:
             if error.errno != errno.EMFILE:
                 raise Refusal(f"{path} cannot be read: {error.strerror or error}. {again}") from error
@@ -205,6 +241,11 @@ class Split:
             raise Refusal(f"{path} holds {mapped.dtype.name} {mapped.shape}; the index says {dtype} {shape}.")
         # A plain view: np.memmap's own indexing costs three times as much for small batches.
         return mapped.view(np.ndarray)
+
+    def _read_file(self, path: Path, sha256: str) -> npt.NDArray[Any]:
+        del sha256
+        mapped: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return mapped
 
 
 def _allow_open_files(count: int) -> None:

@@ -33,6 +33,7 @@ class RowLayout:
     tokens: Tokens
     sequence_length: int
     labelled: bool
+    documents: str = "joined"
 
     @property
     def dtype(self) -> str:

@@ -54,6 +54,7 @@ class TextSummary:
             gzip_size={} if self._layout.labelled else gzip_size,
             tokens=count,
             sha256=tokens.sha256,
+            documents=self._layout.documents,
         )
 
     def refuse(self, fractions: Mapping[str, float]) -> None:

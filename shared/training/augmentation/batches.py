@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data import Index, Split, batches
+from shared.data import Index, Split
 from shared.data.dataset.order import RowNumbers
 from shared.distributed import Refusal
 from shared.settings.augmentation import AugmentationSettings
@@ -45,9 +45,9 @@ class BatchAugmentation:
     classes: int
     fill: npt.NDArray[Any]
 
-    def places(self, rows: int, plan: BatchPlan, epoch: int, start_batch: int) -> Iterator[BatchPlace]:
-        """Give the places of an epoch's global batches of a split of so many rows, from `start_batch` on."""
-        found = batches(rows, batch_size=plan.batch_size, seed=self.seed, epoch=epoch, start_batch=start_batch)
+    def places(self, split: Split, plan: BatchPlan, epoch: int, start_batch: int) -> Iterator[BatchPlace]:
+        """Give the places of an epoch's global batches of a split, from `start_batch` on."""
+        found = split.batches(batch_size=plan.batch_size, seed=self.seed, epoch=epoch, start_batch=start_batch)
         return (BatchPlace(epoch, number, chosen) for number, chosen in enumerate(found, start_batch))
 
     def read(self, split: Split, place: BatchPlace, rank: int, world_size: int) -> dict[str, npt.NDArray[Any]]:

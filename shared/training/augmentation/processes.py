@@ -36,8 +36,11 @@ PictureReader = Callable[[BatchPlace], NamedArrays]
 def picture_reader(
     augmentation: BatchAugmentation, split: Split, plan: BatchPlan, rank: int, workers: int
 ) -> PictureReader:
-    """Choose who changes pictures: as many processes as workers, from two on; else the thread that asks."""
-    if workers > 1:
+    """Choose who changes pictures: as many processes as workers, from two on; else the thread that asks.
+
+    A split that is streamed or mixed is read by threads alone: its files are read once for each rank, or by no path.
+    """
+    if workers > 1 and type(split) is Split:
         return AugmentationPool(augmentation, split, rank, plan.world_size, workers).read
     return lambda place: augmentation.read(split, place, rank, plan.world_size)
 

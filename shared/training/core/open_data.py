@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from shared.data import Dataset
+from shared.data.dataset.index import read_index
+from shared.data.dataset.mixture import MixedDataset, read_weights
+from shared.data.dataset.streamed import ShardStreaming, StreamedDataset
 from shared.distributed import Refusal, World
 from shared.models.card import ModelCard
 from shared.settings.fields import idle_notes
+from shared.settings.running import LoaderSettings
 from shared.settings.trainer import TrainerSettings
 from shared.training.core.batch_plan import BatchPlan
+
+CACHE_VARIABLE = "ALLRANKS_CACHE"
+"""Names the folder on a node where shards that are streamed are kept."""
 
 _TRAINERS = {
     "classification": "train_ddp or train_torchrun",
@@ -26,7 +36,11 @@ def open_data(
     Raises:
         Refusal: if it is of another task, or too small for one batch.
     """
-    data = Dataset.open(settings.data)
+    folders = [settings.data, *settings.mixture.folders]
+    data = _opened(settings.data, settings.loader)
+    if len(folders) > 1:
+        others = [_opened(folder, settings.loader) for folder in folders[1:]]
+        data = MixedDataset.of([data, *others], read_weights(settings.mixture.data_weights, len(folders)))
     if data.index.task not in tasks:
         raise Refusal(
             f"{settings.data} was prepared for {data.index.task}; this component is for {' and '.join(tasks)}. "
@@ -37,6 +51,14 @@ def open_data(
         raise Refusal(f"batch_size {plan.batch_size} is more than the {rows} rows of the train split.")
     note_unused(settings, data, world)
     return data
+
+
+def _opened(folder: Path, loader: LoaderSettings) -> Dataset:
+    if loader.read != "streaming":
+        return Dataset(folder, read_index(folder), loader.read)
+    index, named = read_index(folder), os.environ.get(CACHE_VARIABLE)
+    streaming = ShardStreaming.of_folder(folder, loader.shuffle_buffer, loader.loader_workers, loader.cache_gb, named)
+    return StreamedDataset(folder, index, streaming=streaming)
 
 
 def note_unused(settings: TrainerSettings, data: Dataset, world: World) -> None:

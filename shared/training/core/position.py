@@ -97,7 +97,7 @@ def plan_checkpoints(settings: TrainerSettings, data: Dataset) -> CheckpointPlan
         if port.is_identity and (is_text or port.group != "decoder")
     }
     facts = {
-        "train rows": data.split("train").rows,
+        "train rows": data.split("train").order_name,
         "row shape": list(data.index.arrays["x"].shape),
         "task": data.index.task,
         "classes": len(data.index.classes),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from typing import TypeVar
 
-from shared.data import batches, rank_slice
+from shared.data import Split, rank_slice
 from shared.data.dataset.order import RowNumbers
 from shared.training.core.batch_plan import BatchPlan
 
@@ -16,11 +17,17 @@ Asked = TypeVar("Asked")
 
 
 def rank_batches(
-    rows: int, plan: BatchPlan, rank: int, seed: int, epoch: int, start_batch: int
+    split: Split, plan: BatchPlan, rank: int, seed: int, epoch: int, start_batch: int
 ) -> Iterator[RowNumbers]:
     """The rank's part of each global batch of an epoch, in an order that the number of ranks does not change."""
-    chosen = batches(rows, batch_size=plan.batch_size, seed=seed, epoch=epoch, start_batch=start_batch)
+    chosen = split.batches(batch_size=plan.batch_size, seed=seed, epoch=epoch, start_batch=start_batch)
     return (rank_slice(batch, rank, plan.world_size) for batch in chosen)
+
+
+def batches_at_once(order: Iterator[RowNumbers], size: int) -> Iterator[list[RowNumbers]]:
+    """Put `size` batches together, for what costs the same for many rows as for few; the last are fewer."""
+    while some := list(islice(order, size)):
+        yield some
 
 
 def read_ahead(read: Callable[[Asked], Read], order: Iterator[Asked], workers: int, prefetch: int) -> Iterator[Read]:

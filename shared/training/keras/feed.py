@@ -48,9 +48,9 @@ class BatchFeed:
         if start_batch >= self.steps_per_epoch:
             return iter(())
         if self._augmentation is not None:
-            places = self._augmentation.places(self._split.rows, self._plan, epoch, start_batch)
+            places = self._augmentation.places(self._split, self._plan, epoch, start_batch)
             return map(_tensors, self._ahead(self._change, places))
-        order = rank_batches(self._split.rows, self._plan, self._rank, self._seed, epoch, start_batch)
+        order = rank_batches(self._split, self._plan, self._rank, self._seed, epoch, start_batch)
         if self._split.held:
             return map(_tensors, map(self._split.take, order))
         return map(_tensors, self._ahead(self._split.take, order))

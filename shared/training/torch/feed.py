@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 import torch
@@ -18,10 +18,13 @@ from shared.settings.training import LoopSettings
 from shared.training.augmentation.batches import BatchAugmentation, BatchPlace
 from shared.training.augmentation.processes import PictureReader, picture_reader
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.core.read_ahead import Asked, rank_batches, read_ahead
+from shared.training.core.read_ahead import Asked, batches_at_once, rank_batches, read_ahead
 
 DEVICE_HELD_BYTES = 256 * 2**20
 """Splits up to this size are held in memory, on the device."""
+
+_AT_ONCE_BYTES = 4 * 2**20
+"""Of small batches read together."""
 
 _TOKEN = np.dtype(np.int32)
 """Of tokens in memory: torch computes with no uint16, in which small vocabularies are stored."""
@@ -51,12 +54,13 @@ class RowReader:
         self._names = ("x", "y") if "y" in split.arrays else ("x",)  # a language model's labels are its next tokens
         self._ragged = split.arrays["x"].ragged  # in memory the longest row would decide on the width of all
         dtypes = {name: np.dtype(a.dtype) if len(self._names) > 1 else _TOKEN for name, a in split.arrays.items()}
-        row = sum(math.prod(a.shape) * dtypes[name].itemsize for name, a in split.arrays.items())
-        self._hold = row * split.rows <= DEVICE_HELD_BYTES and not self._ragged
+        self._row_bytes = sum(math.prod(a.shape) * dtypes[name].itemsize for name, a in split.arrays.items())
+        small = split.access == "auto" and self._row_bytes * split.rows <= DEVICE_HELD_BYTES
+        self._hold = (small or split.access == "memory") and not self._ragged
 
     @cached_property
     def held(self) -> StoredTensors | None:
-        """All rows on the device, read at their first use; None if they are too many."""
+        """All rows on the device, read at their first use; None if they are too many, or are not to be held."""
         return self._copied(self._read(np.arange(self.split.rows))) if self._hold else None
 
     def read(self, rows: RowNumbers) -> StoredTensors:
@@ -66,6 +70,19 @@ class RowReader:
     def pinned(self, tensors: StoredTensors) -> StoredTensors:
         """Bring what was read to where a GPU copies from without waiting, if it is to."""
         return tuple(tensor.pin_memory() for tensor in tensors) if self._pin else tensors
+
+    def batches_at_once(self, rows: int) -> int:
+        """How many batches of so many rows are best read together: many small ones, from many shards."""
+        if self._ragged or self.split.access != "streaming":  # the longest row decides on the width of its batch alone
+            return 1
+        return max(1, _AT_ONCE_BYTES // (rows * self._row_bytes))
+
+    def read_several(self, batches: list[RowNumbers]) -> list[StoredTensors]:
+        """Read the rows of some batches of one size, as `read` does, at once."""
+        if len(batches) == 1:
+            return [self.read(batches[0])]
+        arrays = [tensor.split(len(batches[0])) for tensor in self.read(np.concatenate(batches))]
+        return list(zip(*arrays, strict=True))
 
     def to_device(self, tensors: StoredTensors) -> TensorBatch:
         """Copy what was read to the device, and make a batch of it."""
@@ -131,14 +148,18 @@ class BatchFeed:
         if start_batch >= end:
             return iter(())
         if self._augmentation is not None:
-            places = self._augmentation.places(self._reader.split.rows, self._plan, epoch, start_batch)
+            places = self._augmentation.places(self._reader.split, self._plan, epoch, start_batch)
             changed = self._ahead(self._changed, islice(places, end - start_batch))
             return map(self._reader.to_device, changed)
-        whole = rank_batches(self._reader.split.rows, self._plan, self._rank, self._seed, epoch, start_batch)
+        whole = rank_batches(self._reader.split, self._plan, self._rank, self._seed, epoch, start_batch)
         order = islice(whole, end - start_batch)
         if self._workers == 0 or self._reader.held is not None:
             return map(self._reader.take, order)
-        return map(self._reader.to_device, self._ahead(self._reader.read, order))
+        at_once = self._reader.batches_at_once(self._plan.rows_per_rank)
+        several = read_ahead(
+            self._reader.read_several, batches_at_once(order, at_once), self._workers, -(-self._prefetch // at_once)
+        )
+        return map(self._reader.to_device, chain.from_iterable(several))
 
     def _ahead(self, read: Callable[[Asked], StoredTensors], order: Iterator[Asked]) -> Iterator[StoredTensors]:
         return read_ahead(read, order, self._workers, self._prefetch) if self._workers else map(read, order)

@@ -194,6 +194,7 @@ def decoder_settings(sizes: DecoderSizes, text: TextEncoding) -> DecoderSettings
         key_value_heads=sizes.key_value_heads or 0,
         feed_forward_width=sizes.feed_forward_width or 0,
         tied=sizes.tie_embeddings,
+        separator=text.separator,
     )
 
 

@@ -136,6 +136,8 @@ def _check_fit(config: PreTrainedConfig, data: Dataset, text: TextEncoding, fold
         problems.append(f"the data's rows have up to {text.sequence_length} tokens, the model takes {positions}")
     if folder is not None and (folder / _TOKENIZER).is_file() and not _same_tokenizer(folder, data, text):
         problems.append(f"the data was prepared with another tokenizer ({text.tokenizer}) than {folder / _TOKENIZER}")
+    if text.documents == "separate":
+        problems.append("the data's documents are separate, which train_fsdp and train_deepspeed can keep so")
     known = _labels(config) if data.index.classes else ()
     if known and known != data.index.classes:
         problems.append(f"the model knows the classes {_few(known)}, the data has {_few(data.index.classes)}")
