@@ -169,6 +169,7 @@ class TrainDdp(CommandComponent):
         data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -180,9 +181,19 @@ class TrainDdp(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
@@ -213,11 +224,15 @@ class TrainDdp(CommandComponent):
                 0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
                 many rows as all of them together; each dataset is gone through again and again, also across epochs, so
                 that of each every row comes once before any comes twice.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
-                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
-                torch.nn.Module for channels-first batches.
+            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
+                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -233,16 +248,41 @@ class TrainDdp(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
                 the loss and needs a GPU; fp64 is for exact comparisons.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
-                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
-                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
-                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
-                library have no batch normalization.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
+            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
+                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
+                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
+                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
+                0 are validated and saved.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -265,7 +305,8 @@ class TrainDdp(CommandComponent):
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
                 where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none.
+                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
+                processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -286,6 +327,7 @@ class TrainTorchrun(CommandComponent):
         processes_per_node: Whole = 1,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -297,9 +339,19 @@ class TrainTorchrun(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
@@ -330,11 +382,15 @@ class TrainTorchrun(CommandComponent):
                 many rows as all of them together; each dataset is gone through again and again, also across epochs, so
                 that of each every row comes once before any comes twice.
             processes_per_node: Ranks that torchrun starts on each node; the number of its GPUs.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
-                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
-                torch.nn.Module for channels-first batches.
+            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
+                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -350,16 +406,41 @@ class TrainTorchrun(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
                 the loss and needs a GPU; fp64 is for exact comparisons.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
-                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
-                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
-                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
-                library have no batch normalization.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
+            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
+                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
+                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
+                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
+                0 are validated and saved.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -382,7 +463,8 @@ class TrainTorchrun(CommandComponent):
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
                 where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none.
+                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
+                processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -400,6 +482,7 @@ class TrainFsdp(CommandComponent):
         data_3: Data | None = None,
         data_4: Data | None = None,
         data_weights: Text | None = None,
+        base_model: Data | None = None,
         layers: Whole = 4,
         width: Whole = 128,
         heads: Whole = 4,
@@ -423,11 +506,14 @@ class TrainFsdp(CommandComponent):
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         tensor_parallel: Whole = 1,
         pipeline_parallel: Whole = 1,
         pipeline_schedule: Literal["gpipe", "1f1b"] | Text = "1f1b",
         reshard_after_forward: Flag = "true",
         cpu_offload: Flag = "false",
+        model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
+        max_shard_gb: Number = 5,
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -459,6 +545,10 @@ class TrainFsdp(CommandComponent):
                 0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
                 many rows as all of them together; each dataset is gone through again and again, also across epochs, so
                 that of each every row comes once before any comes twice.
+            base_model: Folder with a Llama or Mistral to go on from, as transformers' save_pretrained writes it and as
+                the trained model has it in artifacts/model/huggingface: config.json and safetensors, whose sizes are
+                the model's. Prepare the text with its tokenizer. Each GPU reads the parts that it holds. Leave it empty
+                to begin with random weights.
             layers: Blocks of the model, each attention and a perceptron. A multiple of pipeline_parallel.
             width: Size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8 million parameters,
                 12 of 768 have 85 million, 32 of 4096 have 6.5 billion; the tokens' own come on top.
@@ -497,6 +587,11 @@ class TrainFsdp(CommandComponent):
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile each block with torch.compile; a minute at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             tensor_parallel: GPUs that share each layer; at most those of a node, since they exchange activations in
                 every layer. The sequence is divided over them too. GPUs = data-parallel degree x tensor_parallel x
                 pipeline_parallel.
@@ -507,6 +602,9 @@ class TrainFsdp(CommandComponent):
                 backward pass: least memory (ZeRO 3). false keeps them in between: faster, and more memory (ZeRO 2).
             cpu_offload: Keep parameters, gradients and optimizer state in the host's memory and step there. Much
                 slower; for models that fit nowhere else. Without a GPU this has no effect.
+            model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
+            max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
+                write at the same time. In units of 1,000,000,000 bytes.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -530,7 +628,8 @@ class TrainFsdp(CommandComponent):
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
                 where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none.
+                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
+                processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -550,6 +649,8 @@ class TrainDeepspeed(CommandComponent):
         data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
+        base_model: Data | None = None,
         layers: Whole = 4,
         width: Whole = 128,
         heads: Whole = 4,
@@ -570,9 +671,19 @@ class TrainDeepspeed(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         zero_stage: Whole = 2,
         offload: Literal["none", "optimizer", "all"] | Text = "none",
@@ -580,6 +691,7 @@ class TrainDeepspeed(CommandComponent):
         on_unsupported: Literal["fail", "replace"] | Text = "fail",
         autotune: Flag = "false",
         model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
+        max_shard_gb: Number = 5,
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -611,12 +723,20 @@ class TrainDeepspeed(CommandComponent):
                 0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
                 many rows as all of them together; each dataset is gone through again and again, also across epochs, so
                 that of each every row comes once before any comes twice.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
-                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
-                torch.nn.Module for channels-first batches. For a text leave it as it is: it has a language model of the
-                sizes below.
+            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
+                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches. For a text leave it
+                as it is: it has a language model of the sizes below.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
+            base_model: Folder with a Llama or Mistral to go on from, as transformers' save_pretrained writes it and as
+                the trained model has it in artifacts/model/huggingface: config.json and safetensors, whose sizes are
+                the model's. Prepare the text with its tokenizer. Each GPU reads the parts that it holds. Leave it empty
+                to begin with random weights.
             layers: For a text, blocks of the model, each attention and a perceptron. Images and tables have no use for
                 it.
             width: For a text, size of a token's vector, a multiple of twice the heads. 4 layers of 128 have 0.8 million
@@ -648,17 +768,42 @@ class TrainDeepspeed(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. In bf16 and fp16 the parameters have 16 bits too,
                 and the optimizer keeps a copy of them in fp32. bf16 is the best choice on recent GPUs; fp16 scales the
                 loss and needs a GPU.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
-                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
-                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
-                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
-                library have no batch normalization.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
+            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
+                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
+                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
+                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
+                0 are validated and saved.
             zero_stage: What lies in shards over the GPUs: 1 the optimizer's states, 2 also the gradients, 3 also the
                 parameters, 0 nothing. Each needs less memory than the one before; 3 also more communication. The model
                 does not depend on it.
@@ -673,6 +818,8 @@ class TrainDeepspeed(CommandComponent):
             autotune: Find the ZeRO stage and the rows of a pass that train fastest by short trials, then train with
                 them. The batch size stays as it is. The trials are reported as a table and a page among the metrics.
             model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
+            max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
+                write at the same time. In units of 1,000,000,000 bytes.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -696,7 +843,8 @@ class TrainDeepspeed(CommandComponent):
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
                 where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none.
+                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
+                processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -718,6 +866,7 @@ class TrainLightning(CommandComponent):
         module: Text | None = None,
         module_arguments: Text | None = None,
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -729,9 +878,19 @@ class TrainLightning(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
@@ -763,9 +922,9 @@ class TrainLightning(CommandComponent):
                 0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
                 many rows as all of them together; each dataset is gone through again and again, also across epochs, so
                 that of each every row comes once before any comes twice.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
-                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
-                torch.nn.Module for channels-first batches.
+            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
+                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
             module: FILE.py:CLASS in the folder "model_code": a LightningModule of yours, trained in place of
                 "architecture". It defines training_step and configure_optimizers, so that optimizer, learning_rate,
                 momentum, weight_decay, label_smoothing, warmup_fraction and schedule have no effect on it; nor has
@@ -776,6 +935,10 @@ class TrainLightning(CommandComponent):
                 input_shape and num_outputs get the shape of a row and the number of classes, if they are not in it.
             model_code: Folder with your code, when "architecture" is FILE.py:FUNCTION, or for "module"; otherwise it
                 has no effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -791,16 +954,41 @@ class TrainLightning(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
                 the loss and needs a GPU; fp64 is for exact comparisons.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
-                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
-                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
-                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
-                library have no batch normalization.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
+            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
+                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
+                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
+                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
+                0 are validated and saved.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -823,7 +1011,8 @@ class TrainLightning(CommandComponent):
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
                 where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none.
+                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
+                processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -856,7 +1045,10 @@ class TrainTransformers(CommandComponent):
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
         precision: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
+        deterministic: Flag = "false",
         sharding: Literal["none", "fsdp", "deepspeed"] | Text = "none",
+        model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
+        max_shard_gb: Number = 5,
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -911,9 +1103,17 @@ class TrainTransformers(CommandComponent):
                 the loss and needs a GPU.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             sharding: How a model that is too large for one GPU is divided among all. fsdp: weights, gradients and the
                 optimizer's states, by PyTorch. deepspeed: gradients and states, by ZeRO stage 2. The result does not
                 change.
+            model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
+            max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
+                write at the same time. In units of 1,000,000,000 bytes.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -956,6 +1156,7 @@ class TrainHorovod(CommandComponent):
         data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -967,9 +1168,19 @@ class TrainHorovod(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp16", "fp64"] | Text = "fp32",
         gradient_checkpointing: Flag = "false",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         sync_batch_norm: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
@@ -1001,11 +1212,15 @@ class TrainHorovod(CommandComponent):
                 0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
                 many rows as all of them together; each dataset is gone through again and again, also across epochs, so
                 that of each every row comes once before any comes twice.
-            architecture: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code". Tables take mlp, since
-                resnet and vit are for images. The function takes (input_shape, num_outputs) and returns a
-                torch.nn.Module for channels-first batches.
+            architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
+                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -1021,16 +1236,41 @@ class TrainHorovod(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp16 scales
                 the loss and needs a GPU; fp64 is for exact comparisons.
             gradient_checkpointing: Compute activations again in the backward pass instead of keeping them; less memory,
                 about a third more time.
             compile: Compile the model with torch.compile; a minute at the start, faster steps afterwards.
-            sync_batch_norm: Let batch normalization of your own model take its statistics over the rows of all GPUs, so
-                that the result does not depend on how many there are; each such layer then waits for all GPUs. Without
-                it, each GPU takes those of its own rows (batch_size / GPUs / accumulation_steps), so that other numbers
-                of GPUs end with other weights, and the statistics of rank 0 are validated and saved. The models of this
-                library have no batch normalization.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
+            sync_batch_norm: Let batch normalization (of resnet18, resnet34, resnet50 and your own model) take its
+                statistics over the rows of all GPUs, so that the result does not depend on how many there are; each
+                such layer then waits for all GPUs. Without it, each GPU takes those of its own rows (batch_size / GPUs
+                / accumulation_steps), so that other numbers of GPUs end with other weights, and the statistics of rank
+                0 are validated and saved.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -1053,7 +1293,8 @@ class TrainHorovod(CommandComponent):
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
                 where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none.
+                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
+                processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -1073,6 +1314,7 @@ class TrainHorovodKeras(CommandComponent):
         data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -1084,8 +1326,18 @@ class TrainHorovodKeras(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -1114,13 +1366,17 @@ class TrainHorovodKeras(CommandComponent):
                 0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
                 many rows as all of them together; each dataset is gone through again and again, also across epochs, so
                 that of each every row comes once before any comes twice.
-            architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code".
-                Tables take mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs),
-                channels last, and returns a keras.Model. A BatchNormalization in it takes the statistics of its GPU's
-                own rows (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other weights;
-                those of rank 0 are validated and saved.
+            architecture: The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x
+                32 and more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs), channels last, and returns a keras.Model. A BatchNormalization in it
+                (resnet50 has some) takes the statistics of its GPU's own rows (batch_size / GPUs / accumulation_steps),
+                so that other numbers of GPUs end with other weights; those of rank 0 are validated and saved.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -1136,9 +1392,34 @@ class TrainHorovodKeras(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
                 exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
             compile: Compile the forward and backward pass with XLA; some time at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -1160,7 +1441,8 @@ class TrainHorovodKeras(CommandComponent):
                 were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
                 where it is.
-            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
+            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps. Training
+                pictures that are changed at random are read by so many processes, from 2 on.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
             step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
@@ -1178,6 +1460,7 @@ class TrainTfMultiworker(CommandComponent):
         data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -1189,8 +1472,18 @@ class TrainTfMultiworker(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
         compile: Flag = "false",
+        deterministic: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -1220,13 +1513,17 @@ class TrainTfMultiworker(CommandComponent):
                 0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
                 many rows as all of them together; each dataset is gone through again and again, also across epochs, so
                 that of each every row comes once before any comes twice.
-            architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code".
-                Tables take mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs),
-                channels last, and returns a keras.Model. A BatchNormalization in it takes the statistics of its GPU's
-                own rows (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other weights;
-                those of rank 0 are validated and saved.
+            architecture: The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x
+                32 and more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs), channels last, and returns a keras.Model. A BatchNormalization in it
+                (resnet50 has some) takes the statistics of its GPU's own rows (batch_size / GPUs / accumulation_steps),
+                so that other numbers of GPUs end with other weights; those of rank 0 are validated and saved.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -1242,9 +1539,34 @@ class TrainTfMultiworker(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
                 exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
             compile: Compile the forward and backward pass with XLA; some time at the start, faster steps afterwards.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -1266,7 +1588,8 @@ class TrainTfMultiworker(CommandComponent):
                 were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
                 where it is.
-            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
+            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps. Training
+                pictures that are changed at random are read by so many processes, from 2 on.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
             step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
@@ -1284,6 +1607,7 @@ class TrainTfParameterServer(CommandComponent):
         data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
+        initial_model: Data | None = None,
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -1295,7 +1619,17 @@ class TrainTfParameterServer(CommandComponent):
         clip_norm: Number = 1,
         warmup_fraction: Number = 0.05,
         schedule: Literal["constant", "cosine", "linear"] | Text = "cosine",
+        crop_padding: Whole = 0,
+        resized_crop: Number = 1,
+        horizontal_flip: Number = 0,
+        color_jitter: Number = 0,
+        rand_augment: Whole = 0,
+        rand_augment_magnitude: Whole = 9,
+        random_erasing: Number = 0,
+        mixup: Number = 0,
+        cutmix: Number = 0,
         precision: Literal["fp32", "bf16", "fp64"] | Text = "fp32",
+        deterministic: Flag = "false",
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
@@ -1325,11 +1659,15 @@ class TrainTfParameterServer(CommandComponent):
                 0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
                 many rows as all of them together; each dataset is gone through again and again, also across epochs, so
                 that of each every row comes once before any comes twice.
-            architecture: The network, in Keras: mlp, resnet, vit, or FILE.py:FUNCTION in the folder "model_code".
-                Tables take mlp, since resnet and vit are for images. The function takes (input_shape, num_outputs),
-                channels last, and returns a keras.Model.
+            architecture: The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x
+                32 and more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
+                (input_shape, num_outputs), channels last, and returns a keras.Model.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
+            initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
+                architecture: the training begins with its weights, and with its mean and deviation of the rows. With
+                other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
+                from there.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, which one worker makes by itself; the last partial batch of an epoch
                 is left out.
@@ -1344,8 +1682,33 @@ class TrainTfParameterServer(CommandComponent):
             clip_norm: Largest norm of the gradient over all parameters; 0 turns clipping off.
             warmup_fraction: Part of all steps during which the learning rate rises from 0, as a fraction.
             schedule: What the learning rate does after the warm-up. Cosine and linear fall to 0 at the end.
+            crop_padding: Move each training picture by up to so many pixels in both directions; what comes in is of the
+                mean colour. 4 is usual for 32 x 32. 0 turns it off.
+            resized_crop: Cut a part of at least this share of each training picture's area, with sides of 3:4 to 4:3 of
+                the picture's, and bring it to the picture's size. 0.08 to 0.35 is usual for photographs. 1 turns it
+                off.
+            horizontal_flip: Share of the training pictures that are mirrored, left to right. 0.5 suits what has no left
+                and right; digits and letters do. 0 turns it off.
+            color_jitter: Change brightness, contrast and saturation of each training picture by up to this share, and
+                the hue by up to a quarter of it as part of the colour circle. 0.4 is usual. 0 turns it off. For
+                pictures of uint8.
+            rand_augment: RandAugment: so many changes of each training picture, drawn from fourteen (shear, shift,
+                rotate, brightness, contrast, colour, sharpness, posterize, solarize, equalize, autocontrast, none). 2
+                is usual. 0 turns it off. For pictures of uint8.
+            rand_augment_magnitude: How strong the changes of rand_augment are.
+            random_erasing: Share of the training pictures in which a rectangle of 2 to 33 % of the area is filled with
+                the mean colour. 0.25 is usual. 0 turns it off.
+            mixup: Mix each training picture and its label with another's, by a share drawn from Beta(mixup, mixup). 0.2
+                is usual; larger mixes more. With cutmix as well, each pair draws which of the two. 0 turns it off.
+            cutmix: Put a rectangle of another training picture into each, of a share drawn from Beta(cutmix, cutmix) of
+                its area, and mix the labels by the area. 1 is usual. 0 turns it off.
             precision: Arithmetic of the forward and backward pass. bf16 is the best choice on recent GPUs; fp64 is for
                 exact comparisons. fp16 is not offered: it would need its loss scaled, and bf16 does not.
+            deterministic: Use only operations of the GPU that repeat their bits, so that the same job, and one that was
+                killed and continued, ends with exactly the same weights on GPUs of the same model. Convolutions become
+                slower, since cuDNN may not try which of its algorithms is the fastest, and an operation without such a
+                form ends the run and is named. Without it, runs on GPUs differ in the last digits. On a CPU it has no
+                effect: there the bits are the same in any case.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps worker 0 waits for all others: a loss that is
                 not finite or a request to stop is acted upon here.
@@ -1367,7 +1730,8 @@ class TrainTfParameterServer(CommandComponent):
                 were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
                 where it is.
-            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
+            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps. Training
+                pictures that are changed at random are read by so many processes, from 2 on.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
         """

@@ -14,7 +14,7 @@ from allranks.local.containers.host import ContainerHost
 from allranks.local.containers.images import ContainerImage, curated_image, image_of_document, image_of_file
 from allranks.local.environments.choice import environment_label
 from allranks.local.plan import PlannedStep
-from allranks.spec.model import Environment
+from allranks.spec.needs import Environment
 
 _IN_CONTAINERS = frozenset(["command", "sweep"])
 _WITHOUT = frozenset(["data_transfer", "if_else"])
