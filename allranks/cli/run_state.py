@@ -42,11 +42,11 @@ def curves_of_steps(folder: RunFolder, state: Mapping[str, Any]) -> dict[str, di
 
 def with_curves(folder: RunFolder, state: Mapping[str, Any]) -> dict[str, Any]:
     """A run's document with the curves of its steps, ``[step, value]`` each; of many points every so manieth."""
-    found = curves_of_steps(folder, state)
-    steps = {
-        name: {**step, "curves": {metric: thin_curve(points, _MOST_POINTS) for metric, points in found[name].items()}}
-        for name, step in state["steps"].items()
-    }
+    steps = dict(state["steps"])
+    for name, curves in curves_of_steps(folder, state).items():
+        if curves:
+            thinned = {metric: thin_curve(points, _MOST_POINTS) for metric, points in curves.items()}
+            steps[name] = {**steps[name], "curves": thinned}
     return {**state, "steps": steps}
 
 
