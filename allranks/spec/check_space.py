@@ -60,7 +60,7 @@ def _range(declared: Input, search: Mapping[str, object], sweep: Sweep) -> Itera
     if search.get("q") == 0 or not isinstance(search.get("upper", 1), (int, float)):
         return
     if declared.type == "integer" and has_fractions(search):
-        # Azure ML writes the fraction into the command, where a script may round it; some published ones do.
+        # The SDK takes it, and a published script rounds what it gets; the service was not asked.
         message = f"a search of type {search['type']} gives fractions, and the input takes an integer."
         yield Problem(message, hint="Use randint, or quniform with q: 1.", severity="warning")
         declared = replace(declared, type="number")

@@ -183,7 +183,7 @@ class StepCheck(StepBindings):
         reference = single_reference(value.path if isinstance(value, Output) else value)
         if isinstance(value, Output):
             if value.type and port and not _fits(value.type, port):
-                # A pipeline of Azure's own registry calls a file a folder, and runs.
+                # The SDK takes it, and a published pipeline of Azure's own registry has it; the service was not asked.
                 is_tolerated = {value.type, port} == {"uri_file", "uri_folder"}
                 message = f"is {a_or_an(port)} of the component, and cannot become {a_or_an(value.type)}."
                 yield self.wrong(where, message, severity="warning" if is_tolerated else "error")
