@@ -148,16 +148,23 @@ def load_model(folder: str | Path) -> tuple[nn.Module, ModelCard]:
     inside, card = open_model(folder)
     if card.task == LANGUAGE_MODELING and (inside / HUGGINGFACE_NAME).is_dir():
         return _read_decoder(inside / HUGGINGFACE_NAME, card).eval(), card
-    try:
-        state = load_file(inside / WEIGHTS_NAME)
-    except (SafetensorError, OSError) as error:
-        raise make_refusal(
-            f"{inside / WEIGHTS_NAME} cannot be read: {error}. Train and save the model again."
-        ) from error
+    state = read_weights(inside / WEIGHTS_NAME)
     users = inside / "model_code"
     module = _to_be_loaded(card, users if users.is_dir() else None)
     _load(module, state, f"{card.architecture} as this version builds it, saved by {card.library_version},")
     return module.eval(), card
+
+
+def read_weights(file: Path) -> dict[str, torch.Tensor]:
+    """Read the file of a saved model's weights.
+
+    Raises:
+        Refusal: if it is missing or damaged.
+    """
+    try:
+        return dict(load_file(file))
+    except (SafetensorError, OSError) as error:
+        raise make_refusal(f"{file} cannot be read: {error}. Train and save the model again.") from error
 
 
 def _write_decoder(inside: Path, state: dict[str, torch.Tensor], module: DecoderModel) -> None:

@@ -78,17 +78,24 @@ def load_model(folder: str | Path) -> tuple[keras.Model, ModelCard]:
         Refusal: if the folder holds no such model, or a damaged one.
     """
     inside, card = open_model(folder)
-    try:
-        state = load_file(inside / WEIGHTS_NAME)
-    except (SafetensorError, OSError) as error:
-        raise make_refusal(
-            f"{inside / WEIGHTS_NAME} cannot be read: {error}. Train and save the model again."
-        ) from error
+    state = read_weights(inside / WEIGHTS_NAME)
     wide = any(array.dtype == np.float64 for array in state.values())
     users = inside / "model_code"
     model = build_network(card, "float64" if wide else "float32", users if users.is_dir() else None)
     load_weights(model, state, str(inside / WEIGHTS_NAME))
     return model, card
+
+
+def read_weights(file: Path) -> dict[str, npt.NDArray[Any]]:
+    """Read the file of a saved model's weights.
+
+    Raises:
+        Refusal: if it is missing or damaged.
+    """
+    try:
+        return dict(load_file(file))
+    except (SafetensorError, OSError) as error:
+        raise make_refusal(f"{file} cannot be read: {error}. Train and save the model again.") from error
 
 
 def load_served(inside: Path) -> Callable[[npt.NDArray[Any]], npt.NDArray[np.float32]]:

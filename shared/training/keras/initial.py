@@ -6,14 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import keras
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
-from shared.distributed import Refusal
 from shared.models import ModelCard
 from shared.models.initial import differing_names, open_initial, refuse_other_shapes
 from shared.models.keras import build_network
-from shared.models.keras.package import weight_arrays
+from shared.models.keras.package import read_weights, weight_arrays
 
 
 def make_initial_model(
@@ -27,10 +24,7 @@ def make_initial_model(
         Refusal: if the saved model does not fit; see ``shared.models.initial``.
     """
     file, card, new_head = open_initial(folder, card)
-    try:
-        state = load_file(file)
-    except (SafetensorError, OSError) as error:
-        raise Refusal(f"{file} cannot be read: {error}. Train and save the model again.") from error
+    state = read_weights(file)
     head: set[str] = set()
     if new_head:
         one_more = replace(card, classes=(*card.classes, "one more")) if card.classes else _two_classes(card)

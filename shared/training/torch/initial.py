@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import nn
 
-from shared.distributed import Refusal, World
+from shared.distributed import World
 from shared.models import ModelCard, build_network
 from shared.models.initial import differing_names, open_initial, refuse_other_shapes
+from shared.models.package import read_weights
 
 
 def take_initial_weights(
@@ -25,10 +24,7 @@ def take_initial_weights(
         Refusal: if the model does not fit; see ``shared.models.initial``.
     """
     file, card, new_head = open_initial(folder, card)
-    try:
-        state = {name.removeprefix("net."): tensor for name, tensor in load_file(file).items()}
-    except (SafetensorError, OSError) as error:
-        raise Refusal(f"{file} cannot be read: {error}. Train and save the model again.") from error
+    state = {name.removeprefix("net."): tensor for name, tensor in read_weights(file).items()}
     found = {name: tuple(tensor.shape) for name, tensor in state.items() if name not in ("mean", "std")}
     wanted = _shapes(net)
     head: set[str] = set()
