@@ -136,7 +136,8 @@ def test_logits_that_would_fill_the_memory_are_made_a_few_rows_at_a_time(
 def test_passages_are_classified(tmp_path: Path) -> None:
     from transformers import BertConfig, BertForSequenceClassification
 
-    from shared.models.transformers import save_model as save_transformer
+    from shared.models.folder import HUGGINGFACE_NAME, begin_model
+    from shared.models.transformers import finish_transformer
 
     dataset = Dataset.open(write_text_classification_dataset(tmp_path / "data"))
     torch.manual_seed(0)
@@ -147,7 +148,8 @@ def test_passages_are_classified(tmp_path: Path) -> None:
         "BertForSequenceClassification", (32,), "int64", dataset.index.classes, (), (), "text_classification",
         framework="transformers", vocabulary=257, tokenizer="bytes",
     )  # fmt: skip
-    save_transformer(tmp_path / "model", net, net.state_dict(), card, None)
+    net.save_pretrained(begin_model(tmp_path / "model") / HUGGINGFACE_NAME)
+    finish_transformer(tmp_path / "model", card, None)
     finished, report = evaluate(tmp_path, tmp_path / "data", tmp_path / "model", "--batch-size", 3, processes=2)
     assert finished.ok, finished.output
     numbers = json.loads((report / "metrics.json").read_text(encoding="utf-8"))
