@@ -41,7 +41,8 @@ class Assembly:
     @property
     def done(self) -> bool:
         """Whether everybody has left; after a failed start, others may still come who should hear why."""
-        return not self._members and (self._complete or self._broken is None)
+        here = any(not guest.channel for guest in self._members.values())
+        return not here and (self._complete or self._broken is None)
 
     def handle(self, guest: Guest, message: Message) -> None:
         """Act on one message; the answers go to the outboxes.
@@ -71,7 +72,7 @@ class Assembly:
         if guest.member is None or self._members.get(guest.member) is not guest:
             return
         del self._members[guest.member]
-        if guest.member not in self._left:
+        if guest.member not in self._left and not guest.channel:
             self._break("peer", f"{guest} has died: its process ended without a word. Its own log says why.")
 
     def next_deadline(self) -> float | None:
@@ -104,7 +105,7 @@ class Assembly:
             return
         member = (str(message["role"]), int(message["rank"]))
         guest.node, guest.local_rank, guest.where = message["node"], message["local_rank"], str(message["where"])
-        guest.host = str(message["host"])
+        guest.host, guest.channel = str(message["host"]), message["channel"] is True
         problem = self._difference(member, guest, message["world"])
         kind = "world" if problem else "stale"  # a member that comes twice may be meeting an earlier attempt's server
         problem = problem or self._collision(member, guest)
@@ -163,11 +164,11 @@ class Assembly:
     # ---- meetings
 
     def _meet(self, guest: Guest, message: Message) -> None:
-        key, member = message["key"], guest.member
+        key = message["key"]
         meeting = self._meetings.setdefault(key, Meeting(message["kind"], message["label"], message["scope"]))
         self._wait(guest, key, message["timeout"])
-        if member is not None and message["brings"]:
-            meeting.values[member[1] if member[0] == "worker" else -1 - member[1]] = message["value"]
+        if message["brings"]:
+            meeting.values[guest.place] = message["value"]
         self._check(key, meeting)
         self._check_standstill()
 

@@ -12,6 +12,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -93,6 +94,13 @@ class Control(ABC):
         self._tell({"op": "refuse", "message": text}, ANSWER_SECONDS)
 
     @abstractmethod
+    def open_channel(self, name: str) -> Control:
+        """Connect once more, for a thread of this rank that waits for the same thread of the others.
+
+        What it waits for does not keep this connection from being used, and it ends with `leave`.
+        """
+
+    @abstractmethod
     def leave(self, grace: float) -> None:
         """Say goodbye; rank 0 waits up to ``grace`` seconds until all others have done so."""
 
@@ -136,8 +144,12 @@ class AloneControl(Control):
     def __init__(self, launch: Launch) -> None:
         assembly, guest = Assembly(launch, token=""), Guest()
         super().__init__(assembly.world_id, launch.main_port)
-        self._assembly, self._guest = assembly, guest
+        self._assembly, self._guest, self._launch = assembly, guest, launch
         self._exchange(encode_message(hello_message(launch, token="")), None)
+
+    def open_channel(self, name: str) -> Control:  # noqa: ARG002
+        """Nobody else is there to be waited for: another world of one does."""
+        return AloneControl(self._launch)
 
     def leave(self, grace: float) -> None:
         """There is nobody to say goodbye to."""
@@ -151,16 +163,38 @@ class AloneControl(Control):
 
 
 class SocketControl(Control):
-    """A connection to the server in rank 0; in rank 0 it owns the server too."""
+    """A connection to the server in rank 0; in rank 0 it owns the server too.
+
+    `reconnect` makes a further connection under a name.
+    """
 
     def __init__(
-        self, connection: socket.socket, world_id: str, main_port: int, server: ControlServer | None = None
+        self,
+        connection: socket.socket,
+        world_id: str,
+        main_port: int,
+        reconnect: Callable[[str], socket.socket],
+        server: ControlServer | None = None,
     ) -> None:
         super().__init__(world_id, main_port)
+        self._reconnect = reconnect
         self._socket = connection
         self._decoder = MessageDecoder()
         self._server = server
         _OPEN.add(self)
+
+    def open_channel(self, name: str) -> Control:
+        """Connect once more; see `Control`."""
+        try:
+            connection = self._reconnect(name)
+        except OSError as error:
+            raise PeerError(f"Rank 0 (node 0) is gone ({error}). Its own log says why.") from None
+        return SocketControl(connection, self.world_id, self.main_port, self._reconnect)
+
+    def interrupt(self) -> None:
+        """Let whoever waits here fail at once."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def leave(self, grace: float) -> None:
         """Say goodbye; rank 0 waits up to ``grace`` seconds until all others have done so."""

@@ -24,13 +24,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 from .build import NormalisedModel, build_network
 from .card import LANGUAGE_MODELING, ModelCard
 from .decoder import DecoderModel, DecoderSettings, initialise_decoder
-from .folder import WEIGHTS_NAME, begin_model, finish_model, open_model
+from .folder import WEIGHTS_NAME, begin_model, finish_model, open_model, write_weights
 from .mlmodel import installed_versions
 from .refuse import make_refusal
 
@@ -105,7 +105,7 @@ def save_model(
         Refusal: see `check_saveable`.
     """
     state = _state(module)
-    save_file(state, begin_model(folder) / WEIGHTS_NAME)
+    write_weights(begin_model(folder), state)
     needed = ("torch", "safetensors", "numpy", *packages)
     copied = {"model_code": model_code, "tokenizer": tokenizer}
     finish_model(folder, card, installed_versions(needed), copied)

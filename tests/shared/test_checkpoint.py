@@ -14,20 +14,20 @@ import numpy as np
 import pytest
 import torch
 
-from shared.checkpoint import choose, files, whole
+from shared.checkpoint import choose, files, reading, saving
 from shared.distributed import Refusal
 from tests.helpers import clean_environment
 
 
 def save(folder: Path, step: int, keep: int = 2) -> Path:
-    return whole.save_checkpoint(folder, step, {"w": torch.full((3, 2), float(step))}, {"step": step}, keep)
+    return saving.save_checkpoint(folder, step, {"w": torch.full((3, 2), float(step))}, {"step": step}, keep)
 
 
 def test_tensors_and_state_come_back(tmp_path: Path) -> None:
     tensors = {"a": torch.randn(4, 3), "b": torch.tensor(True), "c": torch.randn(2, 2, dtype=torch.bfloat16)}
     state = {"position": [1, 2.5], "names": {"ä": None}}
-    path = whole.save_checkpoint(tmp_path, 12, tensors, state)
-    loaded, loaded_state = whole.load_checkpoint(path)
+    path = saving.save_checkpoint(tmp_path, 12, tensors, state)
+    loaded, loaded_state = reading.load_checkpoint(path)
     assert path.name == "step-00000012"
     assert loaded_state == state
     assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
@@ -38,13 +38,14 @@ def test_numpy_arrays_need_no_torch(tmp_path: Path) -> None:
     code = """
 import sys
 import numpy as np
-from shared.checkpoint import whole
-path = whole.save_checkpoint(sys.argv[1], 1, {"w": np.arange(6.0).reshape(2, 3).T}, {})
-assert whole.load_checkpoint(path)[0]["w"].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+from pathlib import Path
+from shared.checkpoint import reading, saving
+path = saving.save_checkpoint(Path(sys.argv[1]), 1, {"w": np.arange(6.0).reshape(2, 3).T}, {})
+assert reading.load_checkpoint(path)[0]["w"].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=clean_environment(), check=True)
-    loaded, _ = whole.load_checkpoint(tmp_path / "step-00000001")
+    loaded, _ = reading.load_checkpoint(tmp_path / "step-00000001")
     assert np.array_equal(loaded["w"].numpy(), [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]])
 
 
@@ -52,9 +53,10 @@ def test_a_single_number_stays_one(tmp_path: Path) -> None:
     code = """
 import sys
 import numpy as np
-from shared.checkpoint import whole
-path = whole.save_checkpoint("checkpoints", 1, {"step": np.asarray(np.int64(5)), "w": np.zeros((2, 3)).T}, {})
-assert {name: array.shape for name, array in whole.load_checkpoint(path)[0].items()} == {"step": (), "w": (3, 2)}
+from pathlib import Path
+from shared.checkpoint import reading, saving
+path = saving.save_checkpoint(Path("checkpoints"), 1, {"step": np.asarray(np.int64(5)), "w": np.zeros((2, 3)).T}, {})
+assert {name: array.shape for name, array in reading.load_checkpoint(path)[0].items()} == {"step": (), "w": (3, 2)}
 """
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=clean_environment(), check=True)
 
@@ -73,11 +75,11 @@ def test_an_empty_or_missing_folder_has_none(tmp_path: Path) -> None:
     assert choose.newest_valid_checkpoint(tmp_path / "missing") is None
 
 
-@pytest.mark.parametrize("name", ["tensors.safetensors", "state.json", "manifest.json"])
+@pytest.mark.parametrize("name", ["rank-00000-*.safetensors", "state-*.json", "manifest.json"])
 @pytest.mark.parametrize("harm", ["flip", "truncate", "empty", "remove"])
 def test_a_damaged_one_is_passed_over(name: str, harm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(tmp_path, 1)
-    path = save(tmp_path, 2) / name
+    (path,) = save(tmp_path, 2).glob(name)
     content = bytearray(path.read_bytes())
     if harm == "remove":
         path.unlink()
@@ -89,13 +91,13 @@ def test_a_damaged_one_is_passed_over(name: str, harm: str, tmp_path: Path, caps
     assert choose.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000001"
     assert "step-00000002 is passed over" in capsys.readouterr().err
     with pytest.raises(Refusal, match="step-00000002 is damaged"):
-        whole.load_checkpoint(tmp_path / "step-00000002")
+        reading.load_checkpoint(tmp_path / "step-00000002")
     save(tmp_path, 2)
     assert choose.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000002"
 
 
 def test_every_flipped_bit_of_the_tensors_is_noticed(tmp_path: Path) -> None:
-    path = save(tmp_path, 1) / "tensors.safetensors"
+    (path,) = save(tmp_path, 1).glob("*.safetensors")
     whole = path.read_bytes()
     draw = random.Random(0)
     for _ in range(50):
@@ -103,6 +105,18 @@ def test_every_flipped_bit_of_the_tensors_is_noticed(tmp_path: Path) -> None:
         content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
         path.write_bytes(content)
         assert choose.newest_valid_checkpoint(tmp_path) is None
+        with pytest.raises(Refusal, match="step-00000001 is damaged"):
+            reading.load_checkpoint(tmp_path / "step-00000001")
+
+
+def test_a_flip_in_a_tensor_is_found_when_it_is_read_or_when_all_is(tmp_path: Path) -> None:
+    path = save(tmp_path, 1)
+    (file,) = path.glob("*.safetensors")
+    content = bytearray(file.read_bytes())
+    content[-40] ^= 1  # behind it are 32 bytes of hash
+    file.write_bytes(content)
+    assert files.find_damage(path) is None
+    assert files.find_damage(path, whole=True) == f"the sha256 of w in {file.name} differs"
 
 
 def test_a_damaged_or_foreign_pointer_does_no_harm(tmp_path: Path) -> None:
@@ -116,24 +130,26 @@ def test_a_full_disk_leaves_the_one_before(tmp_path: Path) -> None:
     save(tmp_path, 1)
     code = """
 import resource, signal, sys, torch
-from shared.checkpoint import whole
+from pathlib import Path
+from shared.checkpoint import reading, saving
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # writing more fails, as on a full disk
-whole.save_checkpoint(sys.argv[1], 2, {"w": torch.zeros(100_000)}, {})
+saving.save_checkpoint(Path(sys.argv[1]), 2, {"w": torch.zeros(100_000)}, {})
 """
     command = [sys.executable, "-c", code, str(tmp_path)]
     done = subprocess.run(command, env=clean_environment(), capture_output=True, check=False)
     assert done.returncode == 1
     assert choose.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000001"
     assert save(tmp_path, 2).is_dir()
-    assert not list(tmp_path.glob(".writing-*"))
+    assert len(list((tmp_path / "step-00000002").iterdir())) == 3  # what the first attempt has left is gone
 
 
 SAVE_FOR_EVER = """
 import sys, torch
-from shared.checkpoint import whole
+from pathlib import Path
+from shared.checkpoint import reading, saving
 for step in range(int(sys.argv[2]), 10**6):
-    whole.save_checkpoint(sys.argv[1], step, {"w": torch.full((300_000,), float(step))}, {"step": step})
+    saving.save_checkpoint(Path(sys.argv[1]), step, {"w": torch.full((300_000,), float(step))}, {"step": step})
     print(step, flush=True)
 """
 
@@ -151,7 +167,7 @@ def test_killed_at_any_moment_of_saving_something_whole_is_left(tmp_path: Path) 
         last = rest[-1] if rest else first
         newest = choose.newest_valid_checkpoint(tmp_path)
         assert newest is not None
-        tensors, state = whole.load_checkpoint(newest)
+        tensors, state = reading.load_checkpoint(newest)
         saved = state["step"]
         assert saved in (last, last + 1)
         assert bool((tensors["w"] == saved).all())
@@ -167,9 +183,11 @@ def test_settings_that_differ_are_named_with_both_values() -> None:
 
 
 def test_a_manifest_that_names_another_step_is_passed_over(tmp_path: Path) -> None:
-    kept = whole.save_checkpoint(tmp_path, 3, {"a": np.arange(3)}, {})
-    newest = whole.save_checkpoint(tmp_path, 5, {"a": np.arange(5)}, {})
+    kept = saving.save_checkpoint(tmp_path, 3, {"a": np.arange(3)}, {})
+    newest = saving.save_checkpoint(tmp_path, 5, {"a": np.arange(5)}, {})
     manifest = newest / files.MANIFEST_FILE
     manifest.write_text(manifest.read_text().replace('"step": 5', '"step": 4'))
-    assert files.find_damage(newest) == "its manifest says step 4, its name step 5"
+    assert files.find_damage(newest) == "the sha256 of manifest.json differs"
+    manifest.write_bytes((kept / files.MANIFEST_FILE).read_bytes())
+    assert files.find_damage(newest) == "its manifest says step 3, its name step 5"
     assert choose.newest_valid_checkpoint(tmp_path) == kept

@@ -9,9 +9,9 @@ The folder is that of `shared.models.package`, with the model's own folder in pl
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -46,11 +46,15 @@ def save_model(
 
     `state` has its weights, whole; `tokenizer` is a folder with `tokenizer.json`, or None for bytes.
     """
+    from shared.storage import copy_file, copy_folder
+
     inside = begin_model(folder)
-    net.save_pretrained(inside / _HUGGINGFACE, state_dict=dict(state))
+    with TemporaryDirectory() as local:  # safetensors renames what it has written, which a mounted store refuses
+        net.save_pretrained(local, state_dict=dict(state))
+        copy_folder(Path(local), inside / _HUGGINGFACE, lambda _folder, _names: set())
     for name in _TOKENIZER_FILES if tokenizer is not None else ():
         if (source := Path(tokenizer or "") / name).is_file():
-            shutil.copyfile(source, inside / _HUGGINGFACE / name)
+            copy_file(source, inside / _HUGGINGFACE / name)
     finish_model(folder, card, installed_versions(_NEEDED))
 
 

@@ -14,6 +14,7 @@ from typing import Any, Self
 from shared.distributed import Refusal, World
 from shared.settings.fields import values_of
 from shared.settings.trainer import TrainerSettings
+from shared.storage import make_folder, write_text
 from shared.tracking import Tracker
 from shared.training.core.meter import LossMeter, MeterReading
 from shared.training.core.position import CheckpointSaver, TrainingPosition
@@ -48,6 +49,7 @@ class TrainingRun:
         self._saved = at.step
         self._started = self._epoch_started = self._noted = time.perf_counter()
         self._speed: list[float] = []
+        self._stalls: list[float] = []
         self._meter, self._throughput = meter, throughput
         self._open = ExitStack()
 
@@ -84,6 +86,7 @@ class TrainingRun:
             Refusal: if the loss is not finite any more.
         """
         self._meter.end_step()
+        self._saver.check()
         at, every = self.at, self._settings.checkpoints.checkpoint_every
         at.step += 1
         at.batch += 1
@@ -98,6 +101,7 @@ class TrainingRun:
         if save or reading.stop:
             self._save()
         if reading.stop:
+            self._saver.finish()
             self._world.note(f"stopped by SIGTERM after step {at.step}; start again with the same checkpoints folder")
         return reading.stop
 
@@ -140,6 +144,7 @@ class TrainingRun:
         """Save the last step and write `metrics.json`: the last epoch's numbers, the whole run's, and the history."""
         if self._saved != self.at.step:
             self._save()
+        self._saver.finish()
         if not self._world.is_main:
             return
         last = self.at.history[-1] if self.at.history else {}
@@ -151,11 +156,12 @@ class TrainingRun:
             **self._throughput(speed),
             "seconds": time.perf_counter() - self._started,
             "world_size": self._world.world_size,
+            **self._saving_times(),
             "history": self.at.history,
         }
         folder = self._settings.metrics
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "metrics.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        make_folder(folder)
+        write_text(folder / "metrics.json", json.dumps(document, indent=2) + "\n")
 
     def save_model(self, save: Callable[[], None]) -> None:
         """Let rank 0 write the trained model with `save`; every rank calls this."""
@@ -175,6 +181,19 @@ class TrainingRun:
     def _save(self) -> None:
         self._saver.save(self.at)
         self._saved = self.at.step
+        times = self._saver.writer.times
+        self._stalls.append(times.stall)
+        self._tracker.log({"checkpoint_stall_ms": 1e3 * times.stall}, self.at.step)
+
+    def _saving_times(self) -> dict[str, float]:
+        """How long the training stood still for a checkpoint, at the median and in all, and how long one is written."""
+        if not self._stalls:
+            return {}
+        return {
+            "checkpoint_stall_ms": 1e3 * statistics.median(self._stalls),
+            "checkpoint_stall_seconds": sum(self._stalls),
+            "checkpoint_writing_seconds": self._saver.writer.times.writing,
+        }
 
     def _report(self, reading: MeterReading) -> None:
         speed = reading.steps * self._settings.batch.batch_size / max(reading.seconds, 1e-9)
