@@ -78,7 +78,7 @@ def blob_mount(place: Path, faults: BlobFaults = WORST) -> Iterator[Path]:
     with subprocess.Popen(command) as server:
         try:
             until = time.monotonic() + 20
-            while not os.path.ismount(mount):  # noqa: PTH114
+            while not os.path.ismount(mount):
                 assert server.poll() is None, "the mount has ended"
                 assert time.monotonic() < until, "it was not mounted"
                 time.sleep(0.01)
@@ -88,12 +88,12 @@ def blob_mount(place: Path, faults: BlobFaults = WORST) -> Iterator[Path]:
             server.kill()
 
 
-class _Failure(OSError):
+class _FaultError(OSError):
     pass
 
 
 def _fail(number: int) -> OSError:
-    return _Failure(number, os.strerror(number))
+    return _FaultError(number, os.strerror(number))
 
 
 class BlobServer:

@@ -178,6 +178,10 @@ class TrainDdp(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
@@ -225,8 +229,15 @@ class TrainDdp(CommandComponent):
                 library have no batch normalization.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
@@ -267,6 +278,10 @@ class TrainTorchrun(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
@@ -314,8 +329,15 @@ class TrainTorchrun(CommandComponent):
                 library have no batch normalization.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
@@ -366,6 +388,10 @@ class TrainFsdp(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
@@ -433,8 +459,15 @@ class TrainFsdp(CommandComponent):
                 slower; for models that fit nowhere else. Without a GPU this has no effect.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run of this component to continue from. A run that was
                 interrupted continues from its own output "checkpoints" without this. With more epochs or max_steps than
                 that run had, the further steps are trained, at the learning rates of all of them together; where these
@@ -490,6 +523,10 @@ class TrainDeepspeed(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
@@ -571,8 +608,15 @@ class TrainDeepspeed(CommandComponent):
             model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
                 from its own output "checkpoints" without this. With more epochs or max_steps than that run had, the
                 further steps are trained, at the learning rates of all of them together; where these do not depend on
@@ -615,6 +659,10 @@ class TrainLightning(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
@@ -671,8 +719,15 @@ class TrainLightning(CommandComponent):
                 library have no batch normalization.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
@@ -711,6 +766,10 @@ class TrainTransformers(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
@@ -756,8 +815,15 @@ class TrainTransformers(CommandComponent):
                 change.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
@@ -797,6 +863,10 @@ class TrainHorovod(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
@@ -845,8 +915,15 @@ class TrainHorovod(CommandComponent):
                 library have no batch normalization.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
@@ -884,6 +961,10 @@ class TrainHorovodKeras(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         loader_workers: Whole = 1,
         prefetch: Whole = 4,
@@ -925,8 +1006,15 @@ class TrainHorovodKeras(CommandComponent):
             compile: Compile the forward and backward pass with XLA; some time at the start, faster steps afterwards.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
@@ -961,6 +1049,10 @@ class TrainTfMultiworker(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         loader_workers: Whole = 1,
         prefetch: Whole = 4,
@@ -1003,8 +1095,15 @@ class TrainTfMultiworker(CommandComponent):
             compile: Compile the forward and backward pass with XLA; some time at the start, faster steps afterwards.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
@@ -1038,6 +1137,10 @@ class TrainTfParameterServer(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         loader_workers: Whole = 1,
         prefetch: Whole = 4,
@@ -1078,6 +1181,13 @@ class TrainTfParameterServer(CommandComponent):
             log_every: Steps between two lines of metrics. At these steps worker 0 waits for all others: a loss that is
                 not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs

@@ -191,11 +191,6 @@ class SocketControl(Control):
             raise PeerError(f"Rank 0 (node 0) is gone ({error}). Its own log says why.") from None
         return SocketControl(connection, self.world_id, self.main_port, self._reconnect)
 
-    def interrupt(self) -> None:
-        """Let whoever waits here fail at once."""
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-
     def leave(self, grace: float) -> None:
         """Say goodbye; rank 0 waits up to ``grace`` seconds until all others have done so."""
         with suppress(OSError):

@@ -172,6 +172,14 @@ class World:
         numbers = [float(value) for value in values]
         return self._control.meet("sum", name, seconds_of(timeout, self._timeout), numbers)
 
+    def announce(self, name: str) -> None:
+        """Tell all who wait for it, now or later; once told, it stays so."""
+        self._control.set(f"announced/{name}", value=True)
+
+    def wait_for_announcement(self, name: str) -> None:
+        """Wait until some rank announces it, as long as that takes."""
+        self._control.get(f"announced/{name}")
+
     def announce_failure(self, error: BaseException) -> None:
         """Tell the other ranks that this one fails with this error, before it closes what may take long; never raises.
 

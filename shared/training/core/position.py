@@ -90,7 +90,14 @@ def plan_checkpoints(settings: TrainerSettings, data: Dataset) -> CheckpointPlan
         "classes": len(data.index.classes),
     }
     kept = settings.checkpoints
-    return CheckpointPlan(kept.checkpoints, kept.resume_from, same | facts, settings.timeouts.step)
+    return CheckpointPlan(
+        kept.checkpoints,
+        kept.resume_from,
+        same | facts,
+        settings.timeouts.step,
+        KeepRule(kept.keep_checkpoints, kept.keep_every),
+        kept.verify_checkpoints,
+    )
 
 
 class CheckpointSaver(ABC):

@@ -46,7 +46,7 @@ class TrainingRun:
         self._settings, self._world, self._saver, self.at, self._schedule = settings, world, saver, at, schedule
         self._steps_per_epoch = steps_per_epoch or schedule.steps // settings.loop.epochs
         at.restore_cut_epoch(self._steps_per_epoch)
-        self._saved = at.step
+        self._saved, self._saved_at, self._saves_epoch = at.step, time.monotonic(), False
         self._started = self._epoch_started = self._noted = time.perf_counter()
         self._speed: list[float] = []
         self._stalls: list[float] = []
@@ -90,20 +90,22 @@ class TrainingRun:
         at, every = self.at, self._settings.checkpoints.checkpoint_every
         at.step += 1
         at.batch += 1
-        save = every > 0 and at.step % every == 0
+        save, stop = every > 0 and at.step % every == 0, self._meter.is_last(at.step)
         last_of_epoch = at.batch == self._steps_per_epoch or at.step == self._schedule.steps
-        if not save and at.step % self._settings.reports.log_every and not last_of_epoch:
+        if not save and not stop and at.step % self._settings.reports.log_every and not last_of_epoch:
             return False
-        reading = self._meter.read()
+        reading = self._meter.read(save=self._is_save_due())
         at.epoch_loss += reading.loss_sum
         self._check_finite("loss", reading.loss)
         self._report(reading)
-        if save or reading.stop:
+        if save or stop or (reading.save and not last_of_epoch):
             self._save()
-        if reading.stop:
+        elif reading.save:
+            self._saves_epoch = True  # its end is another position at the same step
+        if stop:
             self._saver.finish()
             self._world.note(f"stopped by SIGTERM after step {at.step}; start again with the same checkpoints folder")
-        return reading.stop
+        return stop
 
     def end_epoch(self, validation: Mapping[str, float]) -> None:
         """Report an epoch with its `validation` numbers, and save if a checkpoint is due at each epoch.
@@ -137,7 +139,8 @@ class TrainingRun:
         if at.batch >= self._steps_per_epoch:
             at.epoch, at.batch, at.epoch_loss = at.epoch + 1, 0, 0.0
         self._epoch_started = self._noted = now
-        if self._settings.checkpoints.checkpoint_every == 0:
+        if self._settings.checkpoints.checkpoint_every == 0 or self._saves_epoch:
+            self._saves_epoch = False
             self._save()
 
     def finish(self) -> None:
@@ -178,7 +181,13 @@ class TrainingRun:
             f"has done {done}; to train on from it, raise {name}"
         )
 
+    def _is_save_due(self) -> bool:
+        """Whether the last checkpoint is so old that another one is due; by the clock of rank 0, which all follow."""
+        minutes = self._settings.checkpoints.checkpoint_minutes
+        return minutes > 0 and time.monotonic() - self._saved_at >= 60 * minutes
+
     def _save(self) -> None:
+        self._saved_at = time.monotonic()
         self._saver.save(self.at)
         self._saved = self.at.step
         times = self._saver.writer.times
