@@ -11,6 +11,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from shared.distributed.errors import print_line
 from shared.distributed.launch import Launch
@@ -30,6 +31,7 @@ class Assembly:
     def __init__(self, launch: Launch, token: str) -> None:
         self.world_id = secrets.token_hex(8)
         self._launch = launch
+        self._workers = frozenset(range(launch.world_size))
         self._token = token
         self._members: dict[Member, Guest] = {}
         self._left: set[Member] = set()
@@ -170,15 +172,16 @@ class Assembly:
         if message["brings"]:
             meeting.values[guest.place] = message["value"]
         self._check(key, meeting)
-        self._check_standstill()
+        if not guest.channel:
+            self._check_standstill()
 
     def _wait(self, guest: Guest, key: str, timeout: float | None) -> None:
         guest.waiting = key
         guest.deadline = None if timeout is None else time.monotonic() + timeout
 
-    def _needed(self, meeting: Meeting) -> set[int]:
+    def _needed(self, meeting: Meeting) -> AbstractSet[int]:
         """Those without whom the meeting does not end."""
-        workers = set(range(self._launch.world_size))
+        workers = self._workers
         if meeting.kind == "join":
             return workers | {-1 - rank for rank in range(self._launch.num_ps)}
         if meeting.kind == "once" and meeting.scope == "job":
@@ -191,8 +194,8 @@ class Assembly:
     def _check(self, key: str, meeting: Meeting) -> None:
         """End the meeting if all have come, and answer those who wait; find out if somebody never will."""
         if not meeting.finished:
-            missing = self._needed(meeting) - set(meeting.values)
-            left = sorted(place for place in missing if ("worker", place) in self._left)
+            missing = self._needed(meeting) - meeting.values.keys()
+            left = sorted(place for place in missing if ("worker", place) in self._left) if self._left else ()
             if left:
                 self._break("peer", f"{meeting.label}: {self._describe(left)} has left the world already.")
             if missing and not meeting.failures:

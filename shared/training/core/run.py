@@ -50,6 +50,7 @@ class TrainingRun:
         self._started = self._epoch_started = self._noted = time.perf_counter()
         self._speed: list[float] = []
         self._stalls: list[float] = []
+        self._unreported: dict[str, float] = {}
         self._meter, self._throughput = meter, throughput
         self._open = ExitStack()
 
@@ -190,9 +191,8 @@ class TrainingRun:
         self._saved_at = time.monotonic()
         self._saver.save(self.at)
         self._saved = self.at.step
-        times = self._saver.writer.times
-        self._stalls.append(times.stall)
-        self._tracker.log({"checkpoint_stall_ms": 1e3 * times.stall}, self.at.step)
+        self._stalls.append(self._saver.writer.times.stall)
+        self._unreported = {"checkpoint_stall_ms": 1e3 * self._stalls[-1]}
 
     def _saving_times(self) -> dict[str, float]:
         """How long the training stood still for a checkpoint, at the median and in all, and how long one is written."""
@@ -212,7 +212,9 @@ class TrainingRun:
             "learning_rate": self._schedule(self.at.step - 1),
             "samples_per_second": speed,
             **self._throughput(speed),
+            **self._unreported,
         }
+        self._unreported = {}
         self._tracker.log(numbers, self.at.step)
         now = time.perf_counter()
         if now - self._noted >= _NOTE_SECONDS:
