@@ -45,7 +45,7 @@ def finish_model(
     `installed` are versions of the packages that it needs, by name; `folders` are copied beside the weights, by their
     names there; None is left out.
     """
-    from shared.storage import copy_file, copy_folder, write_text
+    from shared.storage import copy_file, copy_folder, retry_transient, write_text
 
     folder, inside = Path(folder), Path(folder) / INSIDE
     write_text(inside / CARD_NAME, card.to_json())
@@ -56,7 +56,7 @@ def finish_model(
     copy_file(Path(__file__).with_name("serve.py"), folder / "serve.py")
     for name, text in environment_files(platform.python_version(), installed).items():
         write_text(folder / name, text)
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    size = retry_transient(lambda: sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()))
     write_text(folder / "MLmodel", mlmodel_document(card, platform.python_version(), size))
 
 

@@ -98,7 +98,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(
         (tmp_path / "tiny").mkdir()
         (tmp_path / "tiny" / "config.json").write_text(json.dumps(TINY))
         data = write_text_classification_dataset(tmp_path / "passages")
-        agrees(data, tmp_path, often | {"epochs": 6, "batch_size": 12, "base": tmp_path / "tiny"})
+        agrees(data, tmp_path, often | {"epochs": 6, "batch_size": 12, "base_config": tmp_path / "tiny"})
     elif script == "train_fsdp":
         agrees(write_language_dataset(tmp_path / "text", rows=(805, 13, 8)), tmp_path, often | small | {"epochs": 1})
     else:

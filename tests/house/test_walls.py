@@ -109,7 +109,7 @@ ROOMS = (
         "shared/report/*",
         "numpy matplotlib",
         later="jinja2",
-        ours="shared/metrics shared/language",
+        ours="shared/metrics shared/language shared/storage",
     ),
     Room("shared/*", "numpy", ours="shared/data shared/storage"),
     # Scripts: what is wrong with the arguments is said before a framework is imported.
