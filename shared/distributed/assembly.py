@@ -156,12 +156,18 @@ class Assembly:
         guest.send({"ok": cause})
 
     def _break(self, kind: str, text: str) -> None:
-        """Tell everyone who waits, now, and everyone who asks, from now on; the first cause stays."""
+        """Tell everyone, now, and everyone who asks, from now on; the first cause stays.
+
+        To those who do not wait for an answer it comes as news: they may stand in a collective that never ends.
+        """
         if self._broken is None:
             self._broken = _error(kind, text)
-            for guest in self._members.values():
+            news = {**self._broken, "news": True}
+            for member, guest in self._members.items():
                 if guest.waiting:
                     guest.send(self._broken)
+                elif member not in self._left:
+                    guest.send(news)
 
     # ---- meetings
 

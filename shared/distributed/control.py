@@ -7,6 +7,7 @@ and without any framework, whose own groups carry tensors only.
 from __future__ import annotations
 
 import os
+import select
 import socket
 import threading
 import weakref
@@ -21,7 +22,14 @@ from shared.distributed.errors import ControlError, PeerError, Refusal, WaitTime
 from shared.distributed.launch import Launch
 from shared.distributed.meeting import Guest, LeaderScope, MeetingKind, hello_message
 from shared.distributed.server import ControlServer
-from shared.distributed.wire import VALUE_LIMIT, Message, MessageDecoder, encode_message, exchange_messages
+from shared.distributed.wire import (
+    VALUE_LIMIT,
+    Message,
+    MessageDecoder,
+    encode_message,
+    exchange_messages,
+    receive_message,
+)
 
 ANSWER_SECONDS = 10.0  # the server answers within its own time-out; this much later it hangs
 _FAIL_SECONDS = 1.0  # a rank that fails waits no longer for the answer that tells whether another had failed before
@@ -39,6 +47,7 @@ class Control(ABC):
         world_id: the same on every rank, and another one for each start.
         main_port: the framework's port at the main address; another one than the launch's where that was taken.
         start_timeout: seconds for what all ranks do before the world is ready; None for as long as all are alive.
+        is_ending: set once this rank leaves, fails or refuses.
     """
 
     start_timeout: float | None = None
@@ -47,6 +56,7 @@ class Control(ABC):
         self.world_id = world_id
         self.main_port = main_port
         self._uses: Counter[tuple[str, str, str]] = Counter()
+        self.is_ending = threading.Event()
         self._lock = threading.Lock()
         self._out_of_step = False  # a question went out whose answer was not waited for
         self._told: tuple[str | None] | None = None
@@ -84,6 +94,7 @@ class Control(ABC):
 
         Only the first call tells; later ones give the same answer, since a rank fails once.
         """
+        self.is_ending.set()
         if self._told is None:
             message = {"op": "fail", "type": type(error).__name__, "message": str(error)[:2000]}
             self._told = (self._tell(message, _FAIL_SECONDS),)
@@ -91,7 +102,12 @@ class Control(ABC):
 
     def refuse(self, text: str) -> None:
         """Have rank 0 print the reason, once, and return when it has; never raises."""
+        self.is_ending.set()
         self._tell({"op": "refuse", "message": text}, ANSWER_SECONDS)
+
+    def bad_news(self) -> str | None:
+        """What has broken the world, if this rank works on all the same; never waits."""
+        return None
 
     @abstractmethod
     def open_channel(self, name: str) -> Control:
@@ -181,6 +197,7 @@ class SocketControl(Control):
         self._socket = connection
         self._decoder = MessageDecoder()
         self._server = server
+        self._news: Message | None = None
         _OPEN.add(self)
 
     def open_channel(self, name: str) -> Control:
@@ -191,8 +208,31 @@ class SocketControl(Control):
             raise PeerError(f"Rank 0 (node 0) is gone ({error}). Its own log says why.") from None
         return SocketControl(connection, self.world_id, self.main_port, self._reconnect)
 
+    def bad_news(self) -> str | None:
+        """What has broken the world, if this rank works on all the same; never waits."""
+        if self._news is None and self._lock.acquire(blocking=False):  # else an answer is waited for, which will say it
+            try:
+                self._news = self._unasked()
+            finally:
+                self._lock.release()
+        return None if self._news is None else str(self._news["message"])
+
+    def _unasked(self) -> Message | None:
+        """The news that have come, or that rank 0 is gone."""
+        gone = {"error": "peer", "message": "Rank 0 (node 0) is gone. Its own log says why."}
+        try:
+            ready = select.poll()
+            ready.register(self._socket, select.POLLIN)
+            if not ready.poll(0):
+                return None
+            received = self._socket.recv(1 << 16)
+            return next(self._decoder.feed(received), None) if received else gone
+        except (OSError, ValueError):
+            return gone
+
     def leave(self, grace: float) -> None:
         """Say goodbye; rank 0 waits up to ``grace`` seconds until all others have done so."""
+        self.is_ending.set()
         with suppress(OSError):
             self._socket.sendall(encode_message({"op": "bye"}))
         self._socket.close()
@@ -207,12 +247,15 @@ class SocketControl(Control):
 
     def _exchange(self, data: bytes, timeout: float | None) -> Message:
         try:
-            return exchange_messages(self._socket, self._decoder, data, timeout)
+            answer = exchange_messages(self._socket, self._decoder, data, timeout)
+            while "news" in answer:
+                self._news, answer = answer, receive_message(self._socket, self._decoder, timeout)
         except TimeoutError:
             raise WaitTimeoutError("Rank 0 (node 0) does not answer: its process is stopped or hangs.") from None
         except (OSError, ValueError) as error:
             self._out_of_step = False  # there is nothing to be out of step with: the next call says the same
             raise PeerError(f"Rank 0 (node 0) is gone ({error}). Its own log says why.") from None
+        return answer
 
 
 _OPEN: weakref.WeakSet[SocketControl] = weakref.WeakSet()

@@ -14,6 +14,7 @@ from shared.distributed.control import ANSWER_ERRORS, ANSWER_SECONDS, AloneContr
 from shared.distributed.errors import ControlError, WaitTimeoutError
 from shared.distributed.families import Environ
 from shared.distributed.launch import Launch
+from shared.distributed.lost_peers import LostPeerWatch
 from shared.distributed.meeting import hello_message
 from shared.distributed.server import ControlServer
 from shared.distributed.wire import (
@@ -68,6 +69,7 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
         elif server is not None:
             server.stop(grace=3.0)
         raise
+    LostPeerWatch(control).start()
     return control
 
 

@@ -82,15 +82,20 @@ def exchange_messages(
     """
     connection.settimeout(timeout)
     connection.sendall(data)
+    return receive_message(connection, decoder, timeout)
+
+
+def receive_message(connection: socket.socket, decoder: MessageDecoder, timeout: float | None) -> Message:
+    """Wait for one message; raises as `exchange_messages` does."""
     until = None if timeout is None else time.monotonic() + timeout
+    received = b""  # a message may have come with the one before
     while True:
+        for message in decoder.feed(received):
+            return message
+        connection.settimeout(None if until is None else max(0.001, until - time.monotonic()))
         received = connection.recv(1 << 16)
         if not received:
             raise ConnectionError("connection closed")
-        for answer in decoder.feed(received):
-            return answer
-        if until is not None:
-            connection.settimeout(max(0.001, until - time.monotonic()))
 
 
 def tune_connection(connection: socket.socket) -> None:

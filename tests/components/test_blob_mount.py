@@ -56,16 +56,19 @@ def weights(out: Path) -> dict[str, bytes]:
 
 def train_with_kills(data: Path, place: Path, kills: int, options: Mapping[str, Any]) -> None:
     """Train on the mount in `place`, and kill a rank at random moments: in the middle of a save each second time."""
-    draw, out = random.Random(kills), place / "mount" / "out"
+    draw, out, killed = random.Random(kills), place / "mount" / "out", 0
     for number in range(kills):
         with training(data, out, **options) as ranks:
             before, until = last_step(place), time.monotonic() + 120
             while last_step(place) <= before and all(rank.process.poll() is None for rank in ranks):
                 assert time.monotonic() < until, ranks[0].stderr
                 time.sleep(0.001)
-            time.sleep(draw.random() * (0.1 if number % 2 else 1.0))
+            time.sleep(draw.random() * (0.1 if number % 2 else 0.6))
+            killed += all(rank.process.poll() is None for rank in ranks)
             draw.choice(ranks).kill(signal.SIGKILL)
             finish(ranks, 120)
+    print(f"killed {killed} of {kills} times before the end")
+    assert killed >= kills / 2
     whole = newest_valid_checkpoint(place / "behind" / "out" / "checkpoints")
     results = train(data, out, **options)
     assert whole is None or f"step {int(whole.name[5:])}, epoch" in results[0].stdout
@@ -76,7 +79,7 @@ def agrees(data: Path, tmp_path: Path, options: Mapping[str, Any], kills: int = 
     train_with_kills(data, tmp_path / "blob", kills, options)
     behind = tmp_path / "blob" / "behind" / "out"
     assert weights(behind) == weights(tmp_path / "whole")
-    assert json.loads((behind / "metrics" / "metrics.json").read_text())["checkpoint_stall_ms"] >= 0
+    assert json.loads((behind / "metrics" / "metrics.json").read_text())["history"]
 
 
 def test_ddp_killed_in_the_middle_of_a_save(digits: Path, mount: Path, tmp_path: Path) -> None:
@@ -93,16 +96,21 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(
     script: str, digits: Path, mount: Path, tmp_path: Path
 ) -> None:
     often = {"script": script, "checkpoint_every": 3, "log_every": 2, "processes": 2, "batch_size": 16}
+    epochs = 2 + KILLS
     small = {"layers": 2, "width": 32, "heads": 4}
     if script == "train_transformers":
         (tmp_path / "tiny").mkdir()
         (tmp_path / "tiny" / "config.json").write_text(json.dumps(TINY))
         data = write_text_classification_dataset(tmp_path / "passages")
-        agrees(data, tmp_path, often | {"epochs": 6, "batch_size": 12, "base_config": tmp_path / "tiny"})
+        agrees(data, tmp_path, often | {"epochs": 2 * epochs, "batch_size": 12, "base_config": tmp_path / "tiny"})
     elif script == "train_fsdp":
-        agrees(write_language_dataset(tmp_path / "text", rows=(805, 13, 8)), tmp_path, often | small | {"epochs": 1})
+        agrees(
+            write_language_dataset(tmp_path / "text", rows=(805, 13, 8)),
+            tmp_path,
+            often | small | {"epochs": epochs // 2},
+        )
     else:
-        agrees(digits, tmp_path, often | {"epochs": 3})
+        agrees(digits, tmp_path, often | {"epochs": epochs})
 
 
 MPI = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2")

@@ -114,7 +114,8 @@ def bit_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> b
 def lines(out: Path) -> list[dict[str, Any]]:
     """Lines of metrics.jsonl, as far as they are written."""
     path = out / "outputs" / "metrics.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    whole, _, _ = path.read_text().rpartition("\n") if path.is_file() else ("", "", "")
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 def train_in_turn(

@@ -6,14 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from allranks.errors import Problem, SpecError
 from allranks.spec import check_document, read_spec
-
-# The first text that is drawn builds a table of Unicode, once: seconds in a fresh clone on a loaded machine.
-settings.register_profile("allranks", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("allranks")
 
 PREPARE = """\
 $schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json
