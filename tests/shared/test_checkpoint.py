@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 import torch
 
 from shared.checkpoint import choose, files, reading, saving
+from shared.checkpoint.pieces import ShardPart
 from shared.distributed import Refusal
 from tests.helpers import clean_environment
 
@@ -68,6 +70,64 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     newest = choose.newest_valid_checkpoint(tmp_path)
     assert newest == tmp_path / "step-00000004"
     assert choose.newest_valid_checkpoint(newest) == newest
+
+
+def engine_in(folder: Path, keep: files.KeepRule | None = None) -> saving.CheckpointEngine:
+    return saving.CheckpointEngine(None, folder, timedelta(seconds=30), keep)
+
+
+def test_those_of_some_steps_are_kept_for_good(tmp_path: Path) -> None:
+    engine = engine_in(tmp_path, files.KeepRule(newest=1, every=4))
+    for step in range(1, 11):
+        engine.save(step, [ShardPart.whole("w", torch.full((2,), float(step)))], {})
+    engine.close()
+    assert sorted(int(path.name[5:]) for path in tmp_path.glob("step-*")) == [4, 8, 10]
+
+
+def test_what_is_saved_is_what_it_was_when_the_save_began(tmp_path: Path) -> None:
+    weight, state = torch.zeros(2_000_000), {"step": 0}
+    engine = engine_in(tmp_path)
+    for step in range(1, 6):
+        weight.fill_(step)
+        state["step"] = step
+        engine.save(step, [ShardPart.whole("w", weight)], state)
+        weight.fill_(-1)
+        state["step"] = -1
+        assert engine.times.stall >= 0
+    engine.close()
+    for path in tmp_path.glob("step-*"):
+        tensors, saved = reading.load_checkpoint(path)
+        assert bool((tensors["w"] == int(path.name[5:])).all())
+        assert saved == {"step": int(path.name[5:])}
+
+
+def take_steps(engine: saving.CheckpointEngine) -> None:
+    for _ in range(2000):
+        engine.check()
+        time.sleep(0.01)
+
+
+def test_a_save_that_fails_behind_the_training_is_said_at_the_next_step(tmp_path: Path) -> None:
+    (tmp_path / "c").write_text("a file where the folder should be")
+    engine = engine_in(tmp_path / "c")
+    engine.save(1, [], {})
+    with pytest.raises(OSError, match="c"):
+        take_steps(engine)
+
+
+def test_what_an_earlier_attempt_at_a_step_left_does_no_harm(tmp_path: Path) -> None:
+    old = save(tmp_path, 7)
+    left = {path.name: path.read_bytes() for path in old.iterdir() if path.name != "manifest.json"}
+    (old / "manifest.json").unlink()  # it died before it was written
+    again = save(tmp_path, 7)
+    for name, content in left.items():  # and here they are seen late
+        (again / name).write_bytes(content)
+    assert files.find_damage(again, whole=True) is None
+    (again / "manifest.json").write_bytes((again / "manifest.json").read_bytes()[:-20])  # it dies while it writes this
+    assert choose.newest_valid_checkpoint(tmp_path) is None
+    save(tmp_path, 7)
+    assert choose.newest_valid_checkpoint(tmp_path) == again
+    assert not {path.name for path in again.iterdir()} & set(left)
 
 
 def test_an_empty_or_missing_folder_has_none(tmp_path: Path) -> None:
