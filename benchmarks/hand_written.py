@@ -61,6 +61,9 @@ class NoSaver:
     def save(self, position: TrainingPosition) -> None:
         """Do nothing."""
 
+    def check(self) -> None:
+        """Nothing can have gone wrong."""
+
 
 def main() -> None:
     """Measure and keep."""
@@ -116,7 +119,7 @@ def settings_for(folder: Path, architecture: str, batch_size: int) -> Settings:
     """Those of train_ddp, for more epochs than are run and without a checkpoint."""
     ports = [part for name in ("model", "checkpoints", "metrics") for part in (f"--{name}", str(folder / name))]
     given = ["--data", str(folder), "--architecture", architecture, "--batch-size", str(batch_size), *ports]
-    words = [*given, "--epochs", str(EPOCHS), "--checkpoint-every", "1000000000"]
+    words = [*given, "--epochs", str(EPOCHS), "--checkpoint-every", "1000000000", "--checkpoint-minutes", "0"]
     return read_settings(Settings, words=words)
 
 

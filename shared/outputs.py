@@ -6,6 +6,7 @@ as all outputs of a few rows, and nobody holds the whole: a thousand classes of 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.dataset.order import RowNumbers
+from shared.storage import make_folder, write_bytes
 
 ModelOutputs = npt.NDArray[np.floating[Any]]
 
@@ -42,7 +44,7 @@ class OutputParts:
 
     def write(self, rank: int, batches: Iterable[ModelOutputs], file_bytes: int = _FILE_BYTES) -> bool:
         """Write the outputs of a rank's batches, (rows, outputs) each; False at the first that are not all finite."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         gathered: list[ModelOutputs] = []
         number = size = 0
         for outputs in batches:
@@ -77,11 +79,9 @@ class OutputParts:
         return columns
 
     def _write(self, rank: int, number: int, batches: list[ModelOutputs]) -> None:
-        path = self._path(rank, number)
-        written = path.with_suffix(".tmp")
-        with written.open("wb") as file:
-            np.save(file, np.ascontiguousarray(np.concatenate(batches).T), allow_pickle=False)
-        written.replace(path)
+        content = io.BytesIO()
+        np.save(content, np.ascontiguousarray(np.concatenate(batches).T), allow_pickle=False)
+        write_bytes(self._path(rank, number), content.getbuffer())
 
     def _path(self, rank: int, number: int) -> Path:
         return self.folder / f"{self.what}-{rank:05d}-{number:05d}.npy"

@@ -6,6 +6,7 @@ and may be slow or away, so a thread talks to it and training never waits for it
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import logging
@@ -20,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
+
+from shared.storage import append_text
 
 if TYPE_CHECKING:
     from shared.distributed import World
@@ -56,8 +59,12 @@ class Tracker:
         now = time.time()
         finite = {name: value for name, value in metrics.items() if abs(value) < float("inf")}
         line = json.dumps({"time": now, "step": step, "total": self._total, "metrics": finite}, allow_nan=False)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        try:
+            append_text(self._path, line + "\n")
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise
+            _warn(f"the metrics of step {step} could not be written: {error}")
         if self._mlflow is not None:
             self._mlflow.put(("metrics", finite, step, now))
 

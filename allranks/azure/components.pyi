@@ -198,6 +198,10 @@ class TrainDdp(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
@@ -285,8 +289,15 @@ class TrainDdp(CommandComponent):
                 0 are validated and saved.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
@@ -356,6 +367,10 @@ class TrainTorchrun(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
@@ -443,8 +458,15 @@ class TrainTorchrun(CommandComponent):
                 0 are validated and saved.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
@@ -517,6 +539,10 @@ class TrainFsdp(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
@@ -607,8 +633,15 @@ class TrainFsdp(CommandComponent):
                 write at the same time. In units of 1,000,000,000 bytes.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run of this component to continue from. A run that was
                 interrupted continues from its own output "checkpoints" without this. With more epochs or max_steps than
                 that run had, the further steps are trained, at the learning rates of all of them together; where these
@@ -695,6 +728,10 @@ class TrainDeepspeed(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
@@ -822,8 +859,15 @@ class TrainDeepspeed(CommandComponent):
                 write at the same time. In units of 1,000,000,000 bytes.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
                 from its own output "checkpoints" without this. With more epochs or max_steps than that run had, the
                 further steps are trained, at the learning rates of all of them together; where these do not depend on
@@ -895,6 +939,10 @@ class TrainLightning(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
@@ -991,8 +1039,15 @@ class TrainLightning(CommandComponent):
                 0 are validated and saved.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
@@ -1052,6 +1107,10 @@ class TrainTransformers(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
@@ -1116,8 +1175,15 @@ class TrainTransformers(CommandComponent):
                 write at the same time. In units of 1,000,000,000 bytes.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
@@ -1185,6 +1251,10 @@ class TrainHorovod(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
@@ -1273,8 +1343,15 @@ class TrainHorovod(CommandComponent):
                 0 are validated and saved.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
@@ -1341,6 +1418,10 @@ class TrainHorovodKeras(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
@@ -1422,8 +1503,15 @@ class TrainHorovodKeras(CommandComponent):
                 effect: there the bits are the same in any case.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
@@ -1487,6 +1575,10 @@ class TrainTfMultiworker(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
@@ -1569,8 +1661,15 @@ class TrainTfMultiworker(CommandComponent):
                 effect: there the bits are the same in any case.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
@@ -1633,6 +1732,10 @@ class TrainTfParameterServer(CommandComponent):
         seed: Whole = 0,
         log_every: Whole = 10,
         checkpoint_every: Whole = 0,
+        checkpoint_minutes: Number = 10,
+        keep_checkpoints: Whole = 2,
+        keep_every: Whole = 0,
+        verify_checkpoints: Flag = "false",
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
@@ -1713,6 +1816,13 @@ class TrainTfParameterServer(CommandComponent):
             log_every: Steps between two lines of metrics. At these steps worker 0 waits for all others: a loss that is
                 not finite or a request to stop is acted upon here.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
+            checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
+                the next line of metrics; it is written while the training goes on. 0 makes none.
+            keep_checkpoints: Newest checkpoints that are kept.
+            keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
+                alone.
+            verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
+                checked when it is read, and a damaged one found as well.
             resume_from: Folder of checkpoints of another run to continue from. A run that was interrupted continues
                 from its own output "checkpoints" without this. With more epochs than that run had, the further ones are
                 trained, at the learning rates of all of them together; where these do not depend on the epochs

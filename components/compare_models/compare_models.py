@@ -211,5 +211,4 @@ def track(best: Entry, metric: str) -> None:
     file = Path("outputs/metrics.jsonl")
     file.parent.mkdir(exist_ok=True)
     line = {"time": time.time(), "step": 0, "total": None, "metrics": {metric: best.metrics[metric]}}
-    with file.open("a") as stream:
-        stream.write(json.dumps(line) + "\n")
+    file.write_text(json.dumps(line) + "\n", encoding="utf-8")

@@ -63,7 +63,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.core.run import TrainingRun
     from shared.training.core.schedule import LearningSchedule
     from shared.training.lightning.bookkeeping import RunCallback, RunLogger
-    from shared.training.lightning.state import SafetensorsIO, TrainingSaver
+    from shared.training.lightning.state import TrainingSaver
     from shared.training.lightning.task import make_own_task, make_zoo_task
     from shared.training.torch.feed import BatchFeed, RowReader
     from shared.training.torch.meter import LossMeter
@@ -92,7 +92,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
             devices=launch.local_world_size,
             accelerator="gpu" if world.device.type == "cuda" else "cpu",
             strategy=parallel(world, own=own),
-            plugins=[LaunchedCluster(launch), SafetensorsIO()],
+            plugins=[LaunchedCluster(launch), saver.io],
             precision=_PRECISIONS[settings.precision.precision],
             max_epochs=settings.loop.epochs,
             accumulate_grad_batches=plan.accumulation_steps,

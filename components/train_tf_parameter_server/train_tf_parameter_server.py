@@ -88,7 +88,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
         model, card = make_rows_model(settings.network, settings.precision, settings.seed, data)
         optimizer = make_optimizer(model, schedule, settings.optimizer)
     try_saving(model, card, settings.network.model_code)
-    saver = TrainingSaver(plan_checkpoints(settings, data), world, model, optimizer)
+    saver = TrainingSaver(plan_checkpoints(settings, data), world, model, optimizer, alone=True)
     at = saver.restore()
     validation = SplitEvaluation(data, "validation", world, plan, None, alone=True)
     objective = objective_of(data.index, settings.optimizer.label_smoothing)

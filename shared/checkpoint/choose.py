@@ -3,53 +3,67 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from shared.checkpoint.files import SHARDED_FORMAT, checkpoints_newest_first, find_damage
+from shared.checkpoint.files import checkpoints_newest_first, find_damage
 from shared.distributed import Refusal, World
+
+_READ_TIMEOUT = timedelta(hours=1)
 
 
 def newest_valid_checkpoint(folder: str | Path) -> Path | None:
     """Find the newest checkpoint that is whole, or None; a damaged one is passed over with a line on standard error.
 
-    `folder` may be a folder of checkpoints or one checkpoint.
+    `folder` may be a folder of checkpoints or one checkpoint. All bytes are read.
     """
     for path in checkpoints_newest_first(folder):
-        why = find_damage(path)
+        why = find_damage(path, whole=True)
         if why is None:
             return path
-        print(f"checkpoint {path} is passed over: {why}", file=sys.stderr, flush=True)
+        note_damage(path, why)
     return None
 
 
-def choose_sharded_checkpoint(world: World, folder: str | Path, resume_from: Path | None) -> Path | None:
-    """Choose the newest whole sharded checkpoint of our folder, else of `resume_from`; or None.
+def checkpoints_to_try(
+    world: World | None, folder: Path, resume_from: Path | None, *, whole: bool = False
+) -> Iterator[Path]:
+    """Give the checkpoints of our folder, then those of `resume_from`, newest first, without those known as damaged.
 
-    Rank 0 says which there are; all ranks read them, each its share, and agree. One that is damaged is passed over with
-    a line on standard error.
-
-    Raises:
-        Refusal: if `resume_from` holds no whole checkpoint.
+    Rank 0 says which there are: another node may see a mounted folder as it was a moment ago. All ranks read them, each
+    its share, and agree; `whole` reads all bytes, as is done with the last one anyway: what would be found in it later
+    has no other to fall back to. A `world` of None is one process that is alone. One that is damaged is passed over
+    with a line on standard error.
     """
 
     def known() -> list[str]:
         return [str(path) for place in (folder, resume_from) if place for path in checkpoints_newest_first(place)]
 
-    for name in world.once(known, name="list the checkpoints", scope="job"):
-        path = Path(name)
-        share = slice(world.rank, None, world.world_size)
-        whys = world.gather(find_damage(path, SHARDED_FORMAT, share), f"is {path.name} whole", timedelta(hours=1))
-        why = next((why for why in whys if why is not None), None)
+    names = known() if world is None else world.once(known, name="list the checkpoints", scope="job")
+    for name in names:
+        path, whole = Path(name), whole or name == names[-1]
+        share = slice(None) if world is None else slice(world.rank, None, world.world_size)
+        why = agree_on_damage(world, path, find_damage(path, share, whole=whole))
         if why is None:
-            return path
-        if world.is_main:
-            print(f"checkpoint {path} is passed over: {why}", file=sys.stderr, flush=True)
-    if resume_from:
-        raise Refusal(f"resume_from {resume_from} holds no whole checkpoint (step-*/manifest.json and its files).")
-    return None
+            yield path
+        elif world is None or world.is_main:
+            note_damage(path, why)
+
+
+def agree_on_damage(world: World | None, path: Path, why: str | None) -> str | None:
+    """Give all ranks what the first of them has found wrong with a checkpoint, or None if it is whole for all."""
+    if world is None:
+        return why
+    whys = world.collect(why, f"is {path.name} whole", _READ_TIMEOUT)
+    first = next((why for why in whys or () if why is not None), None)
+    return world.once(lambda: first, name=f"is {path.name} whole for all", scope="job")
+
+
+def note_damage(path: Path, why: str) -> None:
+    """Say on standard error that a checkpoint is not used."""
+    print(f"checkpoint {path} is passed over: {why}", file=sys.stderr, flush=True)
 
 
 def check_same_settings(state: Mapping[str, Any], now: Mapping[str, Any], source: str | Path) -> None:

@@ -1,117 +1,175 @@
-"""The files of a checkpoint: what they are called, how a folder of them becomes one, and whether they are whole."""
+"""The files of a checkpoint: what they are called, what makes a folder of them a checkpoint, and which are there."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import Any, Final
 
-WHOLE_FORMAT: Final = "allranks-checkpoint/1"
-SHARDED_FORMAT: Final = "allranks-sharded-checkpoint/1"
-TENSORS_FILE: Final = "tensors.safetensors"
-STATE_FILE: Final = "state.json"
+from shared.checkpoint.seal import DamageError, FileSeal, read_sealed
+from shared.checkpoint.tensor_file import TensorFile
+from shared.storage import make_folder, read_bytes, retry_transient, sync_folder, write_bytes, write_text
+
+FORMAT: Final = "allranks-checkpoint/2"
 MANIFEST_FILE: Final = "manifest.json"
 LATEST_FILE: Final = "latest.json"
 _STEP: Final = re.compile(r"step-(\d{8,})")
-_UNFINISHED: Final = ".writing-"
+_RANK: Final = re.compile(r"rank-(\d{5,})-\w+\.(json|safetensors)")
+_STATE: Final = re.compile(r"state-\w+\.json")
 
 
-class Seal(TypedDict):
-    """What a manifest says of a file."""
+@dataclass(frozen=True, slots=True)
+class KeepRule:
+    """Which checkpoints are kept: the newest, as many as `newest` says, and those of each `every`-th step (0: none)."""
 
-    bytes: int
-    sha256: str
-
-
-def begin_checkpoint(folder: str | Path, step: int) -> Path:
-    """Make the folder that the files of a step's checkpoint are written to, until `publish_checkpoint` makes it one."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.glob(f"{_UNFINISHED}*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    part = folder / f"{_UNFINISHED}{step:08d}"
-    part.mkdir()
-    return part
+    newest: int = 2
+    every: int = 0
 
 
-def publish_checkpoint(
-    part: Path, step: int, state: object, files: Mapping[str, Seal], keep: int = 2, form: str = WHOLE_FORMAT
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What makes a folder a checkpoint: its step, and the seal of each of its files by name."""
+
+    step: int
+    files: Mapping[str, FileSeal]
+
+    def encode(self) -> bytes:
+        """As JSON with a sha256 of its own: a bit that flips in it may not name another step, or leave out a file."""
+        files = {name: seal.to_json() for name, seal in sorted(self.files.items())}
+        content: dict[str, Any] = {"format": FORMAT, "step": self.step, "files": files}
+        return json.dumps(content | {"sha256": _digest(content)}, indent=1).encode()
+
+    def tensor_files(self) -> list[str]:
+        """Names of the files that hold tensors, in the order of the ranks that wrote them."""
+        return sorted(name for name in self.files if name.endswith(".safetensors"))
+
+    def state_file(self) -> str:
+        """Name of the file that holds what the ranks have in common."""
+        return next(name for name in self.files if _STATE.fullmatch(name))
+
+    def rank_file(self, rank: int) -> str | None:
+        """Name of the file that holds what a rank alone had kept, if it kept anything."""
+        found = ((name, _RANK.fullmatch(name)) for name in self.files)
+        return next((name for name, match in found if match and match[2] == "json" and int(match[1]) == rank), None)
+
+
+def step_folder(folder: Path, step: int) -> Path:
+    """Folder of a step's checkpoint."""
+    return folder / f"step-{step:08d}"
+
+
+def rank_name(rank: int, attempt: str, kind: str) -> str:
+    """Name of a rank's file of a kind (`json`, `safetensors`), which no other attempt at the same step gives."""
+    return f"rank-{rank:05d}-{attempt}.{kind}"
+
+
+def commit_checkpoint(
+    folder: Path, step: int, attempt: str, state: str, files: Mapping[str, FileSeal], keep: KeepRule
 ) -> Path:
-    """Make a checkpoint of the folder that `begin_checkpoint` made, remove those that are too old, and return its path.
+    """Make a checkpoint of the files that the ranks have written, remove those that are too old, and return its path.
 
-    `files` says what `seal_file` gave for each file in it, by name; `keep`, 1 or more, is how many are kept; `form` is
-    the name of its format.
+    `state` is JSON. The manifest is written after all that it names, and is not there, or is no JSON, before it is
+    whole. One process calls this.
     """
-    folder = part.parent
-    final = folder / f"step-{step:08d}"
-    (part / STATE_FILE).write_text(json.dumps(state, allow_nan=False), encoding="utf-8")
-    files = {**files, STATE_FILE: seal_file(part / STATE_FILE)}
-    (part / MANIFEST_FILE).write_text(json.dumps({"format": form, "step": step, "files": files}), encoding="utf-8")
-    _sync_to_disk(part / MANIFEST_FILE)
-    _sync_to_disk(part)
-    if final.exists():  # only a damaged one: a whole one would have been continued from
-        shutil.rmtree(final)
-    part.rename(final)
-    _sync_to_disk(folder)
-    _point_to(folder, final.name)
+    path, name, content = step_folder(folder, step), f"state-{attempt}.json", state.encode()
+    write_bytes(path / name, content)
+    manifest = Manifest(step, {**files, name: FileSeal.of_bytes(content)})
+    sync_folder(path)
+    write_bytes(path / MANIFEST_FILE, manifest.encode())
+    sync_folder(path)
+    sync_folder(folder)
+    with suppress(OSError):  # a hint, for where listings lag
+        write_text(folder / LATEST_FILE, json.dumps({"checkpoint": path.name}))
+    _remove_leftovers(path, manifest)
     _remove_old(folder, step, keep)
-    return final
+    return path
 
 
-def find_damage(
-    path: Path, form: str | None = WHOLE_FORMAT, share: slice = slice(None), only: Collection[str] | None = None
-) -> str | None:
-    """Say what is wrong with a checkpoint by reading all of it, or None if it is whole; `form` of None is any format.
+def read_manifest(path: Path) -> Manifest:
+    """Read the manifest of a checkpoint.
 
-    `share` says which of its files to read, in the order of their names, where others read the others; `only` names
-    the files to read, if not all.
+    Raises:
+        DamageError: there is none, or it is not what was written.
     """
     try:
-        manifest = json.loads((path / MANIFEST_FILE).read_text(encoding="utf-8"))
-        if form is not None and manifest["format"] != form:
-            return f"its format is {manifest['format']!r}, not {form!r}"
-        step = _step_of_name(path.name)
-        if step is not None and step != manifest["step"]:
-            return f"its manifest says step {manifest['step']}, its name step {step}"
-        if only is None:
-            only = {STATE_FILE, *([TENSORS_FILE] if form == WHOLE_FORMAT else []), *manifest["files"]}
-        for name in sorted(only)[share]:
-            if name not in manifest["files"]:
-                return f"{name} is not in its manifest"
-            said, found = manifest["files"][name], _fingerprint(path / name)
-            if said["bytes"] != found["bytes"]:
-                return f"{name} has {found['bytes']} bytes instead of {said['bytes']}"
-            if said["sha256"] != found["sha256"]:
-                return f"the sha256 of {name} differs"
-    except FileNotFoundError as error:
-        return f"{Path(error.filename).name} is missing"
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        content = json.loads(read_bytes(path / MANIFEST_FILE))
+        if content["format"] != FORMAT:
+            raise DamageError(f"its format is {content['format']!r}, not {FORMAT!r}")
+        if content.pop("sha256") != _digest(content):
+            raise DamageError(f"the sha256 of {MANIFEST_FILE} differs")
+        manifest = Manifest(
+            int(content["step"]), {name: FileSeal.from_json(said) for name, said in content["files"].items()}
+        )
+    except FileNotFoundError:
+        raise DamageError(f"{MANIFEST_FILE} is missing") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamageError(f"its {MANIFEST_FILE} cannot be read ({type(error).__name__}: {error})") from None
+    step = _step_of_name(path.name)
+    if step is not None and step != manifest.step:
+        raise DamageError(f"its manifest says step {manifest.step}, its name step {step}")
+    return manifest
+
+
+def find_damage(path: Path, share: slice = slice(None), *, whole: bool = False) -> str | None:
+    """Say what is wrong with a checkpoint, or None if nothing was found.
+
+    Small files and the headers of the others are read, and the sizes compared; every tensor is checked again when it is
+    loaded. With `whole` all bytes are read now. `share` says which of its files to look at, in the order of their
+    names, where others look at the others.
+    """
+    try:
+        manifest = read_manifest(path)
+        for name in sorted(manifest.files)[share]:
+            _check_file(path / name, manifest.files[name], whole=whole)
+    except DamageError as damage:
+        return str(damage)
+    except OSError as error:
         return f"it cannot be read ({type(error).__name__}: {error})"
     return None
+
+
+def _check_file(path: Path, seal: FileSeal, *, whole: bool) -> None:
+    if path.suffix != ".safetensors":
+        read_sealed(path, seal)
+        return
+    try:
+        file = TensorFile(path, seal)
+    except FileNotFoundError:
+        raise DamageError(f"{path.name} is missing") from None
+    try:
+        if whole:
+            file.check_pieces()
+    finally:
+        file.close()
 
 
 def checkpoints_newest_first(folder: str | Path) -> list[Path]:
     """List the checkpoints of a folder, whole or not; `folder` may be one checkpoint."""
     folder = Path(folder)
-    if (folder / MANIFEST_FILE).is_file():
+    if retry_transient((folder / MANIFEST_FILE).is_file):
         return [folder]
-    names = {path.name for path in folder.glob("step-*")} if folder.is_dir() else set()
-    with suppress(OSError, ValueError, KeyError, TypeError):  # the pointer is there where a listing lags behind
-        names.add(str(json.loads((folder / LATEST_FILE).read_text(encoding="utf-8"))["checkpoint"]))
+    names = _names_in(folder)
+    with suppress(OSError, ValueError, KeyError, TypeError):  # the hint is there where a listing lags behind
+        names.add(str(json.loads(read_bytes(folder / LATEST_FILE))["checkpoint"]))
     steps = [(step, name) for name in names if (step := _step_of_name(name)) is not None]
     return [folder / name for _, name in sorted(steps, reverse=True)]
 
 
-def seal_file(path: Path) -> Seal:
-    """Wait until a file is on the disk, and take its fingerprint for the manifest: bytes and sha256."""
-    _sync_to_disk(path)
-    return _fingerprint(path)
+def _names_in(folder: Path) -> set[str]:
+    try:
+        return retry_transient(lambda: {path.name for path in folder.iterdir()})
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _step_of_name(name: str) -> int | None:
@@ -120,33 +178,36 @@ def _step_of_name(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _fingerprint(path: Path) -> Seal:
-    with path.open("rb") as file:
-        return {"bytes": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+def _remove_leftovers(path: Path, manifest: Manifest) -> None:
+    """Remove what an earlier attempt at the same step has left; it has other names, so that it does no harm."""
+    with suppress(OSError):
+        for name in _names_in(path) - {*manifest.files, MANIFEST_FILE}:
+            if _RANK.fullmatch(name) or _STATE.fullmatch(name):
+                (path / name).unlink(missing_ok=True)
 
 
-def _sync_to_disk(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk; a mount may not be able to do it for folders."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        if not path.is_dir():
-            raise
-    finally:
-        os.close(descriptor)
+def _remove_old(folder: Path, step: int, keep: KeepRule) -> None:
+    """Remove what is not to be kept, and what later steps have left: they belong to a future that was given up."""
+    with suppress(OSError):
+        kept = 0
+        for path in checkpoints_newest_first(folder):
+            number = _step_of_name(path.name) or 0
+            whole = number <= step and (path / MANIFEST_FILE).is_file()  # or an attempt that was never finished
+            stays = whole and (kept < max(1, keep.newest) or bool(keep.every and number % keep.every == 0))
+            kept += whole
+            if not stays:
+                _remove_checkpoint(path)
 
 
-def _point_to(folder: Path, name: str) -> None:
-    part = folder / f"{LATEST_FILE}.part"
-    part.write_text(json.dumps({"checkpoint": name}), encoding="utf-8")
-    _sync_to_disk(part)
-    part.replace(folder / LATEST_FILE)
+def _remove_checkpoint(path: Path) -> None:
+    """Remove a checkpoint, its manifest first: what is left of it, if this is broken off, is none."""
+    with suppress(OSError):
+        (path / MANIFEST_FILE).unlink(missing_ok=True)
+    shutil.rmtree(path, ignore_errors=True)
 
 
-def _remove_old(folder: Path, step: int, keep: int) -> None:
-    paths = checkpoints_newest_first(folder)
-    kept = [path for path in paths if (_step_of_name(path.name) or 0) <= step][: max(1, keep)]
-    for path in paths:
-        if path not in kept:
-            shutil.rmtree(path, ignore_errors=True)
+def begin_folder(folder: Path, step: int) -> Path:
+    """Make the folder of a step's checkpoint; another node may have made it, and may not see it yet."""
+    path = step_folder(folder, step)
+    make_folder(path)
+    return path

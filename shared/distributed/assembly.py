@@ -11,6 +11,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from shared.distributed.errors import print_line
 from shared.distributed.launch import Launch
@@ -30,6 +31,7 @@ class Assembly:
     def __init__(self, launch: Launch, token: str) -> None:
         self.world_id = secrets.token_hex(8)
         self._launch = launch
+        self._workers = frozenset(range(launch.world_size))
         self._token = token
         self._members: dict[Member, Guest] = {}
         self._left: set[Member] = set()
@@ -41,7 +43,8 @@ class Assembly:
     @property
     def done(self) -> bool:
         """Whether everybody has left; after a failed start, others may still come who should hear why."""
-        return not self._members and (self._complete or self._broken is None)
+        here = any(not guest.channel for guest in self._members.values())
+        return not here and (self._complete or self._broken is None)
 
     def handle(self, guest: Guest, message: Message) -> None:
         """Act on one message; the answers go to the outboxes.
@@ -71,7 +74,7 @@ class Assembly:
         if guest.member is None or self._members.get(guest.member) is not guest:
             return
         del self._members[guest.member]
-        if guest.member not in self._left:
+        if guest.member not in self._left and not guest.channel:
             self._break("peer", f"{guest} has died: its process ended without a word. Its own log says why.")
 
     def next_deadline(self) -> float | None:
@@ -104,7 +107,7 @@ class Assembly:
             return
         member = (str(message["role"]), int(message["rank"]))
         guest.node, guest.local_rank, guest.where = message["node"], message["local_rank"], str(message["where"])
-        guest.host = str(message["host"])
+        guest.host, guest.channel = str(message["host"]), message["channel"] is True
         problem = self._difference(member, guest, message["world"])
         kind = "world" if problem else "stale"  # a member that comes twice may be meeting an earlier attempt's server
         problem = problem or self._collision(member, guest)
@@ -169,21 +172,22 @@ class Assembly:
     # ---- meetings
 
     def _meet(self, guest: Guest, message: Message) -> None:
-        key, member = message["key"], guest.member
+        key = message["key"]
         meeting = self._meetings.setdefault(key, Meeting(message["kind"], message["label"], message["scope"]))
         self._wait(guest, key, message["timeout"])
-        if member is not None and message["brings"]:
-            meeting.values[member[1] if member[0] == "worker" else -1 - member[1]] = message["value"]
+        if message["brings"]:
+            meeting.values[guest.place] = message["value"]
         self._check(key, meeting)
-        self._check_standstill()
+        if not guest.channel:
+            self._check_standstill()
 
     def _wait(self, guest: Guest, key: str, timeout: float | None) -> None:
         guest.waiting = key
         guest.deadline = None if timeout is None else time.monotonic() + timeout
 
-    def _needed(self, meeting: Meeting) -> set[int]:
+    def _needed(self, meeting: Meeting) -> AbstractSet[int]:
         """Those without whom the meeting does not end."""
-        workers = set(range(self._launch.world_size))
+        workers = self._workers
         if meeting.kind == "join":
             return workers | {-1 - rank for rank in range(self._launch.num_ps)}
         if meeting.kind == "once" and meeting.scope == "job":
@@ -196,8 +200,8 @@ class Assembly:
     def _check(self, key: str, meeting: Meeting) -> None:
         """End the meeting if all have come, and answer those who wait; find out if somebody never will."""
         if not meeting.finished:
-            missing = self._needed(meeting) - set(meeting.values)
-            left = sorted(place for place in missing if ("worker", place) in self._left)
+            missing = self._needed(meeting) - meeting.values.keys()
+            left = sorted(place for place in missing if ("worker", place) in self._left) if self._left else ()
             if left:
                 self._break("peer", f"{meeting.label}: {self._describe(left)} has left the world already.")
             if missing and not meeting.failures:

@@ -13,6 +13,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -109,6 +110,13 @@ class Control(ABC):
         return None
 
     @abstractmethod
+    def open_channel(self, name: str) -> Control:
+        """Connect once more, for a thread of this rank that waits for the same thread of the others.
+
+        What it waits for does not keep this connection from being used, and it ends with `leave`.
+        """
+
+    @abstractmethod
     def leave(self, grace: float) -> None:
         """Say goodbye; rank 0 waits up to ``grace`` seconds until all others have done so."""
 
@@ -152,8 +160,12 @@ class AloneControl(Control):
     def __init__(self, launch: Launch) -> None:
         assembly, guest = Assembly(launch, token=""), Guest()
         super().__init__(assembly.world_id, launch.main_port)
-        self._assembly, self._guest = assembly, guest
+        self._assembly, self._guest, self._launch = assembly, guest, launch
         self._exchange(encode_message(hello_message(launch, token="")), None)
+
+    def open_channel(self, name: str) -> Control:  # noqa: ARG002
+        """Nobody else is there to be waited for: another world of one does."""
+        return AloneControl(self._launch)
 
     def leave(self, grace: float) -> None:
         """There is nobody to say goodbye to."""
@@ -167,17 +179,34 @@ class AloneControl(Control):
 
 
 class SocketControl(Control):
-    """A connection to the server in rank 0; in rank 0 it owns the server too."""
+    """A connection to the server in rank 0; in rank 0 it owns the server too.
+
+    `reconnect` makes a further connection under a name.
+    """
 
     def __init__(
-        self, connection: socket.socket, world_id: str, main_port: int, server: ControlServer | None = None
+        self,
+        connection: socket.socket,
+        world_id: str,
+        main_port: int,
+        reconnect: Callable[[str], socket.socket],
+        server: ControlServer | None = None,
     ) -> None:
         super().__init__(world_id, main_port)
+        self._reconnect = reconnect
         self._socket = connection
         self._decoder = MessageDecoder()
         self._server = server
         self._news: Message | None = None
         _OPEN.add(self)
+
+    def open_channel(self, name: str) -> Control:
+        """Connect once more; see `Control`."""
+        try:
+            connection = self._reconnect(name)
+        except OSError as error:
+            raise PeerError(f"Rank 0 (node 0) is gone ({error}). Its own log says why.") from None
+        return SocketControl(connection, self.world_id, self.main_port, self._reconnect)
 
     def bad_news(self) -> str | None:
         """What has broken the world, if this rank works on all the same; never waits."""

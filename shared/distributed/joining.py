@@ -52,7 +52,15 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
     control = None
     try:
         connection, world_id, port = _find_server(launch, ports, token, until)
-        control = SocketControl(connection, world_id, port, server)
+
+        def reconnect(channel: str) -> socket.socket:
+            greeting = encode_message(hello_message(launch, token, channel))
+            try:
+                return _enter(launch, port, greeting, ANSWER_SECONDS)[0]
+            except _TurnedAwayError as turned_away:
+                raise ConnectionRefusedError(str(turned_away)) from None
+
+        control = SocketControl(connection, world_id, port, reconnect, server)
         control.start_timeout = timeout
         control.meet("join", "start", max(1.0, until - time.monotonic()))
     except BaseException:

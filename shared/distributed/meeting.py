@@ -22,11 +22,14 @@ LeaderScope: TypeAlias = Literal["node", "job"]
 class Guest:
     """Somebody who is connected; a stranger until the greeting was accepted. `where` is its host and process.
 
-    It waits for the meeting or value under the key `waiting` (empty while it works) up to the `deadline` by the
-    monotonic clock (None: as long as it takes). If it is `closing`, the connection ends once the outbox is sent.
+    A process may be connected by further `channel`s, at which its threads wait for those of the other ranks; the world
+    does not depend on these. It waits for the meeting or value under the key `waiting` (empty while it works) up to the
+    `deadline` by the monotonic clock (None: as long as it takes). If it is `closing`, the connection ends once the
+    outbox is sent.
     """
 
     member: Member | None = None
+    channel: bool = False
     node: int = 0
     local_rank: int = 0
     where: str = ""
@@ -39,6 +42,13 @@ class Guest:
     def __str__(self) -> str:
         """Format as ``rank 3 (node 1)``."""
         return f"{member_title(self.member)} (node {self.node})" if self.member else "a stranger"
+
+    @property
+    def place(self) -> int:
+        """Under which a meeting has its value: a worker's rank; servers count from -1 downwards."""
+        assert self.member is not None  # noqa: S101  # strangers do not meet
+        role, rank = self.member
+        return rank if role == "worker" or self.channel else -1 - rank
 
     def send(self, message: Message) -> None:
         """Answer; whoever was answered waits no longer."""
@@ -83,7 +93,7 @@ class Meeting:
 
     def share_of(self, guest: Guest) -> object:
         """What this guest gets: of a ``once`` the first failure of any leader, else what its own leader returned."""
-        if self.kind == "collect" and guest.member != ("worker", 0):
+        if self.kind == "collect" and guest.place != 0:
             return None
         if self.kind != "once":
             return self.outcome
@@ -104,12 +114,13 @@ def shared_facts(launch: Launch) -> Message:
     return {name: getattr(launch, name) for name in names}
 
 
-def hello_message(launch: Launch, token: str) -> Message:
-    """With what a process asks to be let in."""
+def hello_message(launch: Launch, token: str, channel: str = "") -> Message:
+    """With what a process asks to be let in; a `channel` is the name of a further connection of it."""
     return {
         "op": "hello",
         "token": token,
-        "role": launch.role,
+        "role": channel or launch.role,
+        "channel": bool(channel),
         "rank": launch.rank,
         "node": launch.node_rank,
         "local_rank": launch.local_rank,

@@ -38,6 +38,26 @@ class World:
         self._control = control
         self._group = group
         self._timeout = timeout
+        self._channels = 0
+
+    @property
+    def start_id(self) -> str:
+        """Sixteen hexadecimal digits: the same on every rank, and others for each start."""
+        return self._control.world_id
+
+    def open_channel(self, name: str) -> World:
+        """Make what a thread of this rank uses to do things together with the same thread of the other ranks.
+
+        Every rank calls this, and `close_channel` on what it gives. The methods of a World wait for all ranks, so two
+        threads cannot use one.
+        """
+        self._channels += 1
+        control = self._control.open_channel(f"{name}/{self._channels}")
+        return World(self.launch, control, None, self._timeout)
+
+    def close_channel(self) -> None:
+        """End what `open_channel` has made."""
+        self._control.leave(0)
 
     @property
     def is_main(self) -> bool:
@@ -151,6 +171,14 @@ class World:
         """
         numbers = [float(value) for value in values]
         return self._control.meet("sum", name, seconds_of(timeout, self._timeout), numbers)
+
+    def announce(self, name: str) -> None:
+        """Tell all who wait for it, now or later; once told, it stays so."""
+        self._control.set(f"announced/{name}", value=True)
+
+    def wait_for_announcement(self, name: str) -> None:
+        """Wait until some rank announces it, as long as that takes."""
+        self._control.get(f"announced/{name}")
 
     def announce_failure(self, error: BaseException) -> None:
         """Tell the other ranks that this one fails with this error, before it closes what may take long; never raises.

@@ -23,17 +23,28 @@ INSIDE: Final = Path("artifacts", "model")
 
 def begin_model(folder: str | Path) -> Path:
     """Make the folder for the weights, empty, and return it; what an earlier attempt left in it is removed."""
+    from shared.storage import make_folder  # a saved model has a copy of this folder alone
+
     inside = Path(folder) / INSIDE
     shutil.rmtree(inside, ignore_errors=True)
-    inside.mkdir(parents=True)
+    make_folder(inside)
     return inside
 
 
 def copy_tokenizer(tokenizer: str | Path | None, folder: Path) -> None:
     """Copy a tokenizer's files into a folder; None for bytes, which need none."""
+    from shared.storage import copy_file
+
     for name in _TOKENIZER_FILES if tokenizer is not None else ():
         if (source := Path(tokenizer or "") / name).is_file():
-            shutil.copyfile(source, folder / name)
+            copy_file(source, folder / name)
+
+
+def write_weights(inside: Path, tensors: Mapping[str, object]) -> None:
+    """Write the weights, of torch or NumPy, into the folder that `begin_model` has made."""
+    from shared.tensors import write_safetensors
+
+    write_safetensors(inside / WEIGHTS_NAME, tensors)
 
 
 def finish_model(
@@ -47,17 +58,19 @@ def finish_model(
     `installed` are versions of the packages that it needs, by name; `folders` are copied beside the weights, by their
     names there; None is left out.
     """
+    from shared.storage import copy_file, copy_folder, retry_transient, write_text
+
     folder, inside = Path(folder), Path(folder) / INSIDE
-    (inside / CARD_NAME).write_text(card.to_json(), encoding="utf-8")
+    write_text(inside / CARD_NAME, card.to_json())
     unwanted = _leaving_out(folder)
     for name, source in {"zoo": Path(__file__).parent, **(folders or {})}.items():
         if source is not None:
-            shutil.copytree(source, inside / name, ignore=unwanted)
-    shutil.copyfile(Path(__file__).with_name("serve.py"), folder / "serve.py")
+            copy_folder(Path(source), inside / name, unwanted)
+    copy_file(Path(__file__).with_name("serve.py"), folder / "serve.py")
     for name, text in environment_files(platform.python_version(), installed).items():
-        (folder / name).write_text(text, encoding="utf-8")
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    (folder / "MLmodel").write_text(mlmodel_document(card, platform.python_version(), size), encoding="utf-8")
+        write_text(folder / name, text)
+    size = retry_transient(lambda: sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()))
+    write_text(folder / "MLmodel", mlmodel_document(card, platform.python_version(), size))
 
 
 def _leaving_out(model: Path) -> Callable[[str, list[str]], set[str]]:

@@ -26,13 +26,22 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 from .build import NormalisedModel, build_network
 from .card import LANGUAGE_MODELING, ModelCard
 from .decoder import DecoderModel, DecoderSettings, initialise_decoder
-from .folder import HUGGINGFACE_NAME, INSIDE, WEIGHTS_NAME, begin_model, copy_tokenizer, finish_model, open_model
+from .folder import (
+    HUGGINGFACE_NAME,
+    INSIDE,
+    WEIGHTS_NAME,
+    begin_model,
+    copy_tokenizer,
+    finish_model,
+    open_model,
+    write_weights,
+)
 from .llama import llama_name, llama_tensors, write_llama_config
 from .mlmodel import installed_versions
 from .refuse import make_refusal
@@ -114,7 +123,7 @@ def save_model(
         _write_decoder(inside, state, module)
         finish_decoder(folder, card, next(module.parameters()).dtype, tokenizer)
         return
-    save_file(state, inside / WEIGHTS_NAME)
+    write_weights(inside, state)
     needed = (*_NEEDED, *packages)
     copied = {"model_code": model_code, "tokenizer": tokenizer}
     finish_model(folder, card, installed_versions(needed), copied)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import csv
+import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from shared.storage import make_folder, write_bytes, write_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,10 @@ def write_files(
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for name, content in images.items():
-        (folder / name).write_bytes(content)
-    (folder / "metrics.json").write_text(json.dumps(numbers, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        write_bytes(folder / name, content)
+    write_text(folder / "metrics.json", json.dumps(numbers, indent=1, allow_nan=False) + "\n")
     # Names of classes and columns come from files of the user's: everything is escaped.
     templates = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=templates, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
@@ -60,12 +63,13 @@ def write_files(
         images={name: base64.b64encode(content).decode("ascii") for name, content in images.items()},
         **more,
     )
-    (folder / "index.html").write_text(page, encoding="utf-8")
+    write_text(folder / "index.html", page)
 
 
 def write_table(path: Path, header: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
     """Write a CSV file."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(lines)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(lines)
+    write_bytes(path, text.getvalue().encode("utf-8"))

@@ -17,8 +17,8 @@ class ReportSettings:
     """How often is reported."""
 
     log_every: int = input_port(
-        "Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is not finite or "
-        "a request to stop is acted upon here.",
+        "Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is not finite is "
+        "acted upon here.",
         default=10,
         least=1,
         unit="steps",
@@ -53,6 +53,25 @@ class CheckpointSettings:
 
     checkpoint_every: int = input_port(
         "Steps between two checkpoints; 0 makes one at the end of each epoch.", default=0, least=0, unit="steps"
+    )
+    checkpoint_minutes: float = input_port(
+        "Minutes after which another checkpoint is made, besides those of checkpoint_every, at the next line of "
+        "metrics; it is written while the training goes on. 0 makes none.",
+        default=10,
+        least=0,
+        unit="minutes",
+    )
+    keep_checkpoints: int = input_port("Newest checkpoints that are kept.", default=2, least=1)
+    keep_every: int = input_port(
+        "Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest alone.",
+        default=0,
+        least=0,
+        unit="steps",
+    )
+    verify_checkpoints: bool = input_port(
+        "Read all bytes of a checkpoint before continuing from it. Without it each tensor is checked when it is read, "
+        "and a damaged one found as well.",
+        default=False,
     )
     resume_from: Path | None = input_port(
         "Folder of checkpoints of another run to continue from. A run that was interrupted continues from its own "

@@ -141,7 +141,7 @@ def test_worker_processes_end_with_a_killed_rank(tmp_path: Path) -> None:
     command = [sys.executable, ROOT / "components" / "prepare_data" / "prepare_data.py", *map(str, arguments)]
     rank = subprocess.Popen([*command, "--output-data", tmp_path / "output"], cwd=tmp_path, env=clean_environment())
     try:
-        wait_until(lambda: list(tmp_path.glob("output/train/*.part")), "shards were begun")
+        wait_until(lambda: list(tmp_path.glob("output/train/*.npy")), "shards were begun")
         assert len(processes_in(tmp_path)) >= 3
     finally:
         rank.kill()

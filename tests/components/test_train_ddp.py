@@ -201,6 +201,14 @@ def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(few: Path, tmp_path: Pa
     assert int(newest.name[5:]) == lines(tmp_path)[-1]["step"]
 
 
+def test_checkpoints_come_by_the_clock_too(few: Path, tmp_path: Path) -> None:
+    options = {"epochs": 8, "batch_size": 16, "log_every": 2, "processes": 2, "checkpoint_every": 10**6}
+    train(few, tmp_path, **options, checkpoint_minutes=1e-6, keep_checkpoints=3)
+    steps = sorted(int(path.name[5:]) for path in (tmp_path / "checkpoints").glob("step-*"))
+    assert len(steps) == 3
+    assert steps[1] - steps[0] <= 2
+
+
 def refused(data: Path, out: Path, *, processes: int = 1, **options: object) -> str:
     """What rank 0 says when all ranks refuse, once."""
     with training(data, out, processes=processes, **options) as ranks:

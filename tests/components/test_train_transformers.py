@@ -17,7 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from shared.checkpoint import whole
+from shared.checkpoint import saving
 from shared.data import Dataset
 from shared.distributed import Refusal
 from shared.models.predictor import load_predictor
@@ -291,7 +291,7 @@ def test_the_checkpoint_of_another_component_is_refused(tmp_path: Path) -> None:
     from shared.training.core.position import CheckpointPlan
     from shared.training.transformers.state import TrainingSaver
 
-    whole.save_checkpoint(tmp_path, 1, {"x": torch.zeros(1)}, {"settings": {}})
+    saving.save_checkpoint(tmp_path, 1, {"x": torch.zeros(1)}, {"settings": {}})
     plan = CheckpointPlan(tmp_path, None, {"batch_size": 12}, timedelta(minutes=1))
     with init("torch") as world, pytest.raises(Refusal, match="was not written by train_transformers"):
         TrainingSaver(plan, world, 5).restore()

@@ -41,7 +41,7 @@ class Room:
 
 CORE = (
     "shared/settings shared/distributed shared/checkpoint shared/data shared/models shared/training/core "
-    "shared/training/augmentation shared/tracking"
+    "shared/training/augmentation shared/tracking shared/storage"
 )
 TORCH = f"{CORE} shared/training/torch"
 
@@ -54,10 +54,10 @@ ROOMS = (
     Room("shared/distributed/tensorflow_group.py", "tensorflow"),
     Room("shared/distributed/lightning_cluster.py", "torch lightning"),
     Room("shared/distributed/*", later="torch"),
-    Room("shared/checkpoint/shards.py", "numpy torch safetensors", ours="shared/distributed"),
     Room("shared/checkpoint/tree.py", "numpy torch", ours="shared/distributed"),
-    Room("shared/checkpoint*", later="numpy safetensors", ours="shared/distributed"),
-    Room("shared/tracking.py", later="mlflow", ours="shared/distributed"),
+    Room("shared/checkpoint*", later="numpy torch", ours="shared/distributed shared/storage shared/tensors"),
+    Room("shared/tensors.py", later="numpy torch", ours="shared/storage"),
+    Room("shared/tracking.py", later="mlflow", ours="shared/distributed shared/storage"),
     Room("shared/data/dataset/*", "numpy", ours="shared/distributed"),
     Room(
         "shared/data/formats/*",
@@ -70,17 +70,26 @@ ROOMS = (
     Room(
         "shared/data/*",
         "numpy",
-        ours="shared/settings shared/data shared/distributed shared/tracking",
+        ours="shared/settings shared/data shared/distributed shared/tracking shared/storage",
     ),
-    Room("shared/models/keras/*", "numpy safetensors mlflow keras", later="tensorflow", ours="shared/models"),
+    Room(
+        "shared/models/keras/*",
+        "numpy safetensors mlflow keras",
+        later="tensorflow",
+        ours="shared/models shared/storage",
+    ),
     Room(
         "shared/models/transformers/*",
         "numpy safetensors mlflow torch",
         later="transformers tokenizers",
-        ours="shared/models",
+        ours="shared/models shared/storage",
     ),
     Room("shared/models/predictor.py", "numpy", later="torch", ours="shared/models shared/distributed"),
-    Room("shared/models/*", "numpy safetensors mlflow torch", ours="shared/distributed"),
+    Room(
+        "shared/models/*",
+        "numpy safetensors mlflow torch",
+        ours="shared/distributed shared/storage shared/tensors",
+    ),
     Room(
         "shared/training/augmentation/*",
         "numpy",
@@ -109,9 +118,9 @@ ROOMS = (
         "shared/report/*",
         "numpy matplotlib",
         later="jinja2",
-        ours="shared/metrics shared/language",
+        ours="shared/metrics shared/language shared/storage",
     ),
-    Room("shared/*", "numpy", ours="shared/data"),
+    Room("shared/*", "numpy", ours="shared/data shared/storage"),
     # Scripts: what is wrong with the arguments is said before a framework is imported.
     Room("components/compare_models/*", "mldesigner", later="matplotlib"),
     Room("components/train_torchrun/*", ours="shared components/train_ddp"),

@@ -8,26 +8,28 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from shared.checkpoint import choose, files, whole
+from shared.checkpoint import choose, files, reading, saving
+from shared.checkpoint.pieces import ShardPart
 from shared.distributed import Refusal
 from tests.helpers import clean_environment
 
 
 def save(folder: Path, step: int, keep: int = 2) -> Path:
-    return whole.save_checkpoint(folder, step, {"w": torch.full((3, 2), float(step))}, {"step": step}, keep)
+    return saving.save_checkpoint(folder, step, {"w": torch.full((3, 2), float(step))}, {"step": step}, keep)
 
 
 def test_tensors_and_state_come_back(tmp_path: Path) -> None:
     tensors = {"a": torch.randn(4, 3), "b": torch.tensor(True), "c": torch.randn(2, 2, dtype=torch.bfloat16)}
     state = {"position": [1, 2.5], "names": {"ä": None}}
-    path = whole.save_checkpoint(tmp_path, 12, tensors, state)
-    loaded, loaded_state = whole.load_checkpoint(path)
+    path = saving.save_checkpoint(tmp_path, 12, tensors, state)
+    loaded, loaded_state = reading.load_checkpoint(path)
     assert path.name == "step-00000012"
     assert loaded_state == state
     assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
@@ -38,13 +40,14 @@ def test_numpy_arrays_need_no_torch(tmp_path: Path) -> None:
     code = """
 import sys
 import numpy as np
-from shared.checkpoint import whole
-path = whole.save_checkpoint(sys.argv[1], 1, {"w": np.arange(6.0).reshape(2, 3).T}, {})
-assert whole.load_checkpoint(path)[0]["w"].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+from pathlib import Path
+from shared.checkpoint import reading, saving
+path = saving.save_checkpoint(Path(sys.argv[1]), 1, {"w": np.arange(6.0).reshape(2, 3).T}, {})
+assert reading.load_checkpoint(path)[0]["w"].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=clean_environment(), check=True)
-    loaded, _ = whole.load_checkpoint(tmp_path / "step-00000001")
+    loaded, _ = reading.load_checkpoint(tmp_path / "step-00000001")
     assert np.array_equal(loaded["w"].numpy(), [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]])
 
 
@@ -52,9 +55,10 @@ def test_a_single_number_stays_one(tmp_path: Path) -> None:
     code = """
 import sys
 import numpy as np
-from shared.checkpoint import whole
-path = whole.save_checkpoint("checkpoints", 1, {"step": np.asarray(np.int64(5)), "w": np.zeros((2, 3)).T}, {})
-assert {name: array.shape for name, array in whole.load_checkpoint(path)[0].items()} == {"step": (), "w": (3, 2)}
+from pathlib import Path
+from shared.checkpoint import reading, saving
+path = saving.save_checkpoint(Path("checkpoints"), 1, {"step": np.asarray(np.int64(5)), "w": np.zeros((2, 3)).T}, {})
+assert {name: array.shape for name, array in reading.load_checkpoint(path)[0].items()} == {"step": (), "w": (3, 2)}
 """
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=clean_environment(), check=True)
 
@@ -68,16 +72,74 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     assert choose.newest_valid_checkpoint(newest) == newest
 
 
+def engine_in(folder: Path, keep: files.KeepRule | None = None) -> saving.CheckpointEngine:
+    return saving.CheckpointEngine(None, folder, timedelta(seconds=30), keep)
+
+
+def test_those_of_some_steps_are_kept_for_good(tmp_path: Path) -> None:
+    engine = engine_in(tmp_path, files.KeepRule(newest=1, every=4))
+    for step in range(1, 11):
+        engine.save(step, [ShardPart.whole("w", torch.full((2,), float(step)))], {})
+    engine.close()
+    assert sorted(int(path.name[5:]) for path in tmp_path.glob("step-*")) == [4, 8, 10]
+
+
+def test_what_is_saved_is_what_it_was_when_the_save_began(tmp_path: Path) -> None:
+    weight, state = torch.zeros(2_000_000), {"step": 0}
+    engine = engine_in(tmp_path)
+    for step in range(1, 6):
+        weight.fill_(step)
+        state["step"] = step
+        engine.save(step, [ShardPart.whole("w", weight)], state)
+        weight.fill_(-1)
+        state["step"] = -1
+        assert engine.times.stall >= 0
+    engine.close()
+    for path in tmp_path.glob("step-*"):
+        tensors, saved = reading.load_checkpoint(path)
+        assert bool((tensors["w"] == int(path.name[5:])).all())
+        assert saved == {"step": int(path.name[5:])}
+
+
+def take_steps(engine: saving.CheckpointEngine) -> None:
+    for _ in range(2000):
+        engine.check()
+        time.sleep(0.01)
+
+
+def test_a_save_that_fails_behind_the_training_is_said_at_the_next_step(tmp_path: Path) -> None:
+    (tmp_path / "c").write_text("a file where the folder should be")
+    engine = engine_in(tmp_path / "c")
+    engine.save(1, [], {})
+    with pytest.raises(OSError, match="c"):
+        take_steps(engine)
+
+
+def test_what_an_earlier_attempt_at_a_step_left_does_no_harm(tmp_path: Path) -> None:
+    old = save(tmp_path, 7)
+    left = {path.name: path.read_bytes() for path in old.iterdir() if path.name != "manifest.json"}
+    (old / "manifest.json").unlink()  # it died before it was written
+    again = save(tmp_path, 7)
+    for name, content in left.items():  # and here they are seen late
+        (again / name).write_bytes(content)
+    assert files.find_damage(again, whole=True) is None
+    (again / "manifest.json").write_bytes((again / "manifest.json").read_bytes()[:-20])  # it dies while it writes this
+    assert choose.newest_valid_checkpoint(tmp_path) is None
+    save(tmp_path, 7)
+    assert choose.newest_valid_checkpoint(tmp_path) == again
+    assert not {path.name for path in again.iterdir()} & set(left)
+
+
 def test_an_empty_or_missing_folder_has_none(tmp_path: Path) -> None:
     assert choose.newest_valid_checkpoint(tmp_path) is None
     assert choose.newest_valid_checkpoint(tmp_path / "missing") is None
 
 
-@pytest.mark.parametrize("name", ["tensors.safetensors", "state.json", "manifest.json"])
+@pytest.mark.parametrize("name", ["rank-00000-*.safetensors", "state-*.json", "manifest.json"])
 @pytest.mark.parametrize("harm", ["flip", "truncate", "empty", "remove"])
 def test_a_damaged_one_is_passed_over(name: str, harm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(tmp_path, 1)
-    path = save(tmp_path, 2) / name
+    (path,) = save(tmp_path, 2).glob(name)
     content = bytearray(path.read_bytes())
     if harm == "remove":
         path.unlink()
@@ -89,13 +151,13 @@ def test_a_damaged_one_is_passed_over(name: str, harm: str, tmp_path: Path, caps
     assert choose.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000001"
     assert "step-00000002 is passed over" in capsys.readouterr().err
     with pytest.raises(Refusal, match="step-00000002 is damaged"):
-        whole.load_checkpoint(tmp_path / "step-00000002")
+        reading.load_checkpoint(tmp_path / "step-00000002")
     save(tmp_path, 2)
     assert choose.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000002"
 
 
 def test_every_flipped_bit_of_the_tensors_is_noticed(tmp_path: Path) -> None:
-    path = save(tmp_path, 1) / "tensors.safetensors"
+    (path,) = save(tmp_path, 1).glob("*.safetensors")
     whole = path.read_bytes()
     draw = random.Random(0)
     for _ in range(50):
@@ -103,6 +165,18 @@ def test_every_flipped_bit_of_the_tensors_is_noticed(tmp_path: Path) -> None:
         content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
         path.write_bytes(content)
         assert choose.newest_valid_checkpoint(tmp_path) is None
+        with pytest.raises(Refusal, match="step-00000001 is damaged"):
+            reading.load_checkpoint(tmp_path / "step-00000001")
+
+
+def test_a_flip_in_a_tensor_is_found_when_it_is_read_or_when_all_is(tmp_path: Path) -> None:
+    path = save(tmp_path, 1)
+    (file,) = path.glob("*.safetensors")
+    content = bytearray(file.read_bytes())
+    content[-40] ^= 1  # behind it are 32 bytes of hash
+    file.write_bytes(content)
+    assert files.find_damage(path) is None
+    assert files.find_damage(path, whole=True) == f"the sha256 of w in {file.name} differs"
 
 
 def test_a_damaged_or_foreign_pointer_does_no_harm(tmp_path: Path) -> None:
@@ -116,24 +190,26 @@ def test_a_full_disk_leaves_the_one_before(tmp_path: Path) -> None:
     save(tmp_path, 1)
     code = """
 import resource, signal, sys, torch
-from shared.checkpoint import whole
+from pathlib import Path
+from shared.checkpoint import reading, saving
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # writing more fails, as on a full disk
-whole.save_checkpoint(sys.argv[1], 2, {"w": torch.zeros(100_000)}, {})
+saving.save_checkpoint(Path(sys.argv[1]), 2, {"w": torch.zeros(100_000)}, {})
 """
     command = [sys.executable, "-c", code, str(tmp_path)]
     done = subprocess.run(command, env=clean_environment(), capture_output=True, check=False)
     assert done.returncode == 1
     assert choose.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000001"
     assert save(tmp_path, 2).is_dir()
-    assert not list(tmp_path.glob(".writing-*"))
+    assert len(list((tmp_path / "step-00000002").iterdir())) == 3  # what the first attempt has left is gone
 
 
 SAVE_FOR_EVER = """
 import sys, torch
-from shared.checkpoint import whole
+from pathlib import Path
+from shared.checkpoint import reading, saving
 for step in range(int(sys.argv[2]), 10**6):
-    whole.save_checkpoint(sys.argv[1], step, {"w": torch.full((300_000,), float(step))}, {"step": step})
+    saving.save_checkpoint(Path(sys.argv[1]), step, {"w": torch.full((300_000,), float(step))}, {"step": step})
     print(step, flush=True)
 """
 
@@ -151,7 +227,7 @@ def test_killed_at_any_moment_of_saving_something_whole_is_left(tmp_path: Path) 
         last = rest[-1] if rest else first
         newest = choose.newest_valid_checkpoint(tmp_path)
         assert newest is not None
-        tensors, state = whole.load_checkpoint(newest)
+        tensors, state = reading.load_checkpoint(newest)
         saved = state["step"]
         assert saved in (last, last + 1)
         assert bool((tensors["w"] == saved).all())
@@ -167,9 +243,11 @@ def test_settings_that_differ_are_named_with_both_values() -> None:
 
 
 def test_a_manifest_that_names_another_step_is_passed_over(tmp_path: Path) -> None:
-    kept = whole.save_checkpoint(tmp_path, 3, {"a": np.arange(3)}, {})
-    newest = whole.save_checkpoint(tmp_path, 5, {"a": np.arange(5)}, {})
+    kept = saving.save_checkpoint(tmp_path, 3, {"a": np.arange(3)}, {})
+    newest = saving.save_checkpoint(tmp_path, 5, {"a": np.arange(5)}, {})
     manifest = newest / files.MANIFEST_FILE
     manifest.write_text(manifest.read_text().replace('"step": 5', '"step": 4'))
-    assert files.find_damage(newest) == "its manifest says step 4, its name step 5"
+    assert files.find_damage(newest) == "the sha256 of manifest.json differs"
+    manifest.write_bytes((kept / files.MANIFEST_FILE).read_bytes())
+    assert files.find_damage(newest) == "its manifest says step 3, its name step 5"
     assert choose.newest_valid_checkpoint(tmp_path) == kept

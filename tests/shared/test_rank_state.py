@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import threading
@@ -19,7 +18,9 @@ import numpy as np
 import pytest
 import torch
 
-from shared.checkpoint import choose, files, ranks, whole
+from shared.checkpoint import choose, files, reading, saving
+from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.seal import DamageError
 from shared.distributed import ControlError, Launch, Refusal, World
 from shared.distributed.control import Control
 from shared.distributed.joining import join_world
@@ -29,13 +30,14 @@ from tests.helpers import free_port
 TIMEOUT = timedelta(seconds=60)
 
 
-def on_ranks(count: int, function: Callable[[World], object]) -> list[object]:
+def on_ranks(count: int, function: Callable[[World], object], nodes: int = 1) -> list[object]:
     """Run the function in a thread for each rank of a world, over real sockets: what each gives, or raises."""
     port = free_port()
     results: list[object] = [None] * count
 
     def member(rank: int) -> None:
-        launch = Launch(rank, count, rank, count, 0, 1, "test", "127.0.0.1", port)
+        each = count // nodes
+        launch = Launch(rank, count, rank % each, each, rank // each, nodes, "test", "127.0.0.1", port)
         try:
             control = join_world(launch, {}, 60)
             try:
@@ -55,8 +57,10 @@ def on_ranks(count: int, function: Callable[[World], object]) -> list[object]:
 
 
 def save(world: World, folder: Path, step: int, own: Any) -> None:
-    content = {"weight": np.arange(4.0)}, {"world_size": world.world_size}
-    whole.save_together(world, folder, step, own, lambda: content, TIMEOUT)
+    engine = saving.CheckpointEngine(world, folder, TIMEOUT)
+    parts = [ShardPart.whole("weight", np.arange(4.0))] if world.is_main else []
+    engine.save(step, parts, {"world_size": world.world_size}, own)
+    engine.close()
 
 
 def draw() -> list[float]:
@@ -92,7 +96,8 @@ def test_256_ranks_save_their_states_without_sending_them(tmp_path: Path, monkey
     assert times["save"] < 30
     (path,) = tmp_path.glob("step-*")
     assert files.find_damage(path) is None
-    assert [ranks.read_rank_state(path, rank)["rank"] for rank in range(256)] == [*range(256)]
+    saved = reading.CheckpointReader(path)
+    assert [saved.own_state(rank)["rank"] for rank in range(256)] == [*range(256)]
 
 
 def test_gathered_values_are_encoded_once_and_what_a_rank_may_give_is_bounded() -> None:
@@ -111,22 +116,14 @@ def test_gathered_values_are_encoded_once_and_what_a_rank_may_give_is_bounded() 
     assert collected == [[0, 1, 2], None, None]
 
 
-def test_random_numbers_go_on_on_as_many_ranks_from_old_checkpoints_too(tmp_path: Path) -> None:
-    world = SimpleNamespace(rank=0, world_size=1)
-    states = []
-
-    def alone(real: World) -> None:
-        save(real, tmp_path, 3, {"generators": random_state()})
-        states.append(random_state())
-
-    on_ranks(1, alone)
+def test_random_numbers_go_on_on_as_many_ranks(tmp_path: Path) -> None:
+    on_ranks(1, lambda world: save(world, tmp_path, 3, {"generators": random_state()}))
     expected = draw()
     (path,) = tmp_path.glob("step-*")
-    restore_random_state(path, {"world_size": 1}, world)
+    saved = reading.CheckpointReader(path)
+    restore_random_state(saved, SimpleNamespace(rank=0, world_size=1))
     assert draw() == expected
-    restore_random_state(tmp_path / "nowhere", {"world_size": 1, "generators": states}, world)
-    assert draw() == expected
-    restore_random_state(path, {"world_size": 2}, world)  # freshly seeded sequences are left as they are
+    restore_random_state(saved, SimpleNamespace(rank=0, world_size=2))  # fresh sequences are left as they are
     assert draw() != expected
 
 
@@ -134,26 +131,21 @@ def test_random_numbers_go_on_on_as_many_ranks_from_old_checkpoints_too(tmp_path
 def test_a_rank_file_that_is_damaged_is_noticed(harm: str, tmp_path: Path) -> None:
     on_ranks(2, lambda world: save(world, tmp_path, 3, {"rank": world.rank}))
     (path,) = tmp_path.glob("step-*")
-    file = path / "rank-00001.json"
+    (file,) = path.glob("rank-00001-*.json")
     if harm == "flip":
         file.write_text(file.read_text().replace("1", "2"))
     elif harm == "remove":
         file.unlink()
     else:
-        shutil.copyfile(file, path / "rank-00002.json")
+        shutil.copyfile(file, path / file.name.replace("00001", "00002"))
     assert (choose.newest_valid_checkpoint(tmp_path) is None) == (harm != "forge")
-    with pytest.raises(Refusal, match=r"rank-0000[12]\.json"):
-        ranks.read_rank_state(path, 2 if harm == "forge" else 1)
+    with pytest.raises(Refusal if harm == "forge" else DamageError, match=r"rank 2|rank-00001"):
+        reading.CheckpointReader(path).own_state(2 if harm == "forge" else 1)
 
 
 def test_nodes_that_do_not_share_the_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "VISIBLE_SECONDS", 0.3)
-
-    def elsewhere(world: World) -> None:
-        part = tmp_path / f"node{world.rank}" / ".writing-00000003"
-        ranks.write_rank_states(world, part, {}, TIMEOUT)
-
-    refused = on_ranks(2, elsewhere)
-    assert "rank-00001.json" in str(refused[0])
+    monkeypatch.setattr(saving, "VISIBLE_SECONDS", 0.3)
+    refused = on_ranks(2, lambda world: save(world, tmp_path / f"node{world.rank}", 3, {}), nodes=2)
+    assert "rank-00001-" in str(refused[0])
     assert "has to be the same one on all nodes" in str(refused[0])
-    assert not os.path.exists(tmp_path / "node0" / "rank-00001.json")  # noqa: PTH110
+    assert not list(tmp_path.rglob("manifest.json"))

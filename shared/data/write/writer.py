@@ -1,4 +1,4 @@
-"""Writing a prepared dataset, as planned: each file under a temporary name, then renamed; the index last."""
+"""Writing a prepared dataset, as planned: each file under its final name, and last the index, which names them."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from shared.data.dataset.index import (
     offsets_name,
 )
 from shared.data.dataset.ragged import Ragged
+from shared.storage import FrontToBack, RandomReads, make_folder, write_bytes
 
 SHARD_BYTES = 16 * 2**20
 """Of a shard's rows, where the user does not say how many it shall have."""
 
-_PART = ".part"
 _SKIPPED = "skipped.csv"
 _COPY_BYTES = 2**22
-_COPY = ".copy"
-_OURS = re.compile(r"\w+-\d{5,}\.npy((\.copy)?\.part)?")
+_SHORT = "-short"
+_OURS = re.compile(r"\w+-\d{5,}(-short)?\.npy((\.copy)?\.part)?")  # with .part in the first versions
 
 _Chunk = Mapping[str, npt.NDArray[Any]]
 """Some rows: name of each array to its rows."""
@@ -78,18 +78,17 @@ def write_shard(
     together, or fewer: files that cannot be used are found on the way. They have the arrays' shapes, and can be cast to
     their dtypes.
     """
-    (folder / split).mkdir(parents=True, exist_ok=True)
-    paths = {name: f"{split}/{name}-{number:05d}.npy" for name in arrays}
+    make_folder(folder / split)
     with ExitStack() as stack:
         writers = {
-            name: stack.enter_context(closing(_NpyWriter(folder / path, rows, arrays[name])))
-            for name, path in paths.items()
+            name: stack.enter_context(closing(_NpyWriter(_shard_path(folder, split, name, number), rows, array)))
+            for name, array in arrays.items()
         }
         for chunk in chunks:
             for name, writer in writers.items():
                 writer.add(chunk[name])
         written = next(iter(writers.values())).written
-        files = {name: ShardFile(paths[name], writer.finish()) for name, writer in writers.items() if written}
+        files = {name: writer.finish() for name, writer in writers.items() if written}
     return Shard(written, files) if written else None
 
 
@@ -97,34 +96,34 @@ def write_ragged_shard(
     folder: Path, split: str, number: int, *, x: Ragged, y: npt.NDArray[np.int64], arrays: Mapping[str, Array]
 ) -> Shard:
     """Write rows of different lengths and a label for each, at least one; otherwise as ``write_shard``."""
-    (folder / split).mkdir(parents=True, exist_ok=True)
+    make_folder(folder / split)
     parts = {"x": (x.values, arrays["x"].dtype), offsets_name("x"): (x.offsets, "int64"), "y": (y, arrays["y"].dtype)}
     files = {}
     for name, (values, dtype) in parts.items():
-        path = f"{split}/{name}-{number:05d}.npy"
-        with closing(_NpyWriter(folder / path, len(values), Array((), dtype))) as writer:
+        path = _shard_path(folder, split, name, number)
+        with closing(_NpyWriter(path, len(values), Array((), dtype))) as writer:
             writer.add(values)
-            files[name] = ShardFile(path, writer.finish())
+            files[name] = writer.finish()
     return Shard(len(y), files)
 
 
 def write_index(folder: Path, index: Index) -> None:
     """Write `index.json`: last of all, because it is what makes the folder a dataset."""
-    _publish(folder / INDEX_FILE, index.to_json().encode())
+    write_bytes(folder / INDEX_FILE, index.to_json().encode())
 
 
 def write_tokenizer(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of a tokenizer into the dataset's folder for them."""
-    (folder / TOKENIZER_FOLDER).mkdir(parents=True, exist_ok=True)
+    make_folder(folder / TOKENIZER_FOLDER)
     for name, content in files.items():
-        _publish(folder / TOKENIZER_FOLDER / name, content)
+        write_bytes(folder / TOKENIZER_FOLDER / name, content)
 
 
 def write_skipped(folder: Path, skipped: Iterable[tuple[str, str]]) -> None:
     """Write `skipped.csv`: path and reason of each file that was left out."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([("path", "reason"), *skipped])
-    _publish(folder / _SKIPPED, text.getvalue().encode("utf-8", "backslashreplace"))
+    write_bytes(folder / _SKIPPED, text.getvalue().encode("utf-8", "backslashreplace"))
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -134,16 +133,14 @@ def remove_leftovers(folder: Path) -> None:
     """
     for name in (INDEX_FILE, _SKIPPED, *(f"{TOKENIZER_FOLDER}/{name}" for name in TOKENIZER_FILES)):
         (folder / name).unlink(missing_ok=True)
-        (folder / (name + _PART)).unlink(missing_ok=True)
+        (folder / f"{name}.part").unlink(missing_ok=True)  # of the first versions
     for path in (path for split in SPLITS for path in (folder / split).glob("*")):
         if _OURS.fullmatch(path.name):
             path.unlink(missing_ok=True)
 
 
-def _publish(path: Path, content: bytes) -> None:
-    part = path.with_name(path.name + _PART)
-    part.write_bytes(content)
-    part.replace(path)
+def _shard_path(folder: Path, split: str, name: str, number: int) -> Path:
+    return folder / split / f"{name}-{number:05d}.npy"
 
 
 class _NpyWriter:
@@ -151,8 +148,8 @@ class _NpyWriter:
 
     def __init__(self, path: Path, rows: int, array: Array) -> None:
         self._path, self._rows, self._array = path, rows, array
-        self._part = path.with_name(path.name + _PART)
-        self._file = self._part.open("wb")
+        self._file = FrontToBack(path)
+        self._unfinished = True
         self._hash = hashlib.sha256()
         self.written = 0
         self._data_start = self._header(rows)
@@ -163,32 +160,32 @@ class _NpyWriter:
         self._write(np.ascontiguousarray(rows, self._array.dtype).data)
         self.written += len(rows)
 
-    def finish(self) -> str:
-        """Close, rename to the final name, and return the sha256."""
-        self._file.close()
+    def finish(self) -> ShardFile:
+        """Close it, and return its record."""
+        self._file.finish()
         if self.written != self._rows:
             self._copy_under_true_header()
-        self._part.replace(self._path)
-        return self._hash.hexdigest()
+        self._unfinished = False
+        return ShardFile(f"{self._path.parent.name}/{self._path.name}", self._hash.hexdigest())
 
     def close(self) -> None:
-        """Remove the temporary file, if it is still there: an unfinished one is of no use."""
-        self._file.close()
-        self._part.unlink(missing_ok=True)
+        """Remove an unfinished file: it is of no use."""
+        self._file.abandon()
+        if self._unfinished:
+            self._path.unlink(missing_ok=True)
 
     def _copy_under_true_header(self) -> None:
-        """Write the file again, because its first bytes promise rows that did not come."""
+        """Write the file again, under another name, because its first bytes promise rows that did not come."""
         assert self.written < self._rows, (self.written, self._rows)  # noqa: S101  # ours to keep
-        promised, self._part = self._part, self._path.with_name(self._path.name + _COPY + _PART)
+        promised, self._path = self._path, self._path.with_stem(self._path.stem + _SHORT)
         self._hash = hashlib.sha256()
-        try:
-            with promised.open("rb") as before, self._part.open("wb") as self._file:
-                before.seek(self._data_start)
-                self._header(self.written)
-                while piece := before.read(_COPY_BYTES):
-                    self._write(piece)
-        finally:
-            promised.unlink()
+        with closing(RandomReads(promised)) as before:
+            self._file = FrontToBack(self._path)
+            self._header(self.written)
+            for start in range(self._data_start, before.size, _COPY_BYTES):
+                self._write(before.read(start, min(_COPY_BYTES, before.size - start)))
+            self._file.finish()
+        promised.unlink()
 
     def _header(self, rows: int) -> int:
         """Write what says dtype and shape, and return its length."""

@@ -14,10 +14,10 @@ import keras
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from ..card import ModelCard  # noqa: TID252
-from ..folder import WEIGHTS_NAME, begin_model, finish_model, open_model  # noqa: TID252
+from ..folder import WEIGHTS_NAME, begin_model, finish_model, open_model, write_weights  # noqa: TID252
 from ..mlmodel import installed_versions  # noqa: TID252
 from ..refuse import make_refusal  # noqa: TID252
 from .build import build_network
@@ -65,7 +65,7 @@ def save_model(folder: str | Path, model: keras.Model, card: ModelCard, model_co
 
     `model_code` is the folder of the user's code, which is copied into the model; needed if `build_network` needed it.
     """
-    save_file(weight_arrays(model), begin_model(folder) / WEIGHTS_NAME)
+    write_weights(begin_model(folder), weight_arrays(model))
     finish_model(folder, card, _installed(), {"model_code": model_code})
 
 

@@ -9,7 +9,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from shared.checkpoint.choose import newest_valid_checkpoint
+from shared.checkpoint.choose import agree_on_damage, checkpoints_to_try, note_damage
+from shared.checkpoint.files import KeepRule
+from shared.checkpoint.reading import CheckpointReader
+from shared.checkpoint.saving import CheckpointEngine
+from shared.checkpoint.seal import DamageError
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.settings.fields import ports_of, values_of
@@ -54,38 +58,21 @@ class TrainingPosition:
         self.epoch_loss = self.history[-1]["train_loss"] * self.batch
 
 
-def choose_checkpoint(world: World, folder: Path, resume_from: Path | None) -> Path | None:
-    """Choose the newest whole checkpoint of our folder, else of `resume_from`; None to start from the start.
-
-    Rank 0 chooses for all: another node may see a mounted folder as it was a moment ago.
-
-    Raises:
-        Refusal: if `resume_from` holds no whole checkpoint.
-    """
-
-    def choose() -> str | None:
-        own = newest_valid_checkpoint(folder)
-        found = own or (newest_valid_checkpoint(resume_from) if resume_from else None)
-        return None if found is None else str(found)
-
-    chosen = world.once(choose, name="choose a checkpoint", scope="job")
-    if chosen is None and resume_from:
-        raise Refusal(f"resume_from {resume_from} holds no whole checkpoint (step-*/manifest.json and its files).")
-    return None if chosen is None else Path(chosen)
-
-
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
     """Where a training keeps its checkpoints, and from which others it continues while it has none.
 
     The `identity` is what makes it another training if it differs; the number of ranks may change. Ranks that save wait
-    for each other for the `timeout`.
+    for each other for the `timeout`. `keep` says which checkpoints stay; to `verify` is to read all bytes of one before
+    it is gone on from.
     """
 
     folder: Path
     resume_from: Path | None
     identity: dict[str, Any]
     timeout: timedelta
+    keep: KeepRule = field(default_factory=KeepRule)
+    verify: bool = False
 
 
 def plan_checkpoints(settings: TrainerSettings, data: Dataset) -> CheckpointPlan:
@@ -103,44 +90,84 @@ def plan_checkpoints(settings: TrainerSettings, data: Dataset) -> CheckpointPlan
         "classes": len(data.index.classes),
     }
     kept = settings.checkpoints
-    return CheckpointPlan(kept.checkpoints, kept.resume_from, same | facts, settings.timeouts.step)
+    return CheckpointPlan(
+        kept.checkpoints,
+        kept.resume_from,
+        same | facts,
+        settings.timeouts.step,
+        KeepRule(kept.keep_checkpoints, kept.keep_every),
+        kept.verify_checkpoints,
+    )
 
 
 class CheckpointSaver(ABC):
     """Saves and restores one training, with whatever framework it is done.
 
-    Its `identity` is that of the plan, and what else makes it another training for this saver.
+    Its `identity` is that of the plan, and what else makes it another training for this saver. Rank 0 saves and
+    restores by itself where it is `alone`, because the others compute for it.
     """
 
-    def __init__(self, plan: CheckpointPlan, world: World) -> None:
+    def __init__(self, plan: CheckpointPlan, world: World, *, alone: bool = False) -> None:
         self.plan, self.world, self.identity = plan, world, plan.identity
+        self._together = None if alone else world
+        self.writer = CheckpointEngine(self._together, plan.folder, plan.timeout, plan.keep)
 
     @abstractmethod
     def save(self, position: TrainingPosition) -> None:
-        """Write a checkpoint; every rank calls this at the same step.
+        """Begin to write a checkpoint; every rank calls this at the same step, and `finish` after the last.
 
         Raises:
             Refusal: if a weight is not finite: such a checkpoint would only hide the whole one before it.
         """
 
+    def check(self) -> None:
+        """Raise what has gone wrong behind the training, if anything; takes no time."""
+        self.writer.check()
+
+    def finish(self) -> None:
+        """Wait until what was saved is a checkpoint; every rank calls this."""
+        self.writer.wait()
+
     def restore(self) -> TrainingPosition:
         """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.
 
         Raises:
-            Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
+            Refusal: if `resume_from` holds no whole checkpoint, or one of another training; or if a checkpoint was
+                found damaged while the model was filled from it, and there is none before it.
         """
-        path = self._choose()
-        if path is None:
-            return TrainingPosition()
-        position = TrainingPosition(**self._load(path)["position"])
-        self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
-        return position
+        plan, damaged = self.plan, ""
+        for path in checkpoints_to_try(self._together, plan.folder, plan.resume_from, whole=plan.verify):
+            state, why = self._try_load(path)
+            why = agree_on_damage(self._together, path, why)
+            if why is None:
+                position = TrainingPosition(**state["position"])
+                self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
+                return position
+            damaged = f"{path}: {why}"
+            if self.world.is_main:
+                note_damage(path, why)
+        if damaged:
+            raise Refusal(
+                f"The last checkpoint that could be gone on from is damaged ({damaged}). Start again with an empty "
+                "checkpoints folder."
+            )
+        if plan.resume_from:
+            raise Refusal(
+                f"resume_from {plan.resume_from} holds no whole checkpoint (step-*/manifest.json and its files)."
+            )
+        return TrainingPosition()
 
-    def _choose(self) -> Path | None:
-        return choose_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
+    def _try_load(self, path: Path) -> tuple[Mapping[str, Any], str | None]:
+        """Put a checkpoint back: its state, and what is wrong with it."""
+        try:
+            return self._load(CheckpointReader(path)), None
+        except DamageError as damage:
+            return {}, str(damage)
+        except OSError as error:
+            return {}, f"it cannot be read ({type(error).__name__}: {error})"
 
     @abstractmethod
-    def _load(self, path: Path) -> Mapping[str, Any]:
+    def _load(self, saved: CheckpointReader) -> Mapping[str, Any]:
         """Put a checkpoint back, if it is of this training, and give its state."""
 
     def _not_finite(self, position: TrainingPosition) -> Refusal:

@@ -14,6 +14,7 @@ from typing import Any, Self
 from shared.distributed import Refusal, World
 from shared.settings.fields import values_of
 from shared.settings.trainer import TrainerSettings
+from shared.storage import make_folder, write_text
 from shared.tracking import Tracker
 from shared.training.core.meter import LossMeter, MeterReading
 from shared.training.core.position import CheckpointSaver, TrainingPosition
@@ -45,9 +46,11 @@ class TrainingRun:
         self._settings, self._world, self._saver, self.at, self._schedule = settings, world, saver, at, schedule
         self._steps_per_epoch = steps_per_epoch or schedule.steps // settings.loop.epochs
         at.restore_cut_epoch(self._steps_per_epoch)
-        self._saved = at.step
+        self._saved, self._saved_at, self._saves_epoch = at.step, time.monotonic(), False
         self._started = self._epoch_started = self._noted = time.perf_counter()
         self._speed: list[float] = []
+        self._stalls: list[float] = []
+        self._unreported: dict[str, float] = {}
         self._meter, self._throughput = meter, throughput
         self._open = ExitStack()
 
@@ -84,22 +87,26 @@ class TrainingRun:
             Refusal: if the loss is not finite any more.
         """
         self._meter.end_step()
+        self._saver.check()
         at, every = self.at, self._settings.checkpoints.checkpoint_every
         at.step += 1
         at.batch += 1
-        save = every > 0 and at.step % every == 0
+        save, stop = every > 0 and at.step % every == 0, self._meter.is_last(at.step)
         last_of_epoch = at.batch == self._steps_per_epoch or at.step == self._schedule.steps
-        if not save and at.step % self._settings.reports.log_every and not last_of_epoch:
+        if not save and not stop and at.step % self._settings.reports.log_every and not last_of_epoch:
             return False
-        reading = self._meter.read()
+        reading = self._meter.read(save=self._is_save_due())
         at.epoch_loss += reading.loss_sum
         self._check_finite("loss", reading.loss)
         self._report(reading)
-        if save or reading.stop:
+        if save or stop or (reading.save and not last_of_epoch):
             self._save()
-        if reading.stop:
+        elif reading.save:
+            self._saves_epoch = True  # its end is another position at the same step
+        if stop:
+            self._saver.finish()
             self._world.note(f"stopped by SIGTERM after step {at.step}; start again with the same checkpoints folder")
-        return reading.stop
+        return stop
 
     def end_epoch(self, validation: Mapping[str, float]) -> None:
         """Report an epoch with its `validation` numbers, and save if a checkpoint is due at each epoch.
@@ -133,13 +140,15 @@ class TrainingRun:
         if at.batch >= self._steps_per_epoch:
             at.epoch, at.batch, at.epoch_loss = at.epoch + 1, 0, 0.0
         self._epoch_started = self._noted = now
-        if self._settings.checkpoints.checkpoint_every == 0:
+        if self._settings.checkpoints.checkpoint_every == 0 or self._saves_epoch:
+            self._saves_epoch = False
             self._save()
 
     def finish(self) -> None:
         """Save the last step and write `metrics.json`: the last epoch's numbers, the whole run's, and the history."""
         if self._saved != self.at.step:
             self._save()
+        self._saver.finish()
         if not self._world.is_main:
             return
         last = self.at.history[-1] if self.at.history else {}
@@ -151,11 +160,12 @@ class TrainingRun:
             **self._throughput(speed),
             "seconds": time.perf_counter() - self._started,
             "world_size": self._world.world_size,
+            **self._saving_times(),
             "history": self.at.history,
         }
         folder = self._settings.metrics
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "metrics.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        make_folder(folder)
+        write_text(folder / "metrics.json", json.dumps(document, indent=2) + "\n")
 
     def save_model(self, save: Callable[[], None]) -> None:
         """Let rank 0 write the trained model with `save`; every rank calls this."""
@@ -172,9 +182,27 @@ class TrainingRun:
             f"has done {done}; to train on from it, raise {name}"
         )
 
+    def _is_save_due(self) -> bool:
+        """Whether the last checkpoint is so old that another one is due; by the clock of rank 0, which all follow."""
+        minutes = self._settings.checkpoints.checkpoint_minutes
+        return minutes > 0 and time.monotonic() - self._saved_at >= 60 * minutes
+
     def _save(self) -> None:
+        self._saved_at = time.monotonic()
         self._saver.save(self.at)
         self._saved = self.at.step
+        self._stalls.append(self._saver.writer.times.stall)
+        self._unreported = {"checkpoint_stall_ms": 1e3 * self._stalls[-1]}
+
+    def _saving_times(self) -> dict[str, float]:
+        """How long the training stood still for a checkpoint, at the median and in all, and how long one is written."""
+        if not self._stalls:
+            return {}
+        return {
+            "checkpoint_stall_ms": 1e3 * statistics.median(self._stalls),
+            "checkpoint_stall_seconds": sum(self._stalls),
+            "checkpoint_writing_seconds": self._saver.writer.times.writing,
+        }
 
     def _report(self, reading: MeterReading) -> None:
         speed = reading.steps * self._settings.batch.batch_size / max(reading.seconds, 1e-9)
@@ -184,7 +212,9 @@ class TrainingRun:
             "learning_rate": self._schedule(self.at.step - 1),
             "samples_per_second": speed,
             **self._throughput(speed),
+            **self._unreported,
         }
+        self._unreported = {}
         self._tracker.log(numbers, self.at.step)
         now = time.perf_counter()
         if now - self._noted >= _NOTE_SECONDS:

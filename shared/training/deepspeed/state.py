@@ -12,7 +12,8 @@ from typing import TypeGuard, cast
 
 import torch
 
-from shared.checkpoint.shards import ShardPart, ShardReader
+from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.reading import CheckpointReader
 from shared.distributed import World
 from shared.training.core.position import CheckpointPlan, TrainingPosition
 from shared.training.deepspeed.engine import optimizer_states
@@ -53,7 +54,7 @@ class TrainingSaver(PartsSaver):
             for name, buffer in self.engine.module.named_buffers():
                 yield ShardPart(f"buffer.{name}", buffer, tuple(buffer.shape), (0,) * buffer.ndim)
 
-    def _read(self, saved: ShardReader) -> None:
+    def _read(self, saved: CheckpointReader) -> None:
         """Fill this rank's fragments, the states, which the optimizer would make at its first step, and the rest."""
         states = optimizer_states(self.engine)
         counters: Mapping[str, Mapping[str, float]] = saved.state["counters"]

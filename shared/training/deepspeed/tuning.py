@@ -20,6 +20,7 @@ import torch
 
 from shared.data import Dataset
 from shared.distributed import Refusal, World
+from shared.storage import make_folder, write_text
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.deepspeed.config_file import MICRO_BATCH_KEY, is_set, read_section
 from shared.training.deepspeed.config_keys import ZERO_KEY
@@ -183,8 +184,6 @@ def _earlier(path: Path, batch_size: int, world_size: int) -> TuningDocument | N
 
 
 def _keep(path: Path, document: TuningDocument, metrics: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(document), encoding="utf-8")
-    part.replace(path)
+    make_folder(path.parent)
+    write_text(path, json.dumps(document))  # half of it is no JSON, and is looked for again
     write_tuning_report(metrics, document)

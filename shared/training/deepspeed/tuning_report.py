@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from pathlib import Path
 from typing import Any, TypedDict
+
+from shared.storage import make_folder, write_text
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -45,12 +48,13 @@ def write_tuning_report(folder: Path, document: TuningDocument) -> None:
     """Write autotuning.json, autotuning.csv and autotuning.html to a folder, which is made if needed."""
     from jinja2 import Environment
 
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "autotuning.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    with (folder / "autotuning.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, list(document["chosen"]))
-        table.writeheader()
-        table.writerows(document["trials"])
+    make_folder(folder)
+    write_text(folder / "autotuning.json", json.dumps(document, indent=1) + "\n")
+    text = io.StringIO()
+    table = csv.DictWriter(text, list(document["chosen"]))
+    table.writeheader()
+    table.writerows(document["trials"])
+    write_text(folder / "autotuning.csv", text.getvalue())
     page = Environment(autoescape=True, trim_blocks=True).from_string(_PAGE)
     fastest = max(trial["samples_per_second"] for trial in document["trials"])
-    (folder / "autotuning.html").write_text(page.render(**document, fastest=fastest), encoding="utf-8")
+    write_text(folder / "autotuning.html", page.render(**document, fastest=fastest))

@@ -8,7 +8,8 @@ from typing import cast
 import torch
 from torch.distributed.tensor import DTensor
 
-from shared.checkpoint.shards import ShardPart, ShardReader
+from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.reading import CheckpointReader
 from shared.distributed import World
 from shared.models import DecoderModel
 from shared.training.core.position import CheckpointPlan
@@ -43,7 +44,7 @@ class TrainingSaver(PartsSaver):
     def _weights(self) -> Iterator[torch.Tensor]:
         return (local for _, local, _ in pieces_of(self.module))
 
-    def _read(self, saved: ShardReader) -> None:
+    def _read(self, saved: CheckpointReader) -> None:
         for name, local, piece in pieces_of(self.module):
             saved.read(f"model.{name}", local, piece.offset)
         for name, parameter in sharded_parameters(self.module):
@@ -53,7 +54,7 @@ class TrainingSaver(PartsSaver):
                 self.optimizer.state[parameter][key.removeprefix(prefix)] = entry
 
 
-def _read_entry(saved: ShardReader, key: str, parameter: DTensor) -> torch.Tensor:
+def _read_entry(saved: CheckpointReader, key: str, parameter: DTensor) -> torch.Tensor:
     """Read what the optimizer keeps of a parameter: something of the same shape, or one number."""
     if saved.shapes[key] == ():
         number = torch.zeros((), device=parameter.to_local().device)

@@ -15,7 +15,7 @@ class LossMeter(meter.LossMeter):
     """
 
     def __init__(self, world: World, *, alone: bool = False) -> None:
-        super().__init__(world)
+        super().__init__(world, alone=alone)
         self._alone = alone
         self._losses: list[Any] = []
 
@@ -26,8 +26,8 @@ class LossMeter(meter.LossMeter):
         """
         self._losses.append(loss)
 
-    def _agree(self, stop: float) -> tuple[float, float]:
+    def _agree(self, wish: float) -> tuple[float, float]:
         mine = sum(float(loss.fetch() if hasattr(loss, "fetch") else loss) for loss in self._losses)
         self._losses.clear()
-        total, wish = (mine, stop) if self._alone else self._world.sum([mine, stop], "meter")
-        return total, wish
+        total, wishes = (mine, wish) if self._alone else self._world.sum([mine, wish], "meter")
+        return total, wishes

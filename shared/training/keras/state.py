@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import keras
 import numpy as np
 
 from shared.checkpoint.choose import check_same_settings
-from shared.checkpoint.whole import load_checkpoint, save_checkpoint
+from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.reading import CheckpointReader
 from shared.distributed import Refusal, World
 from shared.models.keras.package import load_weights, weight_arrays
 from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition, values_below
@@ -22,9 +22,15 @@ class TrainingSaver(CheckpointSaver):
     """Saves and restores one training: weights, the generators that dropout draws from, the optimizer's variables."""
 
     def __init__(
-        self, plan: CheckpointPlan, world: World, model: keras.Model, optimizer: keras.optimizers.Optimizer
+        self,
+        plan: CheckpointPlan,
+        world: World,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        *,
+        alone: bool = False,
     ) -> None:
-        super().__init__(plan, world)
+        super().__init__(plan, world, alone=alone)
         self.identity = plan.identity | {"framework": "keras"}
         self.model, self.optimizer = model, optimizer
 
@@ -34,23 +40,24 @@ class TrainingSaver(CheckpointSaver):
         weights = weight_arrays(self.model)
         if not all(np.isfinite(array.sum(dtype=np.float64)) for array in weights.values()):
             raise self._not_finite(position)
-        if self.world.is_main:
-            tensors = {f"model.{name}": array for name, array in weights.items()}
-            for number, variable in enumerate(self.optimizer.variables):
-                tensors[f"optimizer.{number}"] = np.asarray(variable.numpy(), order="C")
-            identity, ranks = self.identity, self.world.world_size
-            state = {"position": asdict(position), "settings": identity, "world_size": ranks}
-            save_checkpoint(self.plan.folder, position.step, tensors, state)
+        state = {"position": asdict(position), "settings": self.identity, "world_size": self.world.world_size}
+        self.writer.save(position.step, self._parts(weights) if self.world.is_main else (), state)
 
-    def _load(self, path: Path) -> Mapping[str, Any]:
-        tensors, state = load_checkpoint(path)
+    def _parts(self, weights: Mapping[str, Any]) -> Iterator[ShardPart]:
+        for name, array in weights.items():
+            yield ShardPart.whole(f"model.{name}", array)
+        for number, variable in enumerate(self.optimizer.variables):
+            yield ShardPart.whole(f"optimizer.{number}", np.asarray(variable.numpy(), order="C"))
+
+    def _load(self, saved: CheckpointReader) -> Mapping[str, Any]:
+        path, state = saved.path, saved.state
         check_same_settings(state, self.identity, path)
-        arrays = {name: np.asarray(tensor) for name, tensor in tensors.items()}
+        arrays = {name: np.asarray(tensor) for name, tensor in saved.tensors().items()}
         load_weights(self.model, values_below("model.", arrays), f"The checkpoint {path}")
-        saved = values_below("optimizer.", arrays)
+        kept = values_below("optimizer.", arrays)
         variables = self.optimizer.variables
-        if len(saved) != len(variables):
-            raise Refusal(f"The checkpoint {path} holds {len(saved)} optimizer variables, not {len(variables)}.")
+        if len(kept) != len(variables):
+            raise Refusal(f"The checkpoint {path} holds {len(kept)} optimizer variables, not {len(variables)}.")
         for number, variable in enumerate(variables):
-            variable.assign(saved[str(number)])
-        return state
+            variable.assign(kept[str(number)])
+        return cast("Mapping[str, Any]", state)

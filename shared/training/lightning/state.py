@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -14,9 +13,9 @@ from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 
 from shared.checkpoint import tree
 from shared.checkpoint.choose import check_same_settings, newest_valid_checkpoint
-from shared.checkpoint.files import STATE_FILE
-from shared.checkpoint.ranks import stage_rank_states
-from shared.checkpoint.whole import load_checkpoint, save_checkpoint
+from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.reading import CheckpointReader, load_checkpoint
+from shared.checkpoint.saving import save_checkpoint
 from shared.distributed import Refusal, World
 from shared.training.core.position import CheckpointPlan, TrainingPosition
 from shared.training.torch.passes import DeferringSaver
@@ -24,15 +23,26 @@ from shared.training.torch.state import random_state, read_rank_generators, set_
 
 _OURS = "allranks"
 """Key of what we add to Lightning's dictionary."""
-_STAGED = "staged"
-"""Key in that: the files of the ranks' own states, which go into the checkpoint as they are."""
 
 
 class SafetensorsIO(CheckpointIO):
     """Writes each checkpoint as `shared.checkpoint` does; the path that Lightning gives is a folder of checkpoints.
 
     So a ModelCheckpoint of the user's works too: what it calls ``best.ckpt`` is a folder with one checkpoint in it.
+    What goes to the folder `kept_for` is not written but given back by `take`: it is the training's own, which is
+    written behind it.
     """
+
+    def __init__(self, kept_for: Path) -> None:
+        super().__init__()
+        self._kept_for = kept_for
+        self._taken: dict[str, Any] = {}
+        self.loaded: dict[str, Any] | None = None
+
+    def take(self) -> dict[str, Any]:
+        """Give Lightning's dictionary of the last save into `kept_for`, once; empty above rank 0."""
+        taken, self._taken = self._taken, {}
+        return taken
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: object = None) -> None:
         """Write Lightning's dictionary; rank 0 calls this.
@@ -41,13 +51,11 @@ class SafetensorsIO(CheckpointIO):
             Refusal: naming what in it JSON and safetensors cannot hold.
         """
         del storage_options
-        ours = dict(checkpoint.get(_OURS, {}))
-        ranks: list[Path] = ours.pop(_STAGED, [])
-        kept = checkpoint | ({_OURS: ours} if ours else {})
-        tensors, state = tree.pack_state(kept, "The module's checkpoint")
-        save_checkpoint(path, int(checkpoint["global_step"]), tensors, state, ranks=ranks)
-        if ranks:
-            shutil.rmtree(ranks[0].parent, ignore_errors=True)
+        if Path(path) == self._kept_for:
+            self._taken = checkpoint
+            return
+        tensors, state = tree.pack_state(checkpoint, "The module's checkpoint")
+        save_checkpoint(Path(path), int(checkpoint["global_step"]), tensors, state)
 
     def load_checkpoint(
         self,
@@ -61,6 +69,9 @@ class SafetensorsIO(CheckpointIO):
             Refusal: if there is none, or if it is damaged.
         """
         del map_location, weights_only  # tensors go to their device when they are copied; nothing here runs code
+        if self.loaded is not None:  # the training's own, which the ranks have agreed on
+            loaded, self.loaded = self.loaded, None
+            return loaded
         found = newest_valid_checkpoint(path)
         if found is None:
             raise Refusal(f"{path} holds no whole checkpoint (step-*/manifest.json and its files).")
@@ -76,6 +87,7 @@ class TrainingSaver(DeferringSaver, Callback):
 
     def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int) -> None:
         super().__init__(plan, world, steps_per_epoch)
+        self.io = SafetensorsIO(plan.folder)
         self._trainer: Trainer | None = None
         self._position = TrainingPosition()
         self._generators: Mapping[str, object] | None = None
@@ -86,20 +98,25 @@ class TrainingSaver(DeferringSaver, Callback):
         self._position = super().restore()
         return self._position
 
-    def _load(self, path: Path) -> Mapping[str, Any]:
-        """Leave it to Lightning to put the checkpoint back."""
-        state: Mapping[str, Mapping[str, Any]] = json.loads((path / STATE_FILE).read_text(encoding="utf-8"))
+    def _load(self, saved: CheckpointReader) -> Mapping[str, Any]:
+        """Read the checkpoint, and leave it to Lightning to put it back."""
+        path, state = saved.path, saved.state
         if _OURS not in state:
             raise Refusal(f"The checkpoint {path} was not written by train_lightning.")
-        check_same_settings(state[_OURS], self.plan.identity, path)
+        ours: Mapping[str, Any] = tree.unpack_state({}, state[_OURS])
+        check_same_settings(ours, self.plan.identity, path)
+        self.io.loaded = tree.unpack_state(saved.tensors(), state)
+        self._generators = read_rank_generators(saved, ours["world_size"], self.world)
         self.path = path
-        return state[_OURS]
+        return ours
 
     def _write(self, position: TrainingPosition) -> None:
-        """Let Lightning write a checkpoint; it asks for the position in `on_save_checkpoint`."""
-        del position
+        """Let Lightning gather a checkpoint, for which it asks in `on_save_checkpoint`, and write it."""
         assert self._trainer is not None  # noqa: S101  # Lightning calls on_fit_start first
         self._trainer.save_checkpoint(self.plan.folder)
+        tensors, state = tree.pack_state(self.io.take(), "The module's checkpoint")
+        parts = (ShardPart.whole(name, tensor) for name, tensor in tensors.items())
+        self.writer.save(position.step, parts, state, {"generators": random_state()})
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Show before the first step that what the module adds to its checkpoints can be written."""
@@ -117,18 +134,8 @@ class TrainingSaver(DeferringSaver, Callback):
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Add what Lightning's dictionary lacks; every rank is here."""
         del trainer, pl_module
-        own = {"generators": random_state()}
         checkpoint[_OURS] = {
             "position": asdict(self._position),
             "settings": self.plan.identity,
             "world_size": self.world.world_size,
-            _STAGED: stage_rank_states(self.world, self.plan.folder, own, self.plan.timeout),
         }
-
-    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Keep the random numbers for the start."""
-        del trainer, pl_module
-        ours: Mapping[str, Any] = checkpoint[_OURS]
-        if ours["world_size"] == self.world.world_size:
-            assert self.path is not None  # noqa: S101  # Lightning has loaded it
-            self._generators = read_rank_generators(self.path, self.world)

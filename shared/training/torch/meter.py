@@ -33,17 +33,17 @@ class LossMeter(meter.LossMeter):
             self._sum += torch.stack(self._losses).sum(dtype=torch.float64)
             self._losses.clear()
 
-    def _agree(self, stop: float) -> tuple[float, float]:
+    def _agree(self, wish: float) -> tuple[float, float]:
         self._add_up()
-        values = torch.stack([self._sum / self._world.world_size, self._sum.new_tensor(stop)])
+        values = torch.stack([self._sum / self._world.world_size, self._sum.new_tensor(wish)])
         self._sum.zero_()
         if dist.is_initialized():
             if self._world.world_size > 1:
                 dist.all_reduce(values)
-            total, wish = values.tolist()
+            total, wishes = values.tolist()
         else:  # the group that carries the gradients is not torch's
-            total, wish = self._world.sum(values.tolist(), "meter")
-        return total, wish
+            total, wishes = self._world.sum(values.tolist(), "meter")
+        return total, wishes
 
     def hardware(self) -> dict[str, float]:
         """Memory of the GPU at its peak, in MB, and how busy it is in percent if it says so; without one see above."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from shared.checkpoint.choose import check_same_settings, choose_sharded_checkpoint
-from shared.checkpoint.shards import ShardPart, ShardReader, save_shards
+from shared.checkpoint.choose import check_same_settings
+from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.reading import CheckpointReader
 from shared.distributed import World
 from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition
 from shared.training.torch.state import random_state, restore_random_state
@@ -39,18 +39,22 @@ class PartsSaver(CheckpointSaver):
             **self._numbers(),
             "world_size": self.world.world_size,
         }
-        own = {"generators": random_state()}
-        save_shards(self.plan.folder, position.step, self._parts(), state, own, self.world, self.plan.timeout)
+        self.writer.save(position.step, self._parts(), state, {"generators": random_state()})
 
-    def _choose(self) -> Path | None:
-        return choose_sharded_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
+    def fill(self, saved: CheckpointReader) -> None:
+        """Put a checkpoint back, if it is of this training.
 
-    def _load(self, path: Path) -> Mapping[str, Any]:
-        saved = ShardReader(path)
-        check_same_settings(saved.state, self.identity, path)
+        Raises:
+            DamageError: if a piece of it is not what was written.
+        """
+        self._load(saved)
+
+    def _load(self, saved: CheckpointReader) -> Mapping[str, Any]:
+        state: Mapping[str, Any] = saved.state
+        check_same_settings(state, self.identity, saved.path)
         self._read(saved)
-        restore_random_state(path, saved.state, self.world)
-        return saved.state
+        restore_random_state(saved, self.world)
+        return state
 
     @abstractmethod
     def _parts(self) -> Iterator[ShardPart]:
@@ -61,7 +65,7 @@ class PartsSaver(CheckpointSaver):
         """Give the weights of which this rank has a part: its part of each."""
 
     @abstractmethod
-    def _read(self, saved: ShardReader) -> None:
+    def _read(self, saved: CheckpointReader) -> None:
         """Fill this rank's parts."""
 
     def _numbers(self) -> dict[str, Any]:

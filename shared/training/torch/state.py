@@ -7,7 +7,6 @@ import json
 import random
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,8 @@ import torch
 from torch import nn
 
 from shared.checkpoint.choose import check_same_settings
-from shared.checkpoint.ranks import read_rank_state
-from shared.checkpoint.whole import load_checkpoint, save_together
+from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.reading import CheckpointReader
 from shared.distributed import Refusal, World
 from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition, values_below
 from shared.training.torch.batch_norm import share_statistics
@@ -42,10 +41,9 @@ class TrainingSaver(CheckpointSaver):
         if not torch.isfinite(sums.sum()):
             raise self._not_finite(position)
         share_statistics(self.module, self.world)  # so that this run and one that goes on from here are alike
-        own = {"generators": random_state()}
-        save_together(
-            self.world, self.plan.folder, position.step, own, lambda: self._content(position), self.plan.timeout
-        )
+        tensors, state = self._content(position) if self.world.is_main else ({}, {})
+        parts = (ShardPart.whole(name, tensor) for name, tensor in tensors.items())
+        self.writer.save(position.step, parts, state, {"generators": random_state()})
 
     def _content(self, position: TrainingPosition) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Give what the ranks have in common: tensors, and everything else."""
@@ -63,9 +61,10 @@ class TrainingSaver(CheckpointSaver):
         }
         return tensors, state
 
-    def _load(self, path: Path) -> Mapping[str, Any]:
-        tensors, state = load_checkpoint(path)
+    def _load(self, saved: CheckpointReader) -> Mapping[str, Any]:
+        path, state = saved.path, saved.state
         check_same_settings(state, self.identity, path)
+        tensors = saved.tensors()
         try:
             self.module.load_state_dict(values_below("model.", tensors))
         except RuntimeError as error:
@@ -80,7 +79,7 @@ class TrainingSaver(CheckpointSaver):
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": entries, "param_groups": groups})
         self.scaler.load_state_dict(state["scaler"])
-        restore_random_state(path, state, self.world)
+        restore_random_state(saved, self.world)
         return state
 
 
@@ -97,20 +96,21 @@ def random_state() -> dict[str, Any]:
     }
 
 
-def restore_random_state(path: Path, state: Mapping[str, Any], world: World) -> None:
-    """Go on with this rank's random numbers where a checkpoint was written by as many ranks.
+def restore_random_state(saved: CheckpointReader, world: World) -> None:
+    """Go on with this rank's random numbers where a checkpoint was written by as many ranks."""
+    generators = read_rank_generators(saved, saved.state["world_size"], world)
+    if generators is not None:
+        set_random_state(generators)
 
-    Other numbers of ranks start other, freshly seeded sequences. Checkpoints of earlier versions have the generators
-    of all ranks in `state` itself.
+
+def read_rank_generators(saved: CheckpointReader, written_by: int, world: World) -> Mapping[str, Any] | None:
+    """Read the state of this rank's random number generators from its file in a checkpoint of so many ranks.
+
+    None if that is another number of ranks: these start other, freshly seeded sequences.
     """
-    if state["world_size"] == world.world_size:
-        kept = state["generators"][world.rank] if "generators" in state else read_rank_generators(path, world)
-        set_random_state(kept)
-
-
-def read_rank_generators(path: Path, world: World) -> Mapping[str, Any]:
-    """Read the state of this rank's random number generators from its file in a checkpoint."""
-    generators: Mapping[str, Any] = read_rank_state(path, world.rank)["generators"]
+    if written_by != world.world_size:
+        return None
+    generators: Mapping[str, Any] = saved.own_state(world.rank)["generators"]
     return generators
 
 

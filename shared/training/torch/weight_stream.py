@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from shared.checkpoint.shards import ShardPart
+from shared.checkpoint.pieces import ShardPart
 from shared.distributed import World
 from shared.models.weight_files import FileWriter, SavedTensor, WeightFile, divide_tensors, row_slabs
 

@@ -11,7 +11,7 @@ import torch
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
-from shared.checkpoint.shards import ShardPart
+from shared.checkpoint.pieces import ShardPart
 from shared.data import Dataset
 from shared.distributed import World
 from shared.models.folder import HUGGINGFACE_NAME, begin_model

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -18,12 +17,12 @@ from transformers import PreTrainedModel, Trainer
 
 from shared.checkpoint import tree
 from shared.checkpoint.choose import check_same_settings
-from shared.checkpoint.shards import ShardPart
-from shared.checkpoint.whole import load_checkpoint, save_together
+from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.reading import CheckpointReader
 from shared.distributed import Refusal, World
 from shared.training.core.position import CheckpointPlan, TrainingPosition
 from shared.training.torch.passes import DeferringSaver
-from shared.training.torch.state import random_state, restore_random_state
+from shared.training.torch.state import random_state, read_rank_generators, set_random_state
 from shared.training.transformers.saving import divided_parts
 
 _FORMAT = "transformers"
@@ -39,16 +38,17 @@ class TrainingSaver(DeferringSaver):
     def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int) -> None:
         super().__init__(plan, world, steps_per_epoch)
         self._loaded: Mapping[str, Any] | None = None
-        self._path = plan.folder
+        self._generators: Mapping[str, Any] | None = None
 
-    def _load(self, path: Path) -> Mapping[str, Any]:
+    def _load(self, saved: CheckpointReader) -> Mapping[str, Any]:
         """Read a checkpoint; what it holds is put back by `load`, when the trainer has wrapped the model."""
-        tensors, state = load_checkpoint(path)
+        path, state = saved.path, saved.state
         if state.get("format") != _FORMAT:
             raise Refusal(f"The checkpoint {path} was not written by train_transformers.")
         check_same_settings(state, self.plan.identity, path)
-        self._loaded, self._path = tree.unpack_state(tensors, state), path
-        return state
+        self._loaded = tree.unpack_state(saved.tensors(), state)
+        self._generators = read_rank_generators(saved, state["world_size"], self.world)
+        return cast("Mapping[str, Any]", state)
 
     def load(self) -> None:
         """Put the checkpoint, if there is one, into what the trainer has wrapped, before its first step."""
@@ -59,7 +59,8 @@ class TrainingSaver(DeferringSaver):
         set_state_dict(self._model(), self._optimizer(), **states, options=_WHOLE)
         if scaler:
             scaler.load_state_dict(loaded["scaler"])
-        restore_random_state(self._path, loaded, self.world)
+        if self._generators is not None:
+            set_random_state(self._generators)
         self._loaded = None  # it is as large as the training
 
     def parts(self) -> Iterable[ShardPart]:
@@ -78,14 +79,9 @@ class TrainingSaver(DeferringSaver):
             "scaler": scaler.state_dict() if scaler else {},
             "world_size": self.world.world_size,
         }
-        save_together(
-            self.world,
-            self.plan.folder,
-            position.step,
-            {"generators": random_state()},
-            lambda: tree.pack_state(whole, "The training's state"),
-            self.plan.timeout,
-        )
+        tensors, state = tree.pack_state(whole, "The training's state") if self.world.is_main else ({}, {})
+        parts = (ShardPart.whole(name, tensor) for name, tensor in tensors.items())
+        self.writer.save(position.step, parts, state, {"generators": random_state()})
 
     def _model(self) -> nn.Module:
         return cast("nn.Module", self.trainer.model)

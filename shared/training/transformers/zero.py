@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from transformers import PreTrainedModel
 
-from shared.checkpoint.choose import check_same_settings, choose_sharded_checkpoint
-from shared.checkpoint.shards import ShardPart, ShardReader
+from shared.checkpoint.choose import check_same_settings
+from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.reading import CheckpointReader
 from shared.training.core.position import TrainingPosition
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
 from shared.training.deepspeed.saving import fragment_parts
@@ -32,24 +33,24 @@ ZERO_CONFIGURATION: Final[Mapping[str, object]] = {
 class ZeroSaver(TrainingSaver):
     """Saves and restores one training whose optimizer DeepSpeed has."""
 
-    def restore(self) -> TrainingPosition:
-        """Read the position of the newest checkpoint of our folder, else of `resume_from`, or that of the start.
+    _saved: CheckpointReader | None = None
 
-        Raises:
-            Refusal: if `resume_from` holds no whole checkpoint, or one of another training.
-        """
-        path = choose_sharded_checkpoint(self.world, self.plan.folder, self.plan.resume_from)
-        if path is None:
-            return TrainingPosition()
-        saved = ShardReader(path).state
-        check_same_settings(saved, self.plan.identity, path)
-        self._loaded = saved
-        return TrainingPosition(**saved["position"])
+    def _load(self, saved: CheckpointReader) -> Mapping[str, Any]:
+        """Keep the checkpoint until `load`: DeepSpeed has no engine yet that could take it."""
+        state: Mapping[str, Any] = saved.state
+        check_same_settings(state, self.plan.identity, saved.path)
+        self._saved = saved
+        return state
 
     def load(self) -> None:
-        """Read this rank's parts of the checkpoint, if there is one, now that DeepSpeed has its engine."""
-        if self._loaded is not None:
-            self._parts().restore()
+        """Read this rank's parts of the checkpoint, if there is one, now that DeepSpeed has its engine.
+
+        Raises:
+            DamageError: if a piece of it is not what was written.
+        """
+        if self._saved is not None:
+            self._parts().fill(self._saved)
+            self._saved = None
 
     def parts(self) -> Iterator[ShardPart]:
         """Give this rank's fragments of the weights, in the optimizer's precision, and what does not train."""
@@ -65,5 +66,6 @@ class ZeroSaver(TrainingSaver):
 
     def _parts(self) -> EngineSaver:
         parts = EngineSaver(self.plan, self.world, self._engine())
+        parts.writer = self.writer
         parts.identity = self.plan.identity  # its `sharding` says what divides the model
         return parts

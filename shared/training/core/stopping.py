@@ -1,0 +1,90 @@
+"""After which step all ranks stop, when one of them was asked to: agreed beside the training, at no cost to a step."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Final, Self
+
+from shared.distributed import ControlError, Refusal, World
+
+_STEPS_AHEAD: Final = 1
+"""Steps that a rank may still make when it hears of it, before it has to know the last one."""
+
+
+class StopAgreement:
+    """Lets all ranks stop after the same step; a context manager around the training, in all of them.
+
+    A thread of each rank waits at the control plane until some rank is asked to stop. Each then says up to which step
+    it goes on without knowing more, and the latest of these is the last step. No rank can have gone further, and nobody
+    talks about it before. A `world` of None is one process that stops alone.
+    """
+
+    def __init__(self, world: World | None) -> None:
+        self._world = None if world is None or world.world_size == 1 else world
+        self._channel: World | None = None
+        self._known = threading.Condition()
+        self._asked = False
+        self._step = 0
+        self._pause: int | None = None  # the step at which this rank waits for the last one
+        self._last: int | None = None
+        self._error: Exception | None = None
+
+    def __enter__(self) -> Self:
+        if self._world is not None and self._channel is None:
+            self._channel = self._world.open_channel("stop")
+            threading.Thread(target=self._watch, args=(self._channel,), name="stop", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._channel is not None:
+            channel, self._channel = self._channel, None
+            channel.close_channel()
+
+    def ask(self) -> None:
+        """Ask all ranks to stop soon; a signal handler may call this, wherever the process is."""
+        if not self._asked:
+            self._asked = True
+            if self._world is not None:
+                threading.Thread(target=self._announce, args=(self._world,), daemon=True).start()
+
+    def is_last(self, step: int) -> bool:
+        """Say whether to stop after this step, counted from 1 and called for each; the same on all ranks.
+
+        Raises:
+            ControlError: another rank has died meanwhile.
+        """
+        if self._world is None:
+            return self._asked
+        with self._known:
+            self._step = step
+            if self._pause is None or step < self._pause:
+                return False
+            self._known.wait_for(lambda: self._last is not None or self._error is not None)
+            if self._last is None:
+                raise self._error or AssertionError
+            return step >= self._last
+
+    def _watch(self, channel: World) -> None:
+        try:
+            channel.wait_for_announcement("stop")
+            with self._known:
+                self._pause = self._step + _STEPS_AHEAD
+            last = max(channel.gather(self._pause, "the last step"))
+            with self._known:
+                self._last = last
+                self._known.notify_all()
+        except (ControlError, Refusal, OSError) as error:  # the end of the training, or of another rank
+            with self._known:
+                self._error = error
+                self._known.notify_all()
+
+    def _announce(self, world: World) -> None:
+        try:
+            channel = world.open_channel("stop asked")
+            channel.announce("stop")
+            channel.close_channel()
+        except (ControlError, Refusal, OSError):
+            pass  # the world has ended
