@@ -1,4 +1,4 @@
-"""The client of a container engine, docker or podman: found, asked, and told to end what carries a label."""
+"""The client of a container engine, docker or podman: found, asked, and told to end what has a name of a run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import shutil
 import subprocess
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from allranks.errors import CannotRunHereError, UsageError
+from allranks.local import processes
 from allranks.request import ANY_CLIENT, CLIENTS
 
 _INSTALL = "Install one: https://docs.docker.com/engine/install or https://podman.io. Or leave out --containers."
@@ -39,19 +41,32 @@ class ContainerClient:
         found = self.ask("image", "inspect", "--format", "{{.Id}}", image)
         return found.stdout.strip() if found.returncode == 0 else ""
 
-    def remove(self, label: str) -> None:
-        """Kill and remove all containers with a label, ``NAME=value``, until there is none; errors are of no interest.
+    def remove(self, marker: str) -> None:
+        """Kill and remove all containers of a run or of a step's ranks, until there is none; errors are of no interest.
 
-        One by one: of several names podman gives up at the first that is gone already.
+        One by one: of several names podman gives up at the first that is gone already. By their names, since podman has
+        no labels of a container that it was killed while making.
+
+        Args:
+            marker: ``NAME=value``, the value being the id of the run or of the step's job.
         """
+        beginning = container_name(marker.partition("=")[2], "")
         for round_ in range(_ROUNDS):
-            found = self.ask("ps", "--all", "--quiet", "--filter", f"label={label}").stdout.split()
-            if not found:
-                return
+            found = self._named(beginning)
             time.sleep(0.05 * round_)
             for container in found:
                 self.ask("kill", container)  # first: podman's rm would wait ten seconds for it to end by itself
                 self.ask("rm", "--force", container)
+            if self.is_podman:
+                _end_helpers(beginning)
+            if not found:
+                return
+
+    def _named(self, beginning: str) -> list[str]:
+        """The containers with such names, running or not."""
+        options = ["--external"] if self.is_podman else []
+        names = self.ask("ps", "--all", *options, "--format", "{{.Names}}").stdout.split()
+        return [name for name in names if name.startswith(beginning)]
 
     @property
     def user(self) -> str:
@@ -94,6 +109,36 @@ def _ask_client(program: str) -> ContainerClient | str:
         lines = [line for line in told.stderr.splitlines() if line.strip()]
         return lines[-1].strip() if lines else f"exit code {told.returncode}"
     return ContainerClient(program, is_podman, "rootless" in told.stdout or told.stdout.strip() == "true")
+
+
+def container_name(job: str, *parts: str) -> str:
+    """The beginning of the names of a run's or a step's containers, or with further ``parts`` one of them."""
+    return "-".join(("allranks", job, *parts))
+
+
+def _end_helpers(beginning: str) -> None:
+    """End podman's monitors of containers with such names, and what these have started.
+
+    Where podman is killed while it makes a container they stay, and wait for ever.
+    """
+    containers: set[bytes] = set()
+    for _ in range(_ROUNDS):
+        lines = {pid: line for pid in processes.every_pid() if (line := _command_line(pid))}
+        for line in lines.values():
+            if line[0].endswith(b"conmon") and any(word.startswith(beginning.encode()) for word in line):
+                containers.add(line[line.index(b"-c") + 1])
+        found = [pid for pid, line in lines.items() if containers & {*line} and not line[0].endswith(b"podman")]
+        if not found:
+            return
+        processes.kill(found)
+        time.sleep(0.02)
+
+
+def _command_line(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+    except OSError:
+        return []  # it has ended
 
 
 def _run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:

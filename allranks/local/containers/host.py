@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from allranks.local.containers.client import container_name
 from allranks.local.containers.images import ContainerImage
 from allranks.local.containers.node_script import NodeGroup
 from allranks.local.folders import StepFolder
@@ -21,7 +22,7 @@ from allranks.local.variables import EmulatedCluster
 
 _PROXIES = frozenset(["http_proxy", "https_proxy", "no_proxy", "all_proxy"])
 _LABELS = ("AZUREML_ROOT_RUN_ID", "AZUREML_RUN_ID")
-"""Variables that are labels too: by them a run's, or a gang's, containers are found."""
+"""Variables that are labels too: by them people find a run's, or a step's, containers."""
 _SHARED_MEMORY = "2g"  # what Azure ML gives a container whose YAML is silent (reference of the command job's YAML)
 _TMP = Path("/tmp")  # noqa: S108 a container's own
 
@@ -46,7 +47,7 @@ class ContainerHost(NodeHost):
 
     @property
     def end(self) -> Callable[[str], None]:
-        """Removes the containers with a label."""
+        """Removes the containers of a gang, or of a run."""
         return self.image.client.remove
 
     def identity(self, python: Path) -> str:  # noqa: ARG002 the image has its own
@@ -90,7 +91,7 @@ class ContainerHost(NodeHost):
     def options(self, group: NodeGroup, context: LaunchContext) -> list[str]:
         """The options of ``run`` for a container; values of variables are not among them."""
         node, environ, client = group.first.node, group.first.environ, self.image.client
-        name = f"allranks-{environ['AZUREML_RUN_ID']}-{group.folder.name}-{secrets.token_hex(2)}"
+        name = container_name(environ["AZUREML_RUN_ID"], group.folder.name, secrets.token_hex(2))
         options = ["--rm", "--pull", "never", "--name", name, "--network", "host", "--hostname", f"node{node}"]
         for other, address in enumerate(context.cluster.addresses):
             options += ["--add-host", f"node{other}:{address}"]

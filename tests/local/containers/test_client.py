@@ -80,7 +80,7 @@ def test_docker_itself_takes_every_other_command(docker, tmp_path):
         command, _ = image._command(tmp_path)
         assert "Cannot connect to the Docker daemon" in told(*command)
     for words in (
-        ["ps", "--all", "--quiet", "--filter", "label=A=b"],
+        ["ps", "--all", "--format", "{{.Names}}"],
         ["kill", "x"],
         ["rm", "--force", "x"],
         ["image", "inspect", "--format", "{{.Id}}", "x"],
