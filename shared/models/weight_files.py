@@ -103,7 +103,9 @@ def write_index(folder: Path, files: Sequence[WeightFile]) -> None:
         total = sum(tensor.nbytes for file in files for tensor in file.tensors)
         places = {tensor.name: file.name for file in files for tensor in file.tensors}
         text = json.dumps({"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}, indent=2)
-        (folder / INDEX_NAME).write_text(text + "\n", encoding="utf-8")
+        from shared.storage import write_text
+
+        write_text(folder / INDEX_NAME, text + "\n")
 
 
 def row_slabs(shape: Sequence[int], row_bytes_of: int, most_bytes: int = SLAB_BYTES) -> Iterator[slice]:
@@ -127,7 +129,9 @@ class FileWriter:
         self._path, self._header = folder / file.name, file.header()
 
     def __enter__(self) -> Self:
-        self._file = self._path.open("wb")
+        from shared.storage import FrontToBack  # a saved model's own copy of this file only reads
+
+        self._file = FrontToBack(self._path)
         self._file.write(self._header)
         return self
 
@@ -138,7 +142,11 @@ class FileWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._file.close()
+        try:
+            if error is None:
+                self._file.finish_in_storage()
+        finally:
+            self._file.abandon()
 
 
 class WeightReader:

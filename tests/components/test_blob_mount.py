@@ -82,6 +82,7 @@ def agrees(data: Path, tmp_path: Path, options: Mapping[str, Any], kills: int = 
     assert json.loads((behind / "metrics" / "metrics.json").read_text())["history"]
 
 
+@pytest.mark.slow
 def test_ddp_killed_in_the_middle_of_a_save(digits: Path, mount: Path, tmp_path: Path) -> None:
     options = {"epochs": 12, "batch_size": 32, "checkpoint_every": 5, "log_every": 2, "processes": 2}
     agrees(digits, tmp_path, options, max(1, KILLS // 2))

@@ -140,7 +140,7 @@ def test_a_model_of_ones_own_is_rebuilt_from_the_saved_folder(code: Path, zoo: M
 @pytest.mark.parametrize(
     ("architecture", "message"),
     [
-        ("nonsense", "'nonsense' is not known: choose mlp, resnet, vit, or FILE.py:FUNCTION in model_code"),
+        ("nonsense", "'nonsense' is not known: choose mlp, resnet, resnet50, vit, or FILE.py:FUNCTION in model_code"),
         ("other.py:build", "there is no other.py in .*, which holds own.py"),
         ("own.py:absent", "has no function or class absent; it has build, shape, nothing, broken, one"),
         ("own.py:number", "has no function or class number"),

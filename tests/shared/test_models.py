@@ -104,7 +104,7 @@ def code(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("architecture", "text"),
     [
-        ("mpl", "choose mlp, resnet, vit, or FILE.py:FUNCTION"),
+        ("mpl", "choose mlp, resnet, resnet18, resnet34, resnet50, vit, vit_s, vit_b, or FILE.py:FUNCTION"),
         ("mine.py", "FILE.py:FUNCTION"),
         ("mine.py:1", "FILE.py:FUNCTION"),
         ("other.py:build", "there is no other.py in .* which holds bad.py, mine.py, neighbour.py"),

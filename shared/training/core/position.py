@@ -171,6 +171,7 @@ class CheckpointSaver(ABC):
         """Put a checkpoint back, if it is of this training, and give its state."""
 
     def _not_finite(self, position: TrainingPosition) -> Refusal:
+        self.writer.wait()
         return Refusal(
             f"The weights are not finite after step {position.step}. Lower learning_rate or set clip_norm; the "
             f"checkpoints in {self.plan.folder} are from before."

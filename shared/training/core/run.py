@@ -66,6 +66,8 @@ class TrainingRun:
     ) -> None:
         if error is not None and not (isinstance(error, SystemExit) and not error.code):
             self._world.announce_failure(error)
+        elif error is None:
+            self._saver.finish()  # a Trainer may have saved after its last step
         self._open.__exit__(kind, error, traceback)
 
     def remaining_epochs(self) -> range:
@@ -188,10 +190,10 @@ class TrainingRun:
         return minutes > 0 and time.monotonic() - self._saved_at >= 60 * minutes
 
     def _save(self) -> None:
-        self._saved_at = time.monotonic()
+        began, self._saved_at = time.perf_counter(), time.monotonic()
         self._saver.save(self.at)
         self._saved = self.at.step
-        self._stalls.append(self._saver.writer.times.stall)
+        self._stalls.append(time.perf_counter() - began)
         self._unreported = {"checkpoint_stall_ms": 1e3 * self._stalls[-1]}
 
     def _saving_times(self) -> dict[str, float]:
@@ -225,6 +227,7 @@ class TrainingRun:
 
     def _check_finite(self, what: str, value: float) -> None:
         if not math.isfinite(value):
+            self._saver.finish()
             settings = self._settings
             raise Refusal(
                 f"The {what} is {value} at step {self.at.step}, in epoch {self.at.epoch + 1} of "
