@@ -67,7 +67,11 @@ class DecoderSettings:
             object.__setattr__(self, "key_value_heads", self.heads)
         if not self.feed_forward_width:
             object.__setattr__(self, "feed_forward_width", math.ceil(self.width * 8 / 3 / 32) * 32)
-        sizes = {name: value for name, value in asdict(self).items() if type(value) is int and name not in ("tied", "separator")}
+        sizes = {
+            name: value
+            for name, value in asdict(self).items()
+            if type(value) is int and name not in ("tied", "separator")
+        }
         problems = [f"{name} {value} is not 1 or more" for name, value in sizes.items() if value < 1]
         if not problems and self.width % (2 * self.heads):
             problems.append(f"width {self.width} does not divide into {self.heads} heads of an even size")

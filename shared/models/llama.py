@@ -82,7 +82,9 @@ def write_llama_config(folder: Path, settings: DecoderSettings, dtype: torch.dty
         "eos_token_id": end_of_text,
         "torch_dtype": str(dtype).removeprefix("torch."),
     }
-    (folder / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    from shared.storage import write_text
+
+    write_text(folder / "config.json", json.dumps(document, indent=2) + "\n")
 
 
 def read_llama_config(folder: Path) -> DecoderSettings:

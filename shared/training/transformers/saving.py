@@ -18,6 +18,7 @@ from shared.models.folder import HUGGINGFACE_NAME, begin_model
 from shared.models.transformers.package import finish_transformer
 from shared.models.weight_files import SavedTensor, write_index
 from shared.settings.running import SavingSettings
+from shared.storage import retry_transient
 from shared.training.fsdp.pieces import local_part, piece_of
 from shared.training.torch.saved_decoder import SAVED_TYPES
 from shared.training.torch.start import tokenizer_folder
@@ -54,9 +55,9 @@ def save_divided_transformer(
     def finish() -> None:
         config = copy.deepcopy(net.config)
         config.dtype, config.architectures = dtype, [architecture_of(net)]
-        config.save_pretrained(place)
+        retry_transient(lambda: config.save_pretrained(place))
         if net.can_generate() and net.generation_config is not None:
-            net.generation_config.save_pretrained(place)
+            retry_transient(lambda: net.generation_config.save_pretrained(place))
         write_index(place, files)
         finish_transformer(folder, card_of_transformer(net, data), tokenizer_folder(data))
 
