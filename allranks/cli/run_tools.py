@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +22,7 @@ from allranks.local.folders import RunFolder, StepFolder, read_json_file
 from allranks.local.tracking.export import export_to_mlflow
 
 _LOOPBACK = "127.0.0.1"
+_END_SECONDS = 10.0
 
 
 def show_in_tensorboard(run: RunFolder) -> int:
@@ -79,11 +82,20 @@ def _places_with_events(run: RunFolder, step: str) -> list[tuple[str, Path]]:
 
 
 def _wait_for_tool(arguments: Sequence[str]) -> int:
-    """Run a module of this interpreter until it ends or Ctrl+C ends it."""
+    """Run a module of this interpreter until it ends or Ctrl+C ends it, with the processes that it has started.
+
+    It may take its time: MLflow's server does not always end when it is asked to.
+    """
     dying = partial(processes.die_with, os.getpid())
-    with subprocess.Popen([sys.executable, "-m", *arguments], preexec_fn=dying) as tool:  # noqa: PLW1509 one thread
+    command = [sys.executable, "-m", *arguments]
+    with subprocess.Popen(command, preexec_fn=dying, start_new_session=True) as tool:  # noqa: PLW1509 one thread
         try:
             return tool.wait()
         except KeyboardInterrupt:
             tool.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                tool.wait(_END_SECONDS)
             return 0
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(tool.pid, signal.SIGKILL)

@@ -67,6 +67,9 @@ class DocumentReader:
         if type_ == "pipeline" or "jobs" in top:
             _check_pipeline_type(top, type_)
             return self._pipeline(top, name)
+        if top.data.get("type") == "":
+            top.wrong("type", "is empty.", "Write type: command, for example.")
+            return None
         is_job = "commandjob" in str(top.data.get("$schema")).lower()  # there the SDK wants the type as it is
         if type_ == "command" or (type_.lower() == "command" and not is_job):
             return read_command_document(top, name)

@@ -10,6 +10,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import yaml
 
 from allranks.local.folders import RunsHome
 from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step, wait_for
@@ -379,7 +380,7 @@ PYTHON = """
 
 
 @pytest.mark.slow
-def test_a_python_pipeline_runs_and_what_is_not_written_as_yaml_is_said(tmp_path):
+def test_a_python_pipeline_runs_and_is_written_as_yaml(tmp_path):
     pytest.importorskip("azure.ai.ml")
     project(tmp_path)
     (tmp_path / "many.py").write_text(textwrap.dedent(PYTHON))
@@ -387,8 +388,9 @@ def test_a_python_pipeline_runs_and_what_is_not_written_as_yaml_is_said(tmp_path
     assert result["exit"] == 0
     assert (result["steps"]["score"]["nodes"], result["steps"]["score"]["metrics"]["mini_batches"]) == (2, 3)
     exported = allranks("export", "many.py:scoring", cwd=tmp_path)
-    assert exported.returncode == 2
-    assert "a step of type parallel" in exported.stderr
+    assert exported.returncode == 0, exported.stderr
+    assert yaml.safe_load((tmp_path / "many.yaml").read_text())["jobs"]["score"]["type"] == "parallel"
+    assert allranks("lint", "many.yaml", cwd=tmp_path).returncode == 0
 
 
 def test_what_would_be_sent_names_nodes_and_workers(tmp_path):

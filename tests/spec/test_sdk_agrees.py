@@ -41,6 +41,7 @@ ONLY_LINT = {
     r"has no steps|has no command|has no 'path'|is not a path|states no type|search_space.*is empty": "what is needed",
     r"has no task|has no entry_script|has an entry_script and no code|a data_transfer copies": "what is needed",
     r"names no (input|output)": "an expression that names nothing",
+    r"is none of the types of a service": "without keys of a type the SDK sends any, and no endpoint comes of it",
     r"only files and tables can be divided": "a literal for data",
     r"is a folder, and the input takes a uri_file": "a path that was left empty",
     r"lacks spark\.": "a setting of Spark that is a list or a mapping",
