@@ -67,6 +67,10 @@ def hardware() -> dict[str, str | int | float]:
     }
 
 
+_COMMAND = " ".join(["python", *sys.argv])
+"""As it was typed: a benchmark may give `sys.argv` to what it measures."""
+
+
 def keep(name: str, comparisons: list[Comparison], **more: object) -> None:
     """Print the figures, and keep them with the command and the hardware in results/<name>.json."""
     for one in comparisons:
@@ -76,7 +80,7 @@ def keep(name: str, comparisons: list[Comparison], **more: object) -> None:
         print(f"{key}: {value}")
     RESULTS.mkdir(exist_ok=True)
     document = {
-        "command": " ".join(["python", *sys.argv]),
+        "command": _COMMAND,
         "date": time.strftime("%Y-%m-%d"),
         "hardware": hardware(),
         "comparisons": [{**asdict(one), "ratio": round(one.ratio, 3)} for one in comparisons],

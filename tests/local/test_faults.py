@@ -96,7 +96,7 @@ def test_nothing_outlives_an_engine_whose_guard_was_killed_before(running):
     os.kill(guard, signal.SIGKILL)
     wait_for(lambda: any(pid != guard and cmdline_of(pid) == cmdline(engine) for pid in children_of(engine.pid)))
     engine.kill()
-    wait_for(lambda: gone(folder), 5)
+    assert wait_for(lambda: gone(folder), 5)
 
 
 def cmdline(process: subprocess.Popen[bytes]) -> bytes:

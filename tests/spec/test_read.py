@@ -377,6 +377,6 @@ def test_the_sdk_takes_these_documents_too(folder):
     (folder / "conda.yaml").write_text("name: x\n")
     _write(folder, "inner.yaml", INNER)
     for name, text in (("job.yaml", JOB), ("outer.yaml", OUTER)):
-        ml.load_job(_write(folder, name, text))
+        assert ml.load_job(_write(folder, name, text)).type == "pipeline"
     for name, text in (("registry.yaml", REGISTRY), ("again.yaml", INNER)):
-        ml.load_component(_write(folder, name, text))
+        assert ml.load_component(_write(folder, name, text)).name
