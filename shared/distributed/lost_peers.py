@@ -1,7 +1,7 @@
 """Ends a rank that waits for ever for one that has gone.
 
-A collective of gloo does not always return when its peer dies: of 600 pairs of processes of which one was killed
-between two collectives, 5 to 10 survivors waited until the collective's own time-out (torch 2.13, Linux), which is
+A collective of gloo does not always return when its peer dies: of 700 pairs of processes of which one was killed
+between two collectives, 3 survivors waited on (torch 2.13, Linux), until the collective's own time-out, which is
 minutes. The control plane knows of the death at once; what is missing is somebody who acts upon it while the main
 thread stands in native code.
 """
