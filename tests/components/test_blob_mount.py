@@ -114,7 +114,9 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(
         agrees(digits, tmp_path, often | {"epochs": epochs})
 
 
-MPI = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2")
+# The environment's own mpirun, whether or not its bin folder is in PATH.
+MPIRUN = str(Path(sys.executable).parent / "mpirun")
+MPI = (MPIRUN, "--allow-run-as-root", "--oversubscribe", "-np", "2")
 
 
 @pytest.mark.slow
