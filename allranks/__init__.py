@@ -9,19 +9,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from allranks.api import find_run, run, runs, submit
+    from allranks.api import load_run, run, runs, submit
     from allranks.azure.component_port import port
     from allranks.azure.components import components
     from allranks.azure.composing import scale
+    from allranks.errors import AllranksError
+    from allranks.notebook.view import RunFailedError, RunView
 
     __version__: str
 
-__all__ = ["__version__", "components", "find_run", "port", "run", "runs", "scale", "submit"]
+__all__ = [
+    "AllranksError",
+    "RunFailedError",
+    "RunView",
+    "__version__",
+    "components",
+    "load_run",
+    "port",
+    "run",
+    "runs",
+    "scale",
+    "submit",
+]
 _HOMES = {
     "components": "azure.components",
     "port": "azure.component_port",
     "scale": "azure.composing",
-    **dict.fromkeys(("find_run", "run", "runs", "submit"), "api"),
+    "AllranksError": "errors",
+    **dict.fromkeys(("RunFailedError", "RunView"), "notebook.view"),
+    **dict.fromkeys(("load_run", "run", "runs", "submit"), "api"),
 }
 """Each name and its module."""
 

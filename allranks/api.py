@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.local.folders import DEFAULT_HOME, RunFolder, RunsHome
+from allranks.local.folders import DEFAULT_HOME, RunsHome
 
 if TYPE_CHECKING:
     from allranks.azure.jobs import JobState
-    from allranks.local.result import RunResult
+    from allranks.notebook.view import RunView
 
 
 def run(
@@ -28,9 +28,12 @@ def run(
     python: Mapping[str, str | os.PathLike[str]] | None = None,
     environment: Mapping[str, str | os.PathLike[str]] | None = None,
     containers: bool | str = False,
+    check: bool = False,
     **inputs: Any,
-) -> RunResult:
+) -> RunView:
     """Run a pipeline on this machine, as Azure ML would, and wait for its end.
+
+    A terminal shows a live table, a notebook a view below the cell that is drawn again as the run goes on.
 
     Args:
         pipeline: what a function with the SDK's ``@pipeline`` returns; or a target as for ``allranks run``: a name of
@@ -45,15 +48,19 @@ def run(
         python: step to the interpreter that runs it, in place of the one that its environment calls for.
         environment: step to the environment that it runs in: a name that is known, or the path of a YAML file.
         containers: each node is a container of the step's image: ``docker``, ``podman``, or True for either.
+        check: raise where a step fails, so that a notebook or a script does not go on with what is not there.
         inputs: inputs of the pipeline by name; a path for data.
 
     Returns:
-        The result; ``status`` says whether all steps succeeded, ``explanation``, which is printed, why one failed.
+        The run; ``status`` says whether all steps succeeded, ``explanation``, which is printed, why one failed.
 
     Raises:
+        RunFailedError: a step failed, or the run was stopped, and ``check`` is set; its ``run`` is the result.
         AllranksError: what was asked for is wrong; nothing has run.
     """
     from allranks.cli.live import perform_shown
+    from allranks.notebook.observer import NotebookObserver, in_notebook
+    from allranks.notebook.view import RunFailedError, RunView
     from allranks.performing import absolute_mapping, chosen_interpreter, chosen_step_environment, prepare_run
     from allranks.request import ANY_CLIENT, RunRequest
 
@@ -73,7 +80,13 @@ def run(
         retries=retries,
         cache=cache,
     )
-    return perform_shown(prepare_run(request, home, job), home)
+    observer = NotebookObserver() if in_notebook() else None
+    result = RunView.of_result(perform_shown(prepare_run(request, home, job), home, observer=observer))
+    if observer is not None:
+        observer.show_end(result)
+    if check and result.exit_code:
+        raise RunFailedError(result)
+    return result
 
 
 def _pairs(given: Mapping[str, str | os.PathLike[str]] | None) -> list[str]:
@@ -81,16 +94,18 @@ def _pairs(given: Mapping[str, str | os.PathLike[str]] | None) -> list[str]:
     return [f"{name}={os.fspath(value)}" for name, value in (given or {}).items()]
 
 
-def runs(runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> list[RunResult]:
+def runs(runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> list[RunView]:
     """The runs of a folder, oldest first; those of the command line too, and any that is running now.
 
     Args:
         runs_dir: where runs are kept.
     """
-    return [_result_of(folder) for folder in RunsHome(Path(runs_dir).resolve()).all_runs()]
+    from allranks.notebook.view import RunView
+
+    return [RunView.of_folder(folder) for folder in RunsHome(Path(runs_dir).resolve()).all_runs()]
 
 
-def find_run(run_id: str, runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> RunResult:
+def load_run(run_id: str, runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> RunView:
     """One run of a folder, as it ended or as it is now.
 
     Args:
@@ -100,14 +115,9 @@ def find_run(run_id: str, runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> Ru
     Raises:
         UnknownNameError: no run, or more than one, answers to it.
     """
-    return _result_of(RunsHome(Path(runs_dir).resolve()).find(run_id))
+    from allranks.notebook.view import RunView
 
-
-def _result_of(run: RunFolder) -> RunResult:
-    from allranks.cli.run_state import read_run_state
-    from allranks.local.past import past_result
-
-    return past_result(read_run_state(run))
+    return RunView.of_folder(RunsHome(Path(runs_dir).resolve()).find(run_id))
 
 
 def submit(

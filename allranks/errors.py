@@ -23,6 +23,10 @@ class AllranksError(Exception):
         self.message = message
         self.hint = hint
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython and notebooks show: the message and the next step, without the way through this library."""
+        return [f"error: {self.message}", *([self.hint] if self.hint else [])]
+
 
 class UsageError(AllranksError):
     """An argument of a command or of a public function is wrong."""

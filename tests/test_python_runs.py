@@ -31,7 +31,7 @@ def test_a_failed_run_says_why_and_where_and_can_be_read_again(
     again = allranks.runs()
     assert [one.run_id for one in again] == [result.run_id]
     assert again[0].document() == result.document()
-    assert allranks.find_run("latest").steps["two"].outputs["out"].read_text() == "{}\n"
+    assert allranks.load_run("latest").steps["two"].outputs["out"].read_text() == "{}\n"
     with pytest.raises(UnknownNameError, match="is no run"):
-        allranks.find_run("nothing")
+        allranks.load_run("nothing")
     assert allranks.runs(tmp_path / "elsewhere") == []

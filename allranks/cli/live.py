@@ -30,10 +30,12 @@ _MEASURES = ("accuracy", "bits_per_byte")
 """What an evaluation is judged by, and the last lines of a run repeat."""
 
 
-def perform_shown(prepared: PreparedRun, home: RunsHome, *, as_json: bool = False) -> RunResult:
+def perform_shown(
+    prepared: PreparedRun, home: RunsHome, *, as_json: bool = False, observer: RunObserver | None = None
+) -> RunResult:
     """Run what was prepared to its end; unless ``as_json``, its notes, its progress and its end are printed.
 
-    Environments and images that are not there are built first.
+    Environments and images that are not there are built first. An ``observer`` shows progress and end in their place.
 
     Raises:
         StorageError: the runs folder cannot be written.
@@ -46,11 +48,13 @@ def perform_shown(prepared: PreparedRun, home: RunsHome, *, as_json: bool = Fals
     if as_json:
         return run_plan(prepared.plan, prepared.options(home), RunObserver())
     print_notes(prepared.plan)
-    observer = _LiveTable() if sys.stdout.isatty() else _LineObserver()
+    if observer is not None:
+        return run_plan(prepared.plan, prepared.options(home), observer)
+    printer = _LiveTable() if sys.stdout.isatty() else _LineObserver()
     try:
-        result = run_plan(prepared.plan, prepared.options(home), observer)
+        result = run_plan(prepared.plan, prepared.options(home), printer)
     finally:
-        observer.close()
+        printer.close()
     _print_summary(result)
     return result
 

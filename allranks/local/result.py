@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -216,18 +215,6 @@ class RunResult:
         """The option with which a command finds this run, if it is not in this folder's ``.allranks``."""
         home = self.run_dir.parents[1]
         return "" if home == Path(DEFAULT_HOME).resolve() else f" --runs-dir {shlex.quote(str(home))}"
-
-    def _repr_html_(self) -> str:
-        """A table of the steps, for notebooks."""
-        cells = [
-            (name, step.status, f"{step.seconds:.1f} s", ", ".join(f"{k}={v:.4g}" for k, v in step.metrics.items()))
-            for name, step in self.steps.items()
-        ]
-        lines = ["".join(f"<td>{escape(cell)}</td>" for cell in line) for line in cells]
-        table = "".join(f"<tr>{line}</tr>" for line in ("<th>step<th>status<th>time<th>metrics", *lines))
-        why = f"<pre>{escape(self.explanation)}</pre>" if self.explanation else ""
-        page = escape(str(self.run_dir / "report.html"))
-        return f"<p>run {escape(self.run_id)}: {self.status}; page: {page}</p><table>{table}</table>{why}"
 
     @property
     def exit_code(self) -> int:

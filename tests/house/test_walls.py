@@ -137,6 +137,7 @@ ROOMS = (
     ),
     Room("allranks/azure/*", "yaml azure", ours="allranks"),
     Room("allranks/cli/*", "packaging rich", ours="allranks"),
+    Room("allranks/notebook/*", later="jinja2 IPython pandas", ours="allranks"),
     Room("allranks/renew/*", "yaml", ours="allranks"),
     Room("allranks/*", "packaging", later="yaml", ours="allranks"),
 )

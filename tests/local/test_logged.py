@@ -92,7 +92,7 @@ def test_what_was_logged_is_in_every_view_and_of_a_reused_step_too(tmp_path: Pat
         assert re.findall(r'aria-label="([^"]* over steps)"', page) == ["loss over steps"], "both has one value"
         assert "<td>optimizer</td><td>sgd\x1b[1m &lt;fast&gt;</td>" in page
         assert TOKEN not in page + shown + done.stdout
-    past = allranks.find_run("latest", runs_dir=tmp_path / ".allranks").steps["train"]
+    past = allranks.load_run("latest", runs_dir=tmp_path / ".allranks").steps["train"]
     assert math.isnan(past.metrics["odd"])
     assert past.metrics["far"] == -math.inf
     assert past.params["optimizer"] == "sgd\x1b[1m <fast>"
