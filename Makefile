@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-environments check renew locks format build clean
+.PHONY: help run test test-environments check renew locks format docs build clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -47,6 +47,9 @@ locks: $(VENV)/.stamp-dev ## resolve constraints.txt and every environment's loc
 format: $(VENV)/.stamp-dev ## format the code and fix what can be fixed without thought
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.stamp-dev ## the site, into build/docs; a warning is an error
+	$(BIN)/sphinx-build -W --keep-going -q docs build/docs $(ARGS)
 
 build: $(VENV)/.stamp-dev ## the wheel and the source distribution, into dist/
 	$(BIN)/python -m build

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.local.folders import DEFAULT_HOME, RunsHome
+from allranks.notebook.view import RunFailedError, RunView
+from allranks.performing import absolute_mapping, chosen_interpreter, chosen_step_environment, prepare_run
+from allranks.request import ANY_CLIENT, RunRequest
 
 if TYPE_CHECKING:
     from allranks.azure.jobs import JobState
-    from allranks.notebook.view import RunView
 
 
 def run(
@@ -58,13 +60,6 @@ def run(
         RunFailedError: a step failed, or the run was stopped, and ``check`` is set; its ``run`` is the result.
         AllranksError: what was asked for is wrong; nothing has run.
     """
-    from allranks.cli.live import perform_shown
-    from allranks.notebook.observer import NotebookObserver, in_notebook
-    from allranks.notebook.view import RunFailedError, RunView
-    from allranks.performing import absolute_mapping, chosen_interpreter, chosen_step_environment, prepare_run
-    from allranks.request import ANY_CLIENT, RunRequest
-
-    home = RunsHome(Path(runs_dir).resolve())
     job = None if isinstance(pipeline, str) else pipeline
     request = RunRequest(
         target=pipeline if isinstance(pipeline, str) else "",
@@ -80,12 +75,21 @@ def run(
         retries=retries,
         cache=cache,
     )
+    result = _perform(request, RunsHome(Path(runs_dir).resolve()), job)
+    if check and result.exit_code:
+        raise RunFailedError(result)
+    return result
+
+
+def _perform(request: RunRequest, home: RunsHome, job: Any) -> RunView:
+    """Run it and show it, where there is a notebook in that."""
+    from allranks.cli.live import perform_shown
+    from allranks.notebook.observer import NotebookObserver, in_notebook
+
     observer = NotebookObserver() if in_notebook() else None
     result = RunView.of_result(perform_shown(prepare_run(request, home, job), home, observer=observer))
     if observer is not None:
         observer.show_end(result)
-    if check and result.exit_code:
-        raise RunFailedError(result)
     return result
 
 
@@ -100,8 +104,6 @@ def runs(runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> list[RunView]:
     Args:
         runs_dir: where runs are kept.
     """
-    from allranks.notebook.view import RunView
-
     return [RunView.of_folder(folder) for folder in RunsHome(Path(runs_dir).resolve()).all_runs()]
 
 
@@ -115,8 +117,6 @@ def load_run(run_id: str, runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> Ru
     Raises:
         UnknownNameError: no run, or more than one, answers to it.
     """
-    from allranks.notebook.view import RunView
-
     return RunView.of_folder(RunsHome(Path(runs_dir).resolve()).find(run_id))
 
 

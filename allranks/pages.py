@@ -11,22 +11,22 @@ from allranks.spec import Component, Input, Output
 from allranks.spec.distribution import distribution_kind
 from allranks.spec.values import plain_number
 
-_MADE = "<!-- Made from {} by `python -m allranks.renew`: change that, and make it again. -->"
+MADE = "<!-- Made from {} by `python -m allranks.renew`: change that, and make it again. -->"
 
 
 def component_page(component: Component) -> str:
     """The page of a component: what Designer shows, the outputs, and how to use it in YAML, in Python and here."""
     parts = [
         f"# {component.display_name or component.name}",
-        _MADE.format(f"components/{component.name}/component.yaml"),
+        MADE.format(f"components/{component.name}/component.yaml"),
         " ".join(component.description.split()),
-        _table(("", ""), _facts(component)),
+        markdown_table(("", ""), _facts(component)),
         "## Inputs",
-        _table(("input", "type", "default", "allowed", ""), map(_input, component.inputs.values()))
+        markdown_table(("input", "type", "default", "allowed", ""), map(_input, component.inputs.values()))
         if component.inputs
         else "None.",
         "## Outputs",
-        _table(("output", "type", "mode", ""), map(_output, component.outputs.values())),
+        markdown_table(("output", "type", "mode", ""), map(_output, component.outputs.values())),
         "## In YAML",
         f"```yaml\n{yaml_step(component)}```",
         "## In Python",
@@ -143,8 +143,8 @@ def _local_command(component: Component) -> str:
 
 def index_page(components: Sequence[Component]) -> str:
     """The list of the components' pages."""
-    table = _table(("", "name", "distribution", ""), map(_index_row, components))
-    return "\n\n".join(["# Components", _MADE.format("the components' YAML"), table]) + "\n"
+    table = markdown_table(("", "name", "distribution", ""), map(_index_row, components))
+    return "\n\n".join(["# Components", MADE.format("the components' YAML"), table]) + "\n"
 
 
 def _index_row(one: Component) -> Sequence[str]:
@@ -155,7 +155,7 @@ def _index_row(one: Component) -> Sequence[str]:
 def sizes_table(sizes: Iterable[VMSize]) -> str:
     """The VM sizes as a table; those that are retired come last."""
     head = ("size", "GPUs", "GB each", "InfiniBand", "environments", "source")
-    return _table(head, map(_size, sorted(sizes, key=lambda size: bool(size.retired))))
+    return markdown_table(head, map(_size, sorted(sizes, key=lambda size: bool(size.retired))))
 
 
 def builds_table(table: BuildTable, sizes: Iterable[VMSize]) -> str:
@@ -168,7 +168,7 @@ def builds_table(table: BuildTable, sizes: Iterable[VMSize]) -> str:
         later = ", ".join(gpu for gpu, one in known.items() if runs_on(one, build.ptx))
         gpus += f"; {later} with a driver of series {build.ptx_driver} or newer" if later else ""
         rows.append((build.label, build.cuda, gpus, f"{build.driver} and newer", build.why))
-    return _table(("framework", "CUDA", "GPUs", "drivers", "why"), rows)
+    return markdown_table(("framework", "CUDA", "GPUs", "drivers", "why"), rows)
 
 
 def _size(size: VMSize) -> Sequence[str]:
@@ -187,6 +187,7 @@ def infiniband_words(size: VMSize) -> str:
     return f"{size.link_speed} Gb/s" if size.links == 1 else f"{size.links} x {size.link_speed} Gb/s"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of Markdown; bars in cells are escaped."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -65,6 +65,14 @@ def load_verb(name: str) -> Verb:
     return cast("Verb", importlib.import_module(f"allranks.cli.{name}"))
 
 
+def verb_parser(name: str) -> VerbParser:
+    """The parser of a verb, which has its arguments."""
+    module = load_verb(name)
+    parser = VerbParser(prog=f"allranks {name}", description=module.HELP)
+    module.add_arguments(parser)
+    return parser
+
+
 class VerbParser(argparse.ArgumentParser):
     """An argument parser that reports through our errors and takes no abbreviated options."""
 
@@ -153,14 +161,11 @@ def _dispatch(arguments: list[str]) -> int:
     verb, rest = arguments[0], arguments[1:]
     if verb not in VERBS:
         raise _unknown_verb(verb)
-    module = load_verb(verb)
-    parser = VerbParser(prog=f"allranks {verb}", description=module.HELP)
-    module.add_arguments(parser)
     try:
-        args = parser.parse(rest)
+        args = verb_parser(verb).parse(rest)
     except SystemExit as end:  # --help has been printed
         return int(end.code or 0)
-    return module.run(args)
+    return load_verb(verb).run(args)
 
 
 def _print_help() -> None:

@@ -2,7 +2,7 @@
 
 The types of ``allranks.components`` and the pages of the components come from the components' YAML, the tables in
 ``docs/sizes.md`` from ``sizes.yaml`` and ``builds.yaml`` in ``allranks/sizes``, extras in ``pyproject.toml`` from the
-environments' requirements, the pipelines' YAML from their Python.
+environments' requirements, ``docs/command-line.md`` from the parsers, the pipelines' YAML from their Python.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from allranks import catalogue, library, pages, sizes, stubs
+from allranks.cli.main import VERBS, verb_parser
+from allranks.command_page import command_line_page
 from allranks.errors import StorageError
 from allranks.spec import read_component
 
@@ -44,6 +46,7 @@ def made_files() -> Mapping[Path, str]:
     return {
         project: _with_extras(project.read_text(encoding="utf-8")),
         stubs.STUB_FILE: stubs.components_stub(components),
+        root / "docs" / "command-line.md": command_line_page({name: verb_parser(name) for name in VERBS}),
         folder / "README.md": pages.index_page(components),
         **{folder / f"{one.name}.md": pages.component_page(one) for one in components},
         page: with_table(text, "builds", pages.builds_table(sizes.build_table(), sizes.all_sizes().values())),

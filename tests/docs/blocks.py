@@ -70,8 +70,9 @@ class Command:
 
 def blocks_of(page: Path) -> Iterator[tuple[int, str, str]]:
     """Where each fenced block of a page begins (a character), its language and what is in it."""
-    for block in re.finditer(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", page.read_text(), flags=re.MULTILINE | re.DOTALL):
-        yield block.start(), block[2], block[3]
+    for block in re.finditer(r"^( *)```(\{?\w*)[^\n]*\n(.*?)^\1```", page.read_text(), flags=re.MULTILINE | re.DOTALL):
+        if not block[2].startswith("{"):  # what the site's builder is told, no text of the page
+            yield block.start(), block[2], block[3]
 
 
 def commands_of(page: Path) -> Iterator[Command]:
