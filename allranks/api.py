@@ -35,7 +35,7 @@ def run(
 ) -> RunView:
     """Run a pipeline on this machine, as Azure ML would, and wait for its end.
 
-    A terminal shows a live table, a notebook a view below the cell that is drawn again as the run goes on.
+    A terminal shows a live table, a notebook a view that is drawn again as the run goes on.
 
     Args:
         pipeline: what a function with the SDK's ``@pipeline`` returns; or a target as for ``allranks run``: a name of
@@ -50,11 +50,8 @@ def run(
         python: step to the interpreter that runs it, in place of the one that its environment calls for.
         environment: step to the environment that it runs in: a name that is known, or the path of a YAML file.
         containers: each node is a container of the step's image: ``docker``, ``podman``, or True for either.
-        check: raise where a step fails, so that a notebook or a script does not go on with what is not there.
+        check: raise where a step fails; otherwise the run's ``status`` and ``explanation``, which is printed, say so.
         inputs: inputs of the pipeline by name; a path for data.
-
-    Returns:
-        The run; ``status`` says whether all steps succeeded, ``explanation``, which is printed, why one failed.
 
     Raises:
         RunFailedError: a step failed, or the run was stopped, and ``check`` is set; its ``run`` is the result.
