@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -32,6 +33,12 @@ def test_the_readme_s_make_targets_exist() -> None:
     )
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     assert {"run", "test", "check"} <= named & targets
+
+
+def test_the_development_container_sets_up_what_make_does() -> None:
+    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    target = container["postCreateCommand"].removeprefix("make .venv/")
+    assert f"$(VENV)/{target}:" in (ROOT / "Makefile").read_text()
 
 
 def test_the_constraints_pin_every_dependency_within_its_range() -> None:
