@@ -16,6 +16,7 @@ from allranks.cli.inputs import TARGET_CHOICES
 from allranks.cli.text import YAML_SUFFIXES, name_suggestion, why_no_yaml
 from allranks.errors import AllranksError, UnknownNameError
 from allranks.local.settings import input_names
+from allranks.script.sources import is_script
 from allranks.spec import Component, Pipeline, Step, read_spec
 from allranks.spec.reader import FileResolver
 
@@ -83,6 +84,9 @@ def unknown_option(option: str, given: Sequence[str], options: Sequence[str], me
     target = next((one for one in given if not one.startswith("-") and "=" not in one), "")
     name = option.lstrip("-").replace("-", "_")
     inputs = _inputs_of(target)
+    if is_script(target):
+        said = f"{option} is no option of `allranks run`{name_suggestion(option, options, cutoff=0.8)}."
+        return said, f"If it is an argument of {target}, write it after --: allranks run {target} -- {option} …"
     if name in inputs:
         return f"{option} is an input of {target} and no option.", f"Write {_assigned(name, option, given)}."
     if close := name_suggestion(option, options, cutoff=0.8):
