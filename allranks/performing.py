@@ -221,7 +221,7 @@ def _read(
         return target.load_target(request.located, stands.find_component), []
     gone = [] if request.built or _is_there(request) else [f"{request.located} is not there any more"]
     if request.built or request.script or gone:
-        pipeline, lost = _with_kept_code(_kept(earlier), earlier.folder)
+        pipeline, lost = _with_kept_code(_kept(earlier), earlier.folder, every=request.script is not None)
         taken = gone + ([f"the code of {', '.join(lost)} is not there any more"] if lost else [])
         return pipeline, [f"{what}: it is taken from run {earlier.folder.id}." for what in taken]
     pipeline = target.load_target(request.located, stands.find_component)
@@ -250,14 +250,17 @@ def _kept(earlier: EarlierRun) -> Pipeline:
         ) from None
 
 
-def _with_kept_code(pipeline: Pipeline, folder: RunFolder) -> tuple[Pipeline, list[str]]:
-    """The pipeline, with the run's snapshot in place of code that is gone, and the steps whose code that is."""
+def _with_kept_code(pipeline: Pipeline, folder: RunFolder, *, every: bool) -> tuple[Pipeline, list[str]]:
+    """The pipeline, with the run's snapshot in place of code that is gone, and the steps whose code that is.
+
+    With ``every`` all code is gone: of a script's folder that is still there the script is not.
+    """
     lost = []
     for name, step in all_steps(pipeline):
         component, snapshot = step.component, folder.step(name).snapshot
         if not isinstance(component, Component) or not snapshot.is_dir():
             continue
-        if any(not path.exists() for path in (component.code, *component.includes) if path is not None):
+        if every or any(not path.exists() for path in (component.code, *component.includes) if path is not None):
             lost.append(name)
             kept = replace(component, code=snapshot, includes=())
             pipeline = change_step(pipeline, name, lambda step, kept=kept: replace(step, component=kept))  # type: ignore[misc]
