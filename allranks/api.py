@@ -54,13 +54,14 @@ def run(
         AllranksError: what was asked for is wrong; nothing has run.
     """
     from allranks.cli.live import perform_shown
+    from allranks.cli.target import folder_document
     from allranks.performing import absolute_mapping, chosen_interpreter, chosen_step_environment, prepare_run
     from allranks.request import ANY_CLIENT, RunRequest
 
     home = RunsHome(Path(runs_dir).resolve())
     job = None if isinstance(pipeline, str) else pipeline
     request = RunRequest(
-        target=pipeline if isinstance(pipeline, str) else "",
+        target=folder_document(pipeline) if isinstance(pipeline, str) else "",
         folder=str(Path.cwd()),
         built=job is not None,
         values=_texts({**(values or {}), **inputs}),

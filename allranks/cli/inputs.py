@@ -11,7 +11,7 @@ from allranks.errors import UsageError
 if TYPE_CHECKING:
     from allranks.azure.client import Workspace
 
-TARGET_CHOICES = "a name from `allranks list`, a component or pipeline YAML, or FILE.py:FUNCTION"
+TARGET_CHOICES = "a name from `allranks list`, a component or pipeline YAML, its folder, or FILE.py:FUNCTION"
 TAKES_INPUTS = "takes_inputs"
 """The default that a parser has if an unknown option may be meant for an input."""
 SCRIPT_ARGUMENTS = "arguments"

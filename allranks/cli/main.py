@@ -22,6 +22,7 @@ from allranks.errors import AllranksError, StorageError, UnknownNameError, Usage
 VERBS = (
     "list",
     "show",
+    "init",
     "run",
     "runs",
     "lint",

@@ -17,6 +17,7 @@ from allranks.cli.inputs import (
 )
 from allranks.cli.live import perform_shown, print_notes
 from allranks.cli.run_state import with_curves
+from allranks.cli.target import folder_document
 from allranks.cli.text import print_output
 from allranks.errors import UsageError
 from allranks.local.dry import dry_run
@@ -130,7 +131,7 @@ def _request(args: argparse.Namespace, home: RunsHome) -> tuple[RunRequest, Earl
     if args.target is None:
         raise UsageError("nothing to run: TARGET is missing.", f"Give {TARGET_CHOICES}.")
     known = {name: value for name, value in given.items() if value is not None}
-    return RunRequest(args.target, str(Path.cwd()), **known), None
+    return RunRequest(folder_document(args.target), str(Path.cwd()), **known), None
 
 
 def _script(args: argparse.Namespace) -> ScriptRequest | None:

@@ -36,6 +36,26 @@ def load_target(target: str, resolve: FileResolver = catalogue.resolve) -> Pipel
     return document if isinstance(document, Pipeline) else one_step_pipeline(document)
 
 
+def folder_document(target: str) -> str:
+    """The document that a target stands for which is a folder: its pipeline, or else its component; others as given.
+
+    A name of the library is none: ``./train_ddp`` is a folder, ``train_ddp`` the component.
+
+    Raises:
+        UnknownNameError: there is neither in the folder.
+    """
+    folder = Path(target)
+    if not target or not folder.is_dir() or catalogue.resolve(target) is not None:
+        return target
+    found = [folder / f"{kind}{suffix}" for kind in ("pipeline", "component") for suffix in (".yml", ".yaml")]
+    there = [path for path in found if path.is_file()]
+    if not there:
+        scripts = sorted(path.name for path in folder.glob("*.py"))
+        hint = f"`allranks init {folder / scripts[0]}` writes them." if scripts else f"Give {TARGET_CHOICES}."
+        raise UnknownNameError(f"the folder {target!r} has neither a pipeline.yml nor a component.yaml.", hint)
+    return str(there[0])
+
+
 def target_folder(target: str) -> Path:
     """The folder that a target's files lie in; the working folder for a name of the library."""
     path = Path(target.partition(".py:")[0] if is_python_target(target) else target)

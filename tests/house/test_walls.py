@@ -138,7 +138,7 @@ ROOMS = (
     Room(
         "allranks/script/*",
         "yaml packaging",
-        ours="allranks/errors allranks/files allranks/local allranks/request allranks/spec",
+        ours="allranks/errors allranks/files allranks/local allranks/request allranks/sizes allranks/spec",
     ),
     Room("allranks/azure/*", "yaml azure", ours="allranks"),
     Room("allranks/cli/*", "packaging rich", ours="allranks"),
