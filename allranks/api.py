@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.cli.target import folder_document
 from allranks.local.folders import DEFAULT_HOME, RunsHome
 from allranks.notebook.view import RunFailedError, RunView
 from allranks.performing import absolute_mapping, chosen_interpreter, chosen_step_environment, prepare_run
@@ -59,7 +60,7 @@ def run(
     """
     job = None if isinstance(pipeline, str) else pipeline
     request = RunRequest(
-        target=pipeline if isinstance(pipeline, str) else "",
+        target=folder_document(pipeline) if isinstance(pipeline, str) else "",
         folder=str(Path.cwd()),
         built=job is not None,
         values=_texts({**(values or {}), **inputs}),

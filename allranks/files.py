@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,4 +25,23 @@ def write_text(path: Path, text: str) -> None:
     except OSError:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
+        raise
+
+
+def write_files(texts: Mapping[Path, str]) -> None:
+    """Write several text files, folders included: all of them, or none where one cannot be written (OSError)."""
+    aside: dict[Path, Path] = {}
+    try:
+        for path, text in texts.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+            aside[path] = path.with_name(f".{path.name}.{os.getpid()}")
+            aside[path].write_text(text, encoding="utf-8")
+        for path, written in aside.items():
+            written.replace(path)
+    except OSError:
+        for written in aside.values():
+            with suppress(OSError):
+                written.unlink(missing_ok=True)
         raise

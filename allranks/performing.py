@@ -26,7 +26,7 @@ from allranks.local.options import RunOptions
 from allranks.local.plan import PlannedStep, RunPlan
 from allranks.local.planning import plan_pipeline
 from allranks.local.requirements import ChosenInterpreters, choose_interpreters
-from allranks.local.settings import absolute_values, all_steps, apply_scale, apply_values, change_step
+from allranks.local.settings import absolute_values, all_steps, apply_scale, apply_values, change_step, named_scale
 from allranks.request import RunRequest, read_request
 from allranks.spec import Component, Pipeline, check_document, check_machines
 from allranks.spec.keep import kept_document, kept_pipeline
@@ -81,11 +81,13 @@ def prepare_run(request: RunRequest, home: RunsHome, job: Any = None, earlier: E
     The SDK's pipeline ``job`` is given where it is the target, which then gets the job's name. What is not there any
     more is taken from the ``earlier`` run that is resumed.
     """
-    folder = Path(request.folder) if request.built else target.target_folder(request.located)
+    is_built = request.built or request.script is not None
+    folder = Path(request.folder) if is_built else target.target_folder(request.located)
     stands = CloudStandIns(read_mapping(request.map, folder), home, CheckoutAssets.around(folder))
-    pipeline, notes = _read(request, stands, job, earlier)
+    pipeline, notes = _read(request, home, stands, job, earlier)
     definition = kept_document(pipeline)
-    request = replace(request, values=absolute_values(pipeline, request.values))
+    scale = named_scale(pipeline, request.scale)
+    request = replace(request, values=absolute_values(pipeline, request.values), scale=scale)
     plan = _plan(pipeline, home, stands, request)
     request = replace(request, target=request.target or plan.name)
     plan = replace(plan, notes=(*notes, *stands.taken_lines, *plan.notes))
@@ -104,7 +106,9 @@ def _plan(pipeline: Pipeline, home: RunsHome, stands: CloudStandIns, request: Ru
     plan = plan_pipeline(pipeline, stands, containers=bool(request.containers))
     if request.only:
         plan = plan.only(request.only)
-    chosen = {name: Path(path) for name, path in _by_step(request.python, plan, "--python").items()}
+    own = request.script is not None and not (request.python or request.environment or request.containers)
+    python = {"*": sys.executable} if own else request.python  # a script of the user's has this environment or none
+    chosen = {name: Path(path) for name, path in _by_step(python, plan, "--python").items()}
     steps = with_environments(plan.steps, _by_step(request.environment, plan, "--environment"))
     steps = with_environment_files(steps, stands, chosen)
     steps, images, container_notes = _contained(steps, request, home, stands)
@@ -201,18 +205,23 @@ def absolute_mapping(option: str) -> str:
 
 
 def _read(
-    request: RunRequest, stands: CloudStandIns, job: Any, earlier: EarlierRun | None
+    request: RunRequest, home: RunsHome, stands: CloudStandIns, job: Any, earlier: EarlierRun | None
 ) -> tuple[Pipeline, list[str]]:
     """The pipeline, and what a user should know of where it comes from."""
     if job is not None:
         from allranks.azure.job_source import pipeline_of_job
 
         return pipeline_of_job(job, stands.find_component), []
+    if request.script is not None and (earlier is None or _is_there(request)):
+        from allranks.script.target import script_target
+
+        found = script_target(request.script, Path(request.folder), home, request.scale)
+        return found.pipeline, list(found.notes)
     if earlier is None:
         return target.load_target(request.located, stands.find_component), []
     gone = [] if request.built or _is_there(request) else [f"{request.located} is not there any more"]
-    if request.built or gone:
-        pipeline, lost = _with_kept_code(_kept(earlier), earlier.folder)
+    if request.built or request.script or gone:
+        pipeline, lost = _with_kept_code(_kept(earlier), earlier.folder, every=request.script is not None)
         taken = gone + ([f"the code of {', '.join(lost)} is not there any more"] if lost else [])
         return pipeline, [f"{what}: it is taken from run {earlier.folder.id}." for what in taken]
     pipeline = target.load_target(request.located, stands.find_component)
@@ -223,6 +232,8 @@ def _read(
 
 def _is_there(request: RunRequest) -> bool:
     """Whether the target can still be read; a name of the library can."""
+    if request.script is not None:
+        return not request.script.script or Path(request.folder, request.script.script).expanduser().is_file()
     if is_python_target(request.target):
         return split_target(request.located)[0].is_file()
     path = Path(request.located)
@@ -239,14 +250,17 @@ def _kept(earlier: EarlierRun) -> Pipeline:
         ) from None
 
 
-def _with_kept_code(pipeline: Pipeline, folder: RunFolder) -> tuple[Pipeline, list[str]]:
-    """The pipeline, with the run's snapshot in place of code that is gone, and the steps whose code that is."""
+def _with_kept_code(pipeline: Pipeline, folder: RunFolder, *, every: bool) -> tuple[Pipeline, list[str]]:
+    """The pipeline, with the run's snapshot in place of code that is gone, and the steps whose code that is.
+
+    With ``every`` all code is gone: of a script's folder that is still there the script is not.
+    """
     lost = []
     for name, step in all_steps(pipeline):
         component, snapshot = step.component, folder.step(name).snapshot
         if not isinstance(component, Component) or not snapshot.is_dir():
             continue
-        if any(not path.exists() for path in (component.code, *component.includes) if path is not None):
+        if every or any(not path.exists() for path in (component.code, *component.includes) if path is not None):
             lost.append(name)
             kept = replace(component, code=snapshot, includes=())
             pipeline = change_step(pipeline, name, lambda step, kept=kept: replace(step, component=kept))  # type: ignore[misc]

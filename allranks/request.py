@@ -15,6 +15,32 @@ _MAPPINGS = ("values", "scale", "python", "environment")
 
 
 @dataclass(frozen=True, slots=True)
+class ScriptRequest:
+    """A script as it was asked for; one of ``script``, ``module`` and ``command`` is given.
+
+    Attributes:
+        script: the path of a ``.py`` or ``.ipynb``, from the working folder.
+        module: as for ``python -m``.
+        command: for bash.
+        arguments: what stood after ``--``.
+        distribution: ``pytorch``, ``mpi``, ``tensorflow`` or ``none``; empty where it is to be recognised.
+        code: the folder that becomes the snapshot; empty for the script's own, or else the working folder.
+    """
+
+    script: str = ""
+    module: str = ""
+    command: str = ""
+    arguments: tuple[str, ...] = ()
+    distribution: str = ""
+    code: str = ""
+
+    @property
+    def name(self) -> str:
+        """What to call it: ``train.py``, ``-m pkg.train``, or the command itself."""
+        return self.script or (f"-m {self.module}" if self.module else self.command)
+
+
+@dataclass(frozen=True, slots=True)
 class RunRequest:
     """A run as it was asked for.
 
@@ -33,6 +59,7 @@ class RunRequest:
         cache: False runs every step from its beginning.
         since: with ``cache`` false, the run from which on finished steps are reused all the same: the one that this
             one resumes. Empty for a run that resumes none.
+        script: of a run of a script, which has no other target.
     """
 
     target: str
@@ -48,6 +75,7 @@ class RunRequest:
     retries: int = 0
     cache: bool = True
     since: str = ""
+    script: ScriptRequest | None = None
 
     def __post_init__(self) -> None:
         """Refuse a number of attempts that cannot be."""
@@ -58,7 +86,7 @@ class RunRequest:
     def located(self) -> str:
         """The target, as it is found from the present working folder."""
         is_file = ".py:" in self.target or self.target.endswith((".py", ".yaml", ".yml"))
-        if self.built or not is_file or Path(self.folder) == Path.cwd():
+        if self.built or self.script or not is_file or Path(self.folder) == Path.cwd():
             return self.target
         return str(Path(self.folder) / self.target)
 
@@ -84,4 +112,6 @@ def read_request(document: Mapping[str, Any]) -> RunRequest:
     known = {name: document[name] for name in RunRequest.__dataclass_fields__ if name in document}
     scale = {step: (nodes, processes) for step, (nodes, processes) in known.get("scale", {}).items()}
     tuples = {name: tuple(known.get(name, ())) for name in ("only", "map")}
-    return RunRequest(**{**known, **tuples, "scale": scale})
+    asked = known.get("script")
+    script = ScriptRequest(**{**asked, "arguments": tuple(asked["arguments"])}) if asked else None
+    return RunRequest(**{**known, **tuples, "scale": scale, "script": script})

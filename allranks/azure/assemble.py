@@ -18,7 +18,7 @@ from allranks.azure.job_source import read_source, sdk_imported
 from allranks.azure.placement import Placement, place_steps
 from allranks.errors import Problem, SpecError
 from allranks.local.heavy import heavy_snapshots
-from allranks.local.settings import all_steps, apply_scale, apply_values, change_step
+from allranks.local.settings import all_steps, apply_scale, apply_values, change_step, named_scale
 from allranks.spec import Component, Data, Input, Pipeline, Step, check_document, check_machines
 from allranks.spec.check_machines import own_resources
 from allranks.spec.reader import FileResolver
@@ -64,6 +64,7 @@ def assemble_job(
     with sdk_imported(), service_errors(f"reading {target if isinstance(target, str) else 'the pipeline'}", "SDK"):
         source = read_source(target, resolve)
         pipeline, problems = apply_values(source.pipeline, values)
+        scale = named_scale(pipeline, scale)
         for name in scale:
             pipeline = change_step(pipeline, name, lambda step: replace(step, resources=own_resources(step)))
         pipeline = apply_scale(pipeline, scale)

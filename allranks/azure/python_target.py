@@ -73,8 +73,7 @@ def split_target(target: str) -> tuple[Path, str]:
     if target.endswith(".py"):
         raise UsageError(
             f"{target!r} is a script; a Python target is a function with @pipeline, {target}:FUNCTION.",
-            f"A script is started by a component: `command: python {Path(target).name}` in a YAML, as docs/your-own.md"
-            " shows.",
+            f"`allranks run {target}` runs it, `allranks init {target}` makes a component of it for the other verbs.",
         )
     if not colon or not file.endswith(".py") or not function.isidentifier():
         raise UsageError(f"{target!r} does not name a Python pipeline.", "Write FILE.py:FUNCTION.")

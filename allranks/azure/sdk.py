@@ -17,7 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from allranks.local.folders import is_runs_folder
+from allranks.local.folders import is_left_out
 
 if TYPE_CHECKING:  # for annotations, ours and those of components.pyi: the SDK exports none of the three
     import os
@@ -228,7 +228,7 @@ def _in_runs_folder(path: Path, base: Path) -> bool:
     """Whether a path below the base is a runs folder or lies in one; whatever is above the base does not matter."""
     path, base = path.absolute(), base.absolute()
     above = [folder for folder in path.parents if folder != base and folder.is_relative_to(base)]
-    return any(is_runs_folder(folder) for folder in (path, *above))
+    return any(is_left_out(folder) for folder in (path, *above))
 
 
 def is_missing_name(error: BaseException) -> bool:

@@ -11,18 +11,20 @@ from allranks.errors import UsageError
 if TYPE_CHECKING:
     from allranks.azure.client import Workspace
 
-TARGET_CHOICES = "a name from `allranks list`, a component or pipeline YAML, or FILE.py:FUNCTION"
+TARGET_CHOICES = "a name from `allranks list`, a component or pipeline YAML, its folder, or FILE.py:FUNCTION"
 TAKES_INPUTS = "takes_inputs"
 """The default that a parser has if an unknown option may be meant for an input."""
+SCRIPT_ARGUMENTS = "arguments"
+"""The default that a parser has if what stands after ``--`` is for a script; the same is what it is called then."""
 
-_SCALE = re.compile(r"(?P<step>[\w.\-]+)=(?P<nodes>\d+)[xX](?P<processes>\d+)")
+_SCALE = re.compile(r"(?:(?P<step>[\w.\-]+)=)?(?P<nodes>\d+)[xX](?P<processes>\d+)")
 
 
 def add_input_arguments(parser: argparse.ArgumentParser, *, may_lack_target: bool = False) -> None:
     """Declare ``TARGET``, ``NAME=VALUE`` and ``--scale``."""
     parser.add_argument("target", metavar="TARGET", nargs="?" if may_lack_target else None, help=TARGET_CHOICES)
     parser.add_argument("values", metavar="NAME=VALUE", nargs="*", help="a pipeline input, group.name, or step.input")
-    add_repeated(parser, "--scale", "STEP=NxP", "N nodes with P processes each")
+    add_repeated(parser, "--scale", "[STEP=]NxP", "N nodes with P processes each; without STEP= of the only step")
     parser.set_defaults(**{TAKES_INPUTS: True})
 
 
@@ -66,8 +68,11 @@ def parse_value(text: str) -> tuple[str, str]:
 
 
 def parse_scale(text: str) -> tuple[str, tuple[int, int]]:
-    """``STEP=NODESxPROCESSES`` as the step and its two counts; raises UsageError for anything else."""
+    """``STEP=NODESxPROCESSES`` as the step and its two counts; raises UsageError for anything else.
+
+    Without ``STEP=`` the step is empty: the only one of the target.
+    """
     match = _SCALE.fullmatch(text)
     if match is None:
         raise UsageError(f"--scale {text!r} is not STEP=NODESxPROCESSES.", "For example: --scale train=2x4.")
-    return match["step"], (int(match["nodes"]), int(match["processes"]))
+    return match["step"] or "", (int(match["nodes"]), int(match["processes"]))

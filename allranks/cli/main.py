@@ -15,13 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, cast, runtime_checkable
 
-from allranks.cli.inputs import TAKES_INPUTS
+from allranks.cli.inputs import SCRIPT_ARGUMENTS, TAKES_INPUTS
 from allranks.cli.text import name_suggestion, print_output
 from allranks.errors import AllranksError, StorageError, UnknownNameError, UsageError
 
 VERBS = (
     "list",
     "show",
+    "init",
     "run",
     "runs",
     "lint",
@@ -88,9 +89,15 @@ class VerbParser(argparse.ArgumentParser):
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The arguments of a verb; for an unknown option the nearest is offered. Raises UsageError."""
+        rest: Sequence[str] = ()
+        if self.get_default(SCRIPT_ARGUMENTS) is not None and "--" in arguments:
+            end = arguments.index("--")
+            arguments, rest = arguments[:end], arguments[end + 1 :]
         # Intermixed: `run NAME --scale train=2x2 epochs=3` has an option between its positional arguments.
         parse = self.parse_known_args if self.commands else self.parse_known_intermixed_args
         args, unknown = parse(arguments)
+        if rest:
+            setattr(args, SCRIPT_ARGUMENTS, tuple(rest))
         if not unknown:
             return args
         message, hint = f"unrecognized arguments: {' '.join(unknown)}", f"See `{self.prog} --help`."
@@ -124,13 +131,14 @@ class VerbParser(argparse.ArgumentParser):
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 success, 1 a step failed, 2 what was asked for is wrong."""
     arguments = sys.argv[1:] if argv is None else argv
+    as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     if getattr(sys, "stdout", None) is None:  # started with its output closed, as some daemons do
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 for as long as this process lives
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()  # a closed pipe shows here, where it can be handled, rather than at the interpreter's end
     except AllranksError as error:
-        _report(error, as_json="--json" in arguments)
+        _report(error, as_json=as_json)
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -144,7 +152,7 @@ def main(argv: list[str] | None = None) -> int:
         if not error.filename:  # a write: if that to the output failed, the interpreter's end would try it once more
             _close_output()
         refused = StorageError(f"{error.filename or 'a file or the standard output'}: {error.strerror}.")
-        _report(refused, as_json="--json" in arguments and bool(error.filename))
+        _report(refused, as_json=as_json and bool(error.filename))
         return refused.exit_code
     return code
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from allranks.cli.inputs import TARGET_CHOICES, add_input_arguments, add_repeated, parse_scale, parse_value
+from allranks.cli.inputs import (
+    SCRIPT_ARGUMENTS,
+    TARGET_CHOICES,
+    add_input_arguments,
+    add_repeated,
+    parse_scale,
+    parse_value,
+)
 from allranks.cli.live import perform_shown, print_notes
 from allranks.cli.run_state import with_curves
+from allranks.cli.target import folder_document
 from allranks.cli.text import print_output
 from allranks.errors import UsageError
 from allranks.local.dry import dry_run
@@ -23,14 +32,25 @@ from allranks.performing import (
     prepare_run,
 )
 from allranks.redaction import redact_document
-from allranks.request import ANY_CLIENT, CLIENTS, RunRequest
+from allranks.request import ANY_CLIENT, CLIENTS, RunRequest, ScriptRequest
+from allranks.script.sources import is_script
 
-HELP = "run a pipeline or a component on this machine, as Azure ML would"
+HELP = "run a pipeline, a component or a script of yours on this machine, as Azure ML would"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_input_arguments(parser, may_lack_target=True)
+    script = parser.add_argument_group(
+        "a script", "TARGET train.py or train.ipynb, or one of these; ARGUMENTS after --"
+    )
+    script.add_argument("-m", dest="module", metavar="MODULE", help="a module, as for python -m")
+    script.add_argument("--command", metavar="COMMAND", help="a command for bash, in a copy of this folder")
+    launch = "pytorch, mpi, tensorflow or none, in place of what is recognised"
+    script.add_argument("--distribution", metavar="KIND", default="", help=launch)
+    copied = "the folder that each node gets a copy of (default: the script's own, or else this one)"
+    script.add_argument("--code", metavar="DIR", default="", help=copied)
+    parser.set_defaults(**{SCRIPT_ARGUMENTS: ()})
     parser.add_argument("--steps", metavar="STEP,…", default="", help="only these steps and those that they need")
     parser.add_argument("--dry-run", action="store_true", help="show what would run, and run nothing")
     parser.add_argument("--no-cache", action="store_true", help="run every step, from its beginning")
@@ -67,9 +87,16 @@ def run(args: argparse.Namespace) -> int:
         else:
             _print_dry_run(document, prepared.plan)
         return 0
-    result = perform_shown(prepared, home, as_json=args.json)
+    if prepared.request.script is None:
+        result = perform_shown(prepared, home, as_json=args.json)
+        written = {}
+    else:
+        from allranks.cli.script_run import perform_script, written_files
+
+        result = perform_script(prepared, home, as_json=args.json)
+        written = {"written": written_files(result)}
     if args.json:
-        print_output(redact_document(with_curves(home.run(result.run_id), result.document())))
+        print_output(redact_document(with_curves(home.run(result.run_id), result.document()) | written))
     return result.exit_code
 
 
@@ -95,12 +122,48 @@ def _request(args: argparse.Namespace, home: RunsHome) -> tuple[RunRequest, Earl
         "retries": args.retries,
         "cache": False if args.no_cache else None,
     }
+    script = None if args.resume else _script(args)
+    if script is not None:
+        known = {name: value for name, value in given.items() if value is not None}
+        return RunRequest(script.name, str(Path.cwd()), script=script, **known), None
     if args.resume:
         return _resumed(args, home, given)
     if args.target is None:
         raise UsageError("nothing to run: TARGET is missing.", f"Give {TARGET_CHOICES}.")
     known = {name: value for name, value in given.items() if value is not None}
-    return RunRequest(args.target, str(Path.cwd()), **known), None
+    return RunRequest(folder_document(args.target), str(Path.cwd()), **known), None
+
+
+def _script(args: argparse.Namespace) -> ScriptRequest | None:
+    """The script that is to run; None for another target. Raises UsageError for what does not go together."""
+    target = args.target or ""
+    is_path = is_script(target)
+    forms = [*([target] if is_path else []), *(["-m"] if args.module else []), *(["--command"] if args.command else [])]
+    if not forms:
+        options = [f"--{name}" for name in ("distribution", "code") if getattr(args, name)]
+        options += ["what stands after --"] if args.arguments else []
+        if options:
+            what = f"{', '.join(options)}: only a script takes this"
+            raise UsageError(f"{what}.", "A script is TARGET.py, TARGET.ipynb, -m MODULE or --command COMMAND.")
+        return None
+    if len(forms) > 1 or (target and not is_path):
+        raise UsageError(
+            f"{' and '.join([*forms, *([] if is_path else [target])])}: one thing is run.", "Leave one out."
+        )
+    if args.values:
+        raise UsageError(
+            f"{' '.join(args.values)}: {forms[0]} takes its arguments after --.", _after_dashes(args.values)
+        )
+    return ScriptRequest(
+        target if is_path else "", args.module or "", args.command or "", args.arguments, args.distribution, args.code
+    )
+
+
+def _after_dashes(values: Sequence[str]) -> str:
+    shown = " ".join(
+        f"--{name} {value}" if equals else name for name, equals, value in (v.partition("=") for v in values)
+    )
+    return f"Write them as for python: -- {shown}"
 
 
 def _resumed(args: argparse.Namespace, home: RunsHome, given: dict[str, Any]) -> tuple[RunRequest, EarlierRun]:

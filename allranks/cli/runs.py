@@ -199,7 +199,8 @@ def _asked(state: Mapping[str, Any]) -> str:
     """The target with the values and the scale that were given: what tells one run from another."""
     values = [f"{name}={value}" for name, value in (state.get("values") or {}).items()]
     scale = [f"--scale {step}={nodes}x{each}" for step, (nodes, each) in (state.get("scale") or {}).items()]
-    return " ".join([str(state.get("target") or ""), *values, *scale])
+    arguments = (state.get("script") or {}).get("arguments")
+    return " ".join([str(state.get("target") or ""), *values, *scale, *(["--", *arguments] if arguments else [])])
 
 
 def _measured(steps: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from allranks.cli.inputs import (
     parse_value,
     workspace_of,
 )
-from allranks.cli.target import target_folder
+from allranks.cli.target import folder_document, target_folder
 from allranks.cli.text import aligned_rows, print_note, print_output
 from allranks.errors import UsageError
 
@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check everything here, then send; with ``--watch`` the exit code is that of the job."""
     values = dict(map(parse_value, args.values))
+    args.target = folder_document(args.target)
     scale = dict(map(parse_scale, args.scale))
     if args.dry_run and args.watch:
         raise UsageError("--dry-run sends nothing that --watch could follow.", "Leave one of them out.")

@@ -16,6 +16,7 @@ from allranks.cli.inputs import TARGET_CHOICES
 from allranks.cli.text import YAML_SUFFIXES, name_suggestion, why_no_yaml
 from allranks.errors import AllranksError, UnknownNameError
 from allranks.local.settings import input_names
+from allranks.script.sources import is_script
 from allranks.spec import Component, Pipeline, Step, read_spec
 from allranks.spec.reader import FileResolver
 
@@ -33,6 +34,26 @@ def load_target(target: str, resolve: FileResolver = catalogue.resolve) -> Pipel
         return read_python_pipeline(target)
     document = read_spec(find_yaml(target), resolve=resolve)
     return document if isinstance(document, Pipeline) else one_step_pipeline(document)
+
+
+def folder_document(target: str) -> str:
+    """The document that a target stands for which is a folder: its pipeline, or else its component; others as given.
+
+    A name of the library is none: ``./train_ddp`` is a folder, ``train_ddp`` the component.
+
+    Raises:
+        UnknownNameError: there is neither in the folder.
+    """
+    folder = Path(target)
+    if not target or not folder.is_dir() or catalogue.resolve(target) is not None:
+        return target
+    found = [folder / f"{kind}{suffix}" for kind in ("pipeline", "component") for suffix in (".yml", ".yaml")]
+    there = [path for path in found if path.is_file()]
+    if not there:
+        scripts = sorted(path.name for path in folder.glob("*.py"))
+        hint = f"`allranks init {folder / scripts[0]}` writes them." if scripts else f"Give {TARGET_CHOICES}."
+        raise UnknownNameError(f"the folder {target!r} has neither a pipeline.yml nor a component.yaml.", hint)
+    return str(there[0])
 
 
 def target_folder(target: str) -> Path:
@@ -83,6 +104,9 @@ def unknown_option(option: str, given: Sequence[str], options: Sequence[str], me
     target = next((one for one in given if not one.startswith("-") and "=" not in one), "")
     name = option.lstrip("-").replace("-", "_")
     inputs = _inputs_of(target)
+    if is_script(target):
+        said = f"{option} is no option of `allranks run`{name_suggestion(option, options, cutoff=0.8)}."
+        return said, f"If it is an argument of {target}, write it after --: allranks run {target} -- {option} …"
     if name in inputs:
         return f"{option} is an input of {target} and no option.", f"Write {_assigned(name, option, given)}."
     if close := name_suggestion(option, options, cutoff=0.8):

@@ -257,6 +257,11 @@ class RunsHome:
         raise UnknownNameError(f"{name!r} {problem}: {known}.", "See `allranks runs list`.")
 
 
+def is_left_out(path: str | os.PathLike[str]) -> bool:
+    """Whether no snapshot takes a folder along: one that holds runs, or a virtual environment, which a copy breaks."""
+    return is_runs_folder(path) or os.path.exists(os.path.join(path, "pyvenv.cfg"))  # noqa: PTH110, PTH118 as above
+
+
 def is_runs_folder(path: str | os.PathLike[str]) -> bool:
     """Whether a folder holds runs, under the usual name or another one: then it is no part of anybody's code."""
     if os.path.basename(path) == DEFAULT_HOME:  # noqa: PTH119 - asked for every folder of a snapshot, where Path is slow

@@ -129,6 +129,29 @@ def all_steps(pipeline: Pipeline, prefix: str = "") -> list[tuple[str, Step]]:
     return found
 
 
+def named_scale(pipeline: Pipeline, scale: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """The scale with the name of the only step, or of the only one with a distribution, in place of an empty name.
+
+    Raises:
+        UsageError: it could be several steps.
+    """
+    if "" not in scale:
+        return dict(scale)
+    steps = {name: step for name, step in all_steps(pipeline) if isinstance(step.component, Component)}
+    ranked = [name for name, step in steps.items() if step.distribution or _own_distribution(step)]
+    named = list(steps) if len(steps) == 1 else ranked
+    nodes, processes = scale[""]
+    if len(named) != 1:
+        message = f"--scale {nodes}x{processes} names no step, and {_called(pipeline)} has several."
+        choice = (named or list(steps))[0]
+        raise UsageError(message, f"Write --scale {choice}={nodes}x{processes}. Steps: {', '.join(steps)}.")
+    return {named[0] if name == "" else name: counts for name, counts in scale.items()}
+
+
+def _own_distribution(step: Step) -> bool:
+    return isinstance(step.component, Component) and step.component.distribution is not None
+
+
 def apply_scale(pipeline: Pipeline, scale: Mapping[str, tuple[int, int]]) -> Pipeline:
     """Set nodes and processes per node of steps, over whatever the pipeline says or binds.
 

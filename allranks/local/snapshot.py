@@ -4,7 +4,7 @@ Source of the rules: azure-ai-ml 1.35 (``_utils/_asset_utils.py``, ``entities/_c
 ``code.py``); tests/azure/test_snapshot_equality.py holds this module against it. With ``additional_includes`` the SDK
 copies the code and then each include into one folder, where the ignore files of every subfolder count, and then walks
 the result with the ignore file at its root alone. Without includes only the one at the root of the code counts.
-A runs folder is never taken; ``azure/sdk.py`` teaches the SDK the same.
+A runs folder is never taken, and a virtual environment neither; ``azure/sdk.py`` teaches the SDK the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from io import BytesIO
 from pathlib import Path
 
 from allranks.errors import StorageError
-from allranks.local.folders import is_runs_folder
+from allranks.local.folders import is_left_out
 from allranks.local.ignore import IGNORE_FILES, IgnoreFile, read_ignore_file, rules_of, rules_of_file
 from allranks.spec.model import Component
 
@@ -118,6 +118,11 @@ def copy_snapshot(snapshot: Sequence[SnapshotFile], destination: Path) -> None:
         raise StorageError(f"Cannot copy the snapshot to {destination}: {error}.") from error
 
 
+def first_files(code: Path) -> Iterator[SnapshotFile]:
+    """The files of a folder's snapshot, in no order: whoever has seen enough may stop. Raises OSError, UsageError."""
+    return _plain(code.resolve())
+
+
 def _plain(code: Path | None) -> Iterator[SnapshotFile]:
     """The files of a component without includes."""
     if code is None:
@@ -135,7 +140,7 @@ def _walk(folder: str, prefix: str, ignore: IgnoreFile, above: tuple[str, ...]) 
     for entry in os.scandir(folder):
         path = prefix + entry.name
         if entry.is_dir():
-            if not is_runs_folder(entry.path):
+            if not is_left_out(entry.path):
                 yield from _walk(entry.path, path + "/", ignore, (*above, real))
         elif not ignore.excludes(f"{real}/{entry.name}"):
             yield SnapshotFile(path, _regular_file(entry))
@@ -185,7 +190,7 @@ def _tree(folder: str, prefix: str, ignores: tuple[IgnoreFile, ...], above: tupl
     for entry in os.scandir(folder):
         path = prefix + entry.name
         if entry.is_dir():
-            if is_runs_folder(entry.path):
+            if is_left_out(entry.path):
                 continue
             inner = (*ignores, read_ignore_file(entry.path))
             yield from _tree(entry.path, path + "/", inner, (*above, real))

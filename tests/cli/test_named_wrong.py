@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("verb", ["run", "show", "lint"])
+@pytest.mark.parametrize("verb", ["show", "lint"])
 def test_a_script_is_no_target_and_a_component_starts_it(
     cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
@@ -23,7 +23,7 @@ def test_a_script_is_no_target_and_a_component_starts_it(
     assert (called.code, called.out) == (2, "")
     if verb != "lint":
         assert "'train.py' is a script; a Python target is a function with @pipeline, train.py:FUNCTION." in called.err
-        assert "hint: A script is started by a component: `command: python train.py` in a YAML" in called.err
+        assert "hint: `allranks run train.py` runs it, `allranks init train.py` makes a component of it" in called.err
 
 
 def test_register_without_the_sdk_names_the_extra() -> None:

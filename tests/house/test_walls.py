@@ -135,6 +135,11 @@ ROOMS = (
         ours="allranks/catalogue allranks/errors allranks/files allranks/library allranks/redaction "
         "allranks/request allranks/spec allranks/sizes",
     ),
+    Room(
+        "allranks/script/*",
+        "yaml packaging",
+        ours="allranks/errors allranks/files allranks/local allranks/request allranks/sizes allranks/spec",
+    ),
     Room("allranks/azure/*", "yaml azure", ours="allranks"),
     Room("allranks/cli/*", "packaging rich", ours="allranks"),
     Room("allranks/notebook/*", later="jinja2 IPython pandas", ours="allranks"),

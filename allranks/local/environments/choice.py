@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
 
 from allranks import catalogue
 from allranks.errors import UnknownNameError
@@ -43,20 +47,48 @@ def choose_environments(
     """
     found: dict[str, StepEnvironment] = {}
     unknown: dict[str, list[str]] = {}
+    here: dict[str, list[str]] = {}
     for name, step in steps.items():
         label = environment_label(step.component.environment)
         if not label or catalogue.environment_of(label) is not None:
             continue
         recipe = find_recipe(step.component.environment, locate)
-        if recipe is None:
+        if recipe is not None and is_this_python(recipe):
+            here.setdefault(recipe.name, []).append(name)
+        elif recipe is None:
             unknown.setdefault(label, []).append(name)
         else:
             found[name] = step_environment(home, recipe)
     notes = [_unknown_note(label, names) for label, names in unknown.items()]
+    notes += [f"{', '.join(names)}: this Python has all that environment {one} pins." for one, names in here.items()]
     groups = {one.folder: one for one in found.values()}
     for folder, one in groups.items():
         notes += _notes(one, [name for name, other in found.items() if other.folder == folder])
     return EnvironmentChoice(found, tuple(notes))
+
+
+def is_this_python(recipe: EnvironmentRecipe) -> bool:
+    """Whether building an environment would give what the current interpreter has: every package is pinned, to that.
+
+    Whatever else is installed here is there besides.
+    """
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    lines = [line for line in (*recipe.conda, *recipe.pip) if not line.startswith(("--extra-index-url", "--index-url"))]
+    if not lines or recipe.unmet or recipe.variables or not f"{recipe.python}.".startswith(f"{here}."):
+        return False
+    return all(map(_is_installed_pin, lines))
+
+
+def _is_installed_pin(line: str) -> bool:
+    try:
+        requirement = Requirement(line.partition(" #")[0].strip())
+    except InvalidRequirement:
+        return False
+    pins = [one for one in requirement.specifier if one.operator == "==" and "*" not in one.version]
+    if requirement.url or requirement.marker or not pins:
+        return False
+    found = (one.version for one in metadata.distributions(name=requirement.name))
+    return requirement.specifier.contains(next(found, "0"), prereleases=True)
 
 
 def find_recipe(environment: Environment, locate: Callable[[str], Path | None]) -> EnvironmentRecipe | None:
