@@ -8,11 +8,11 @@ from typing import Any
 
 from allranks.cli.inputs import TARGET_CHOICES, add_input_arguments, add_repeated, parse_scale, parse_value
 from allranks.cli.live import perform_shown, print_notes
-from allranks.cli.run_state import with_curves
 from allranks.cli.text import print_output
 from allranks.errors import UsageError
 from allranks.local.dry import dry_run
 from allranks.local.folders import DEFAULT_HOME, RunsHome
+from allranks.local.page.document import run_document
 from allranks.local.plan import RunPlan
 from allranks.performing import (
     EarlierRun,
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     result = perform_shown(prepared, home, as_json=args.json)
     if args.json:
-        print_output(redact_document(with_curves(home.run(result.run_id), result.document())))
+        print_output(redact_document(run_document(home.run(result.run_id), result.document())))
     return result.exit_code
 
 
