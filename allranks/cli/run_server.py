@@ -7,6 +7,7 @@ import hmac
 import json
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,10 +17,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from allranks.cli.run_rows import run_cells
 from allranks.cli.run_state import read_run_state
 from allranks.errors import AllranksError, CannotRunHereError, UnknownNameError, UsageError
-from allranks.local.folders import RunFolder, RunsHome
+from allranks.local.folders import RunFolder, RunsHome, read_json_file
 from allranks.local.page.compare import compare_runs, comparison_page
 from allranks.local.page.document import kept_document, run_document
-from allranks.local.page.logs import log_after, log_before, search_log, step_logs
+from allranks.local.page.logs import Pointing, log_after, log_before, search_log, step_logs
+from allranks.local.page.model import pointing_at_code
 from allranks.local.page.render import prepare_templates, render_page
 from allranks.local.report import run_page
 from allranks.local.result import RUNNING
@@ -125,13 +127,22 @@ class _Handler(BaseHTTPRequestHandler):
     def _about_run(self, run: RunFolder, what: str, query: Mapping[str, str]) -> dict[str, Any]:
         if what == "run.json":
             return self.server.document(run)
-        answers: dict[str, Callable[[RunFolder, Mapping[str, str]], dict[str, Any]]] = {
+        answers: dict[str, Callable[[Path, Mapping[str, str], Pointing], dict[str, Any]]] = {
             "logs": _log_piece,
             "search": _log_search,
         }
         if what not in answers:
             raise UnknownNameError("there is no such page.")
-        return answers[what](run, query)
+        step = query.get("step", "")
+        steps = read_run_state(run)["steps"]
+        if query.get("log") not in (logs := step_logs(run.step(step)) if step in steps else {}):
+            raise UnknownNameError("there is no such log.")  # only names can be given, and no path
+        return answers[what](logs[query["log"]], query, self._pointing(run, step))
+
+    def _pointing(self, run: RunFolder, step: str) -> Pointing:
+        """Makes tracebacks name the user's files."""
+        code = (read_json_file(run.step(step).state) or {}).get("code", ())
+        return pointing_at_code(run, step, {"details": {"code": code}})
 
     def _send(self, status: HTTPStatus, answer: str, kind: str) -> None:
         body = answer.encode(errors="replace")
@@ -166,27 +177,18 @@ def _index_page(home: RunsHome, states: list[dict[str, Any]]) -> str:
     return render_page("runs.html", {"runs": told}, shown, served=True)
 
 
-def _log_piece(run: RunFolder, query: Mapping[str, str]) -> dict[str, Any]:
+def _log_piece(log: Path, query: Mapping[str, str], point: Pointing) -> dict[str, Any]:
     """A piece of a log: what follows a byte, what comes before one, or the end."""
-    log = _log_of(run, query)
-    places = {name: int(query[name]) for name in ("after", "before") if query.get(name, "").isdigit()}
-    piece = log_after(log, places["after"]) if "after" in places else log_before(log, places.get("before"))
-    return {"start": piece.start, "end": piece.end, "size": piece.size, "text": piece.text}
+    places = {name: int(query[name]) for name in ("after", "before") if query.get(name, "").isdecimal()}
+    if "after" in places:
+        return asdict(log_after(log, places["after"], point=point))
+    return asdict(log_before(log, places.get("before"), point=point))
 
 
-def _log_search(run: RunFolder, query: Mapping[str, str]) -> dict[str, Any]:
+def _log_search(log: Path, query: Mapping[str, str], point: Pointing) -> dict[str, Any]:
     """The first lines of a log that hold a text, and how many do."""
-    found, count = search_log(_log_of(run, query), query.get("text", ""))
-    return {"count": count, "matches": [{"start": start, "line": line} for start, line in found]}
-
-
-def _log_of(run: RunFolder, query: Mapping[str, str]) -> Path:
-    """The log that is asked for, by names alone: no path can be given."""
-    step = query.get("step", "")
-    logs = step_logs(run.step(step)) if step in read_run_state(run)["steps"] else {}
-    if query.get("log") not in logs:
-        raise UnknownNameError("there is no such log.")
-    return logs[query["log"]]
+    found, count = search_log(log, query.get("text", ""))
+    return {"count": count, "matches": [{"start": start, "line": point(line)} for start, line in found]}
 
 
 def serve_runs(home: RunsHome, run: RunFolder | None, port: int, opened: Callable[[str], None]) -> int:

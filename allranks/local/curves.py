@@ -90,7 +90,7 @@ def metric_unit(name: str) -> str:
     amount, per, time = name.rpartition("/")[2].partition("_per_")
     if per:
         return f"{amount.replace('_', ' ')}/{_UNITS.get(time, time.replace('_', ' '))}"
-    return next((unit for ending, unit in _UNITS.items() if name.endswith(f"_{ending}") or name == ending), "")
+    return next((unit for ending, unit in _UNITS.items() if f"_{amount}".endswith(f"_{ending}")), "")
 
 
 def thin_curve(points: MetricCurve, most: int) -> MetricCurve:

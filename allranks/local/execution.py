@@ -234,9 +234,10 @@ class StepExecution(ABC):
             "input_sources": dict(self.step.sources),
             "data": dict(self.data_sizes),
             "variables": dict(self.shown_variables),
-            "environment": str(self.step.component.environment or ""),
+            "environment": self.step.component.environment.described,
             "python": str(self.python),
             "snapshot_hash": self.snapshot_hash,
+            "code": [str(path) for path in (self.step.component.code, *self.step.component.includes) if path],
             "attempt_times": [attempt.document() for attempt in (*self.past_attempts, *now)],
         }
 

@@ -15,7 +15,7 @@ MOST_POINTS = 1000
 """Of one curve in a document; of more the lowest and the highest of each stretch."""
 
 _MOST_TRIALS, _TRIAL_POINTS = 100, 200  # of which the curves are told, and of each of these
-_DETAILS = ("command", "inputs", "input_sources", "data", "variables", "environment", "python", "snapshot_hash")
+_DETAILS = ("command", "inputs", "input_sources", "data", "variables", "environment", "python", "snapshot_hash", "code")
 _OWN_DETAILS = ("attempt_times", "key")  # not those of the run that a reused step was executed in
 
 

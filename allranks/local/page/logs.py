@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from allranks.local.folders import StepFolder
 from allranks.redaction import redact
@@ -18,6 +19,10 @@ MOST_FOUND = 200
 """Lines that a search shows; it counts all."""
 
 _LONGEST_LINE = 2000  # characters of a line that a search shows
+
+
+Pointing: TypeAlias = Callable[[str], str]
+"""What makes a text of a log name the user's files, such as ``traces.point_at_code``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +47,8 @@ def _ordered(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.txt"), key=lambda path: (len(path.name), path.name))
 
 
-def log_before(log: Path, end: int | None = None, most: int = PIECE) -> LogPiece:
-    """The lines before a byte, or the end of the log: whole lines of at most so many bytes."""
+def log_before(log: Path, end: int | None = None, most: int = PIECE, point: Pointing = str) -> LogPiece:
+    """The lines before a byte, or the end of the log: whole lines of at most so many bytes, changed by ``point``."""
     size = _size(log)
     end = size if end is None else min(end, size)
     start = max(0, end - most)
@@ -51,16 +56,16 @@ def log_before(log: Path, end: int | None = None, most: int = PIECE) -> LogPiece
     if start:  # the first line may be cut; if the piece is one line, so be it
         cut = raw.find(b"\n") + 1
         raw, start = raw[cut:], start + cut
-    return LogPiece(start, end, size, redact(raw.decode(errors="replace")))
+    return LogPiece(start, end, size, point(redact(raw.decode(errors="replace"))))
 
 
-def log_after(log: Path, start: int, most: int = PIECE) -> LogPiece:
+def log_after(log: Path, start: int, most: int = PIECE, point: Pointing = str) -> LogPiece:
     """The whole lines from a byte on; a log that has become shorter, for a new attempt, is read from its beginning."""
     size = _size(log)
     start = start if start <= size else 0
     raw = _read(log, start, min(size, start + most))
     whole = raw[: raw.rfind(b"\n") + 1] or (raw if len(raw) == most else b"")
-    return LogPiece(start, start + len(whole), size, redact(whole.decode(errors="replace")))
+    return LogPiece(start, start + len(whole), size, point(redact(whole.decode(errors="replace"))))
 
 
 def search_log(log: Path, wanted: str, most: int = MOST_FOUND) -> tuple[list[tuple[int, str]], int]:

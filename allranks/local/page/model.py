@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from allranks.local.curves import draw_charts
-from allranks.local.folders import RunFolder
+from allranks.local.folders import RunFolder, StepFolder
 from allranks.local.metrics_file import read_metrics_document
 from allranks.local.page.changes import changed_files, run_before, snapshot_sizes
 from allranks.local.page.graph import draw_graph
 from allranks.local.page.logs import log_before, step_logs
 from allranks.local.page.sweeps import sweep_pictures
 from allranks.local.past import past_child
+from allranks.local.traces import point_at_code
 from allranks.local.tracking.reading import child_depths
 
 _MOST_COLUMNS = 8  # of metrics of child runs; --json has all
@@ -46,6 +48,7 @@ def _step(
 ) -> dict[str, Any]:
     """What the page shows of one step."""
     details = step.get("details", {})
+    point = pointing_at_code(run, name, step)
     return {
         "name": name,
         **step,
@@ -55,7 +58,8 @@ def _step(
             (port, value, input_source(document, name, port)) for port, value in details.get("inputs", {}).items()
         ],
         "logs": [
-            {"name": log, "path": _link(path, run), "piece": log_before(path, most=most)} for log, path in logs.items()
+            {"name": log, "path": _link(path, run), "piece": log_before(path, most=most, point=point)}
+            for log, path in logs.items()
         ],
         "charts": draw_charts(step.get("curves", {})),
         "sweep": sweep_pictures(step),
@@ -65,6 +69,12 @@ def _step(
         **_children(step),
         "links": {port: _link(run.step(name).outputs / port, run) for port in step.get("outputs", ())},
     }
+
+
+def pointing_at_code(run: RunFolder, name: str, step: Mapping[str, Any]) -> Callable[[str], str]:
+    """Makes tracebacks in the logs of a step name the user's files."""
+    executed = StepFolder(run.step(name).logs.resolve().parent)
+    return partial(point_at_code, folder=executed, code=step.get("details", {}).get("code", ()))
 
 
 def input_source(document: Mapping[str, Any], step: str, port: str) -> str:

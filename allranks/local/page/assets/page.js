@@ -166,7 +166,11 @@ function shownMatches(log, matches, wanted) {
 
 function restoreLogs(logs) {
   for (const log of logs.querySelectorAll(".log")) {
-    if (log.kept !== undefined) { log.querySelector("pre").textContent = log.kept; delete log.kept; }
+    if (log.kept === undefined) continue;
+    const place = log.querySelector("pre");
+    place.textContent = log.kept;
+    place.scrollTop = place.scrollHeight;
+    delete log.kept;
   }
   logs.querySelector(".found").textContent = "";
 }
