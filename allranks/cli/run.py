@@ -16,12 +16,12 @@ from allranks.cli.inputs import (
     parse_value,
 )
 from allranks.cli.live import perform_shown, print_notes
-from allranks.cli.run_state import with_curves
 from allranks.cli.target import folder_document
 from allranks.cli.text import print_output
 from allranks.errors import UsageError
 from allranks.local.dry import dry_run
 from allranks.local.folders import DEFAULT_HOME, RunsHome
+from allranks.local.page.document import run_document
 from allranks.local.plan import RunPlan
 from allranks.performing import (
     EarlierRun,
@@ -96,7 +96,8 @@ def run(args: argparse.Namespace) -> int:
         result = perform_script(prepared, home, as_json=args.json)
         written = {"written": written_files(result)}
     if args.json:
-        print_output(redact_document(with_curves(home.run(result.run_id), result.document()) | written))
+        document = run_document(home.run(result.run_id), result.document())
+        print_output(redact_document(document | written))
     return result.exit_code
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from allranks.local.curves import thin_curve
 from allranks.local.folders import RunFolder, RunsHome, StepFolder, read_json_file
-from allranks.local.logged import MetricCurve, read_running_step, read_step_curves
+from allranks.local.logged import read_running_step
 from allranks.local.result import CANCELLED, FAILED, NOT_TAKEN, RETRYING, RUNNING, SKIPPED, SUCCEEDED
 from allranks.local.tracking.reading import TrackingReader
 
 FINISHED_STATUSES = (SUCCEEDED, FAILED, SKIPPED, NOT_TAKEN, CANCELLED)
-_MOST_POINTS = 400  # of one curve in a document, as on the page
 _RUNNING = (RUNNING, RETRYING)  # what has logged since its step.json was written
 
 
@@ -27,27 +26,21 @@ def read_run_state(folder: RunFolder) -> dict[str, Any]:
                 name: {**step, **read_running_step(folder, name, reader)} if step["status"] in _RUNNING else step
                 for name, step in steps.items()
             }
-        if not folder.alive:
+        if folder.alive:
+            _count_time(state, steps)
+        else:
             for one in (state, *steps.values()):
                 if one["status"] not in FINISHED_STATUSES:
                     one["status"] = CANCELLED
     return state
 
 
-def curves_of_steps(folder: RunFolder, state: Mapping[str, Any]) -> dict[str, dict[str, MetricCurve]]:
-    """The curves of each step's metrics, by step; ``state`` is the run's document."""
-    with TrackingReader(folder.home) as reader:
-        return {name: read_step_curves(folder, name, reader) for name in state["steps"]}
-
-
-def with_curves(folder: RunFolder, state: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's document with the curves of its steps, ``[step, value]`` each; of many points every so manieth."""
-    steps = dict(state["steps"])
-    for name, curves in curves_of_steps(folder, state).items():
-        if curves:
-            thinned = {metric: thin_curve(points, _MOST_POINTS) for metric, points in curves.items()}
-            steps[name] = {**steps[name], "curves": thinned}
-    return {**state, "steps": steps}
+def _count_time(state: Mapping[str, Any], steps: Mapping[str, dict[str, Any]]) -> None:
+    """The seconds of what runs, which its step.json tells as they were when that was written."""
+    since = time.time() - (state.get("started") or time.time())
+    for step in steps.values():
+        if step["status"] in _RUNNING and step.get("started") is not None:
+            step["seconds"] = round(max(step["seconds"], since - step["started"]), 3)
 
 
 def steps_and_trials(folder: RunFolder) -> dict[str, Any]:

@@ -7,25 +7,27 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from allranks.cli import azure_runs, text
 from allranks.cli.child_rows import child_rows, metrics_text
+from allranks.cli.compare_runs import print_comparison
 from allranks.cli.inputs import add_workspace_arguments
 from allranks.cli.run_logs import print_logs
-from allranks.cli.run_state import curves_of_steps, read_run_state, reused_runs, with_curves
-from allranks.cli.sparklines import SHOWN_METRICS, draw_sparkline, main_metric
+from allranks.cli.run_rows import run_cells
+from allranks.cli.run_state import read_run_state, reused_runs
+from allranks.cli.sparklines import draw_sparkline, main_metric
 from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.local.assets import assets_below
 from allranks.local.cache import forget_unfinished
 from allranks.local.folders import DEFAULT_HOME, RunsHome, read_json_file
 from allranks.local.logged import MetricCurve
 from allranks.local.metrics_file import read_metrics_document
+from allranks.local.page.document import curves_of_steps, run_document
 from allranks.local.past import past_child
 from allranks.local.report import write_run_page
-from allranks.local.result import RUNNING, SUCCEEDED
+from allranks.local.result import RUNNING
 from allranks.local.tracking.removal import remove_tracked_runs
 
 _LONGEST = 100  # characters of a param or tag
@@ -48,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     def command(name: str, function: Callable[..., int], explanation: str) -> argparse.ArgumentParser:
         below = commands.add_parser(name, parents=[common], help=explanation, description=explanation)
         below.set_defaults(command=function, name=name)
-        if function is not _list_runs:
+        if function not in (_list_runs, _serve_pages, print_comparison):
             below.add_argument("run", metavar="RUN", help="a run's id, a unique beginning of it, or `latest`")
         return below
 
@@ -72,6 +74,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     lost = "even if a later run reuses its outputs, or if they are registered"
     remove_parser.add_argument("--force", action="store_true", help=lost)
+    compare_parser = command("compare", print_comparison, "compare runs: what differs, their metrics and curves")
+    compare_parser.add_argument(
+        "runs", metavar="RUN", nargs="+", help="two or more; the first is what others are held to"
+    )
+    compare_parser.add_argument("--page", metavar="FILE", help="write a page (HTML) with the curves over each other")
+    serve_parser = command("serve", _serve_pages, "serve the runs' pages on this machine, live, until Ctrl+C")
+    serve_parser.add_argument("run", metavar="RUN", nargs="?", help="the run to begin with; default: the list of all")
+    serve_parser.add_argument("--port", type=int, default=0, metavar="N", help="default: a free one")
     command("watch", _show_run, "follow a job on Azure to its end, with the log of a step that fails")
     command("cancel", _show_run, "cancel a job on Azure")
 
@@ -93,7 +103,7 @@ def _list_runs(args: argparse.Namespace, home: RunsHome) -> int:
     if args.json:
         text.print_output({"runs": states} | ({"jobs": [job.document() for job in jobs]} if args.azure else {}))
     elif states or jobs:
-        lines = [_run_cells(state) for state in states] + [azure_runs.job_cells(job) for job in jobs]
+        lines = [run_cells(state) for state in states] + [azure_runs.job_cells(job) for job in jobs]
         print(text.aligned_rows(lines, indent="", keep_whole=True))
     else:
         print(f"no runs in {home.runs}; `allranks run` starts one")
@@ -105,9 +115,9 @@ def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
     folder = home.find(args.run)
     state = read_run_state(folder)
     if args.json:
-        text.print_output(with_curves(folder, state))
+        text.print_output(run_document(folder, state))
         return 0
-    print(text.aligned_rows([_run_cells(state)], indent="", keep_whole=True))
+    print(text.aligned_rows([run_cells(state)], indent="", keep_whole=True))
     print(f"  folder  {folder.path}")
     if folder.report.is_file():
         print(f"  page    {folder.report}")
@@ -142,6 +152,20 @@ def _open_page(args: argparse.Namespace, home: RunsHome) -> int:
     if not args.json:
         text.open_in_browser(page.as_uri())
     return 0
+
+
+def _serve_pages(args: argparse.Namespace, home: RunsHome) -> int:
+    """Serve the pages until Ctrl+C; print where, and open it where there is a screen."""
+    from allranks.cli.run_server import serve_runs
+
+    folder = home.find(args.run) if args.run else None
+
+    def opened(address: str) -> None:
+        print(json.dumps({"address": address}) if args.json else f"{address}\nCtrl+C ends it", flush=True)
+        if not args.json:
+            text.open_in_browser(address)
+
+    return serve_runs(home, folder, args.port, opened)
 
 
 def _remove_run(args: argparse.Namespace, home: RunsHome) -> int:
@@ -180,39 +204,6 @@ def _make_writable(function: Callable[[str], object], path: str, _error: object)
     function(path)
 
 
-def _run_cells(state: Mapping[str, Any]) -> list[str]:
-    steps = state["steps"].values()
-    done = sum(step["status"] == SUCCEEDED for step in steps)
-    started, ended = state.get("started"), state.get("ended")
-    return [
-        state["run_id"],
-        state["status"],
-        f"{done}/{len(steps)} steps",
-        _when(started),
-        "" if started is None or ended is None else text.duration_words(ended - started),
-        _asked(state),
-        _measured(state["steps"]),
-    ]
-
-
-def _asked(state: Mapping[str, Any]) -> str:
-    """The target with the values and the scale that were given: what tells one run from another."""
-    values = [f"{name}={value}" for name, value in (state.get("values") or {}).items()]
-    scale = [f"--scale {step}={nodes}x{each}" for step, (nodes, each) in (state.get("scale") or {}).items()]
-    arguments = (state.get("script") or {}).get("arguments")
-    return " ".join([str(state.get("target") or ""), *values, *scale, *(["--", *arguments] if arguments else [])])
-
-
-def _measured(steps: Mapping[str, Any]) -> str:
-    """The first of accuracy, validation accuracy and loss that a step has, for each step that has it."""
-    measured = {name: read_metrics_document(step.get("metrics")) for name, step in steps.items()}
-    for metric in SHOWN_METRICS:
-        found = {name: metrics[metric] for name, metrics in measured.items() if metric in metrics}
-        if found:
-            return "  ".join(f"{name}.{metric}={value:.4g}" for name, value in found.items())
-    return ""
-
-
 def _step_cells(name: str, step: Mapping[str, Any]) -> list[list[str]]:
     """The line of a step, and those of the runs that its script has made itself."""
     metrics = metrics_text(read_metrics_document(step.get("metrics")))
@@ -243,10 +234,3 @@ def _pairs(name: str, pairs: Mapping[str, str] | None) -> list[tuple[str, str]]:
 def _one_line(value: str) -> str:
     shown = text.one_line(value)
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
-
-
-def _when(started: object) -> str:
-    """A start time, in epoch seconds, as local date and time."""
-    if not isinstance(started, int | float):
-        return ""
-    return f"{datetime.fromtimestamp(started, tz=UTC).astimezone():%Y-%m-%d %H:%M:%S}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -73,6 +73,27 @@ class PipelineScope:
                 if name not in searched
             }
         )
+
+    def input_sources(self, step: Step, wanted: Iterable[str]) -> Mapping[str, str]:
+        """Where a step's inputs come from, in words: another step, the pipeline's input, the YAML, the default."""
+        return MappingProxyType({name: self._source(step.inputs.get(name)) for name in wanted})
+
+    def _source(self, given: Literal | Data | None) -> str:
+        if given is None:
+            return "default of the component"
+        text = given.path if isinstance(given, Data) else str(given)
+        found = [self._origin(reference) for reference in find_references(text)]
+        if single_reference(text) is not None:
+            return found[0]
+        return f"made from {', '.join(found)}" if found else "written in the pipeline"
+
+    def _origin(self, reference: Reference) -> str:
+        if reference.scope == "search_space":
+            return "the search space"
+        if reference.scope == "parent.inputs":
+            owner = self.prefix.removesuffix(".")
+            return f"input {reference.name} of {owner or 'the pipeline'}"
+        return f"output {reference.name} of {self.prefix}{reference.step}"
 
     def own_input(self, declared: Input) -> _Resolved:
         """The value of an input of the outermost pipeline: what the user or the YAML gave, or the default."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from allranks.local.logged import MetricCurve
 
@@ -16,6 +17,19 @@ _MOST_POINTS = 400  # of one line; a page of a long training stays small
 
 _MINOR = re.compile(r"learning_rate|_per_second|seconds|norm|memory|epoch|^lr$")
 _OF_VALIDATION = re.compile(r"^(?:(?:validation|valid|val|eval|test)[_/]|train/)(?=.)")
+
+_UNITS = {
+    "seconds": "s",
+    "second": "s",
+    "ms": "ms",
+    "gb": "GB",
+    "mb": "MB",
+    "percent": "%",
+    "accuracy": "share",
+    "utilisation": "share",
+    "bits_per_byte": "bits/byte",
+}
+"""What names of metrics end in, and the unit that it stands for."""
 
 _LARGEST, _SMALLEST = 1e300, 1e-300  # beyond these an axis would overflow; drawn as these, and as 0
 
@@ -40,6 +54,7 @@ class _Chart:
     minor: bool  # of what a training is not judged by; drawn smaller
     logarithmic: bool
     lines: tuple[_Line, ...]
+    unit: str  # of the values; empty where it is not known
     ticks: tuple[tuple[float, str], ...]  # height in pixels and number of each line across
     first: str
     last: str
@@ -54,6 +69,12 @@ def draw_charts(curves: Mapping[str, MetricCurve]) -> list[_Chart]:
     return sorted(drawn, key=lambda chart: chart.minor)
 
 
+def draw_beside(metric: str, curves: Mapping[str, MetricCurve]) -> _Chart:
+    """One chart of a metric with a line for each of the curves, such as those of several runs."""
+    drawable = {name: [(x, _drawable(y)) for x, y in points] for name, points in curves.items()}
+    return replace(_chart(drawable), minor=is_minor(metric), unit=metric_unit(metric))
+
+
 def is_minor(name: str) -> bool:
     """Whether a metric is one that no training is judged by: a learning rate, a speed, a norm."""
     return _MINOR.search(name) is not None
@@ -64,10 +85,26 @@ def is_logarithmic(values: Collection[float]) -> bool:
     return min(values) > 0 and max(values) / min(values) >= _LOGARITHMIC_FROM
 
 
+def metric_unit(name: str) -> str:
+    """The unit that a metric's name tells, such as ``images/s`` of images_per_second; empty where it tells none."""
+    amount, per, time = name.rpartition("/")[2].partition("_per_")
+    if per:
+        return f"{amount.replace('_', ' ')}/{_UNITS.get(time, time.replace('_', ' '))}"
+    return next((unit for ending, unit in _UNITS.items() if f"_{amount}".endswith(f"_{ending}")), "")
+
+
 def thin_curve(points: MetricCurve, most: int) -> MetricCurve:
-    """The points, or of more than so many every so manieth, and the last."""
-    step = math.ceil(len(points) / most)
-    return points if step <= 1 else [*points[:-1:step], points[-1]]
+    """The points; of more than so many the first, the last, and the lowest and highest of each stretch between."""
+    if len(points) <= most:
+        return points
+    inner, stretches = points[1:-1], max(1, most // 2 - 1)
+    ends = [len(inner) * number // stretches for number in range(stretches + 1)]
+    kept = [points[0]]
+    for start, end in pairwise(ends):
+        places = range(start, end)
+        extremes = {min(places, key=lambda place: inner[place][1]), max(places, key=lambda place: inner[place][1])}
+        kept += [inner[place] for place in sorted(extremes)]
+    return [*kept, points[-1]]
 
 
 def _drawable(value: float) -> float:
@@ -97,7 +134,8 @@ def _chart(group: dict[str, MetricCurve]) -> _Chart:
     )
     ticks = tuple((round(up(number), 1), f"{number:.6g}") for number in numbers)
     title = f"{' and '.join(line.name for line in lines)} over steps"
-    return _Chart(title, width, height, minor, logarithmic, lines, ticks, f"{min(xs):g}", f"{max(xs):g}")
+    ends = f"{min(xs):g}", f"{max(xs):g}"
+    return _Chart(title, width, height, minor, logarithmic, lines, metric_unit(lines[0].name), ticks, *ends)
 
 
 def _thinned(points: MetricCurve) -> Iterable[tuple[float, float]]:

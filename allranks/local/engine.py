@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 
 from allranks.local import machine, processes
 from allranks.local.branches import is_taken, settled_inputs
 from allranks.local.cache import StepCache, Workplace, discard_leftovers
-from allranks.local.execution import RunContext, StepExecution, abandon_steps, take_snapshots
+from allranks.local.execution import RunContext, StepExecution, take_snapshots
 from allranks.local.folders import private_umask
 from allranks.local.kinds import new_execution
 from allranks.local.options import RunObserver, RunOptions, new_run_id
@@ -27,6 +28,7 @@ from allranks.local.result import (
     FAILED,
     NOT_TAKEN,
     RETRYING,
+    RUNNING,
     SKIPPED,
     SUCCEEDED,
     WAITING,
@@ -258,7 +260,7 @@ class _Engine:
         """End what is not finished without a further look at the disk, then write what can be written of it."""
         os.ftruncate(alive, 0)  # its room was kept for this
         why = f"the runs folder {self._options.home.path} cannot be written: {error.strerror or error}"
-        abandon_steps(self._executions, why)
+        _abandon_steps(self._executions, why)
         with suppress(OSError):
             self._record.write()
             write_run_page(self._folder)
@@ -266,3 +268,14 @@ class _Engine:
 
     def _note_signal(self, number: int) -> None:
         self._signal = number
+
+
+def _abandon_steps(executions: Iterable[StepExecution], why: str) -> None:
+    """End what is not finished: what was running has failed for this reason. The disk may refuse to keep it."""
+    for execution in executions:
+        if execution.status in (RUNNING, RETRYING):
+            execution.end(FAILED, StepFailure(why))
+        elif not execution.is_finished:
+            execution.end(CANCELLED)
+        with suppress(OSError):
+            execution.keep()

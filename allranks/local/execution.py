@@ -7,13 +7,13 @@ import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from allranks.local import cache, fingerprint, snapshot
 from allranks.local.assets import register_asset
+from allranks.local.attempts import StepAttempt, attempt_of
 from allranks.local.cache import FinishedStep, StepCache, Workplace
 from allranks.local.event_folders import EventCurves, event_places
 from allranks.local.folders import RunFolder, RunsHome, StepFolder, write_json_file
@@ -26,8 +26,6 @@ from allranks.local.result import (
     CANCELLED,
     FAILED,
     NOT_TAKEN,
-    RETRYING,
-    RUNNING,
     SKIPPED,
     SUCCEEDED,
     WAITING,
@@ -67,6 +65,9 @@ class StepExecution(ABC):
         step: as planned, and once the steps that it comes ``after`` have ended, with what these have told.
         decision: what it has decided, where that is what it does.
         aborts_at_exit: attempts that were repeated because Python's end had killed a rank; see ``aborts.py``.
+        past_attempts: those that have ended, the oldest first.
+        data_sizes: of the data that came from outside of the run, what it was when an attempt began.
+        shown_variables: what its first process got beside the caller's own variables, secrets blotted out.
         due: when the attempt's time is up, or when the next attempt may start (monotonic seconds).
     """
 
@@ -85,6 +86,9 @@ class StepExecution(ABC):
         self.gang: RankGang | None = None
         self.workplace: Workplace | None = None
         self.due: float | None = None
+        self.past_attempts: list[StepAttempt] = []
+        self.shown_variables: Mapping[str, str] = {}
+        self.data_sizes: Mapping[str, Any] = {}
         self.key = ""
         self.command = ""
         self.files: list[snapshot.SnapshotFile] = parent.files if parent else snapshot.snapshot_files(step.component)
@@ -217,10 +221,25 @@ class StepExecution(ABC):
         """Write step.json."""
         result = self.result()
         self.folder.path.mkdir(parents=True, exist_ok=True)
-        inputs = {name: str(value) for name, value in self.step.inputs.items()}
-        document = {**result.document(), "command": self.command, "inputs": inputs, "key": self.key}
+        document = {**result.document(), **self._details(), "key": self.key}
         write_json_file(self.folder.state, redact_document(document))
         return result
+
+    def _details(self) -> dict[str, Any]:
+        """What only step.json has: how it was started, and with what."""
+        now = [attempt_of(self.gang, self.context.began)] if self.gang is not None else []
+        return {
+            "command": self.command,
+            "inputs": {name: str(value) for name, value in self.step.inputs.items()},
+            "input_sources": dict(self.step.sources),
+            "data": dict(self.data_sizes),
+            "variables": dict(self.shown_variables),
+            "environment": self.step.component.environment.described,
+            "python": str(self.python),
+            "snapshot_hash": self.snapshot_hash,
+            "code": [str(path) for path in (self.step.component.code, *self.step.component.includes) if path],
+            "attempt_times": [attempt.document() for attempt in (*self.past_attempts, *now)],
+        }
 
     def result(self) -> StepResult:
         """What became of it so far."""
@@ -275,14 +294,3 @@ def take_snapshots(executions: Iterable[StepExecution], run: RunFolder) -> None:
     except BaseException:
         shutil.rmtree(run.path, ignore_errors=True)
         raise
-
-
-def abandon_steps(executions: Iterable[StepExecution], why: str) -> None:
-    """End what is not finished: what was running has failed for this reason. The disk may refuse to keep it."""
-    for execution in executions:
-        if execution.status in (RUNNING, RETRYING):
-            execution.end(FAILED, StepFailure(why))
-        elif not execution.is_finished:
-            execution.end(CANCELLED)
-        with suppress(OSError):
-            execution.keep()

@@ -15,7 +15,7 @@
             run.json                        target, values, status; one entry for each step; secrets blotted out
             request.json                    what was asked for and the pipeline as it was read, for ``--resume``
             tracking.txt                    what the tracking server said, if it could not start
-            report.html                     graph, timeline, metrics, logs
+            report.html, page.json          graph, timeline, metrics, logs; what that shows, once the run has ended
             installed/                      what steps install of which that could not be seen beforehand
             steps/<step>/
                 step.json                   status, command, variables of rank 0, outputs and their files
@@ -137,7 +137,7 @@ class RunFolder:
 
     @property
     def report(self) -> Path:
-        """The page for people."""
+        """The page for people; what it shows is beside it, see ``page/document.py``."""
         return self.path / "report.html"
 
     @property

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -34,11 +34,16 @@ class RankCommand:
 
 @dataclass(frozen=True, slots=True)
 class RankExit:
-    """How one rank ended. ``code`` is the exit status, or minus the number of the signal that killed it."""
+    """How one rank ended.
+
+    ``code`` is the exit status, or minus the number of the signal that killed it; ``when`` its log fell silent, in
+    seconds since 1970; ``ended`` is when it was seen that it had, in monotonic seconds.
+    """
 
     command: RankCommand
     code: int
     when: float
+    ended: float = field(default_factory=time.monotonic)
 
     @property
     def reason(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from allranks.errors import StorageError
 from allranks.local import cache, fingerprint, machine, snapshot
 from allranks.local.aborts import ABORT_REPEATS, was_aborted_at_exit
+from allranks.local.attempts import attempt_of, data_sizes, shown_variables
 from allranks.local.cache import FinishedStep, StepCache
 from allranks.local.execution import RunContext, StepExecution
 from allranks.local.gang import RankGang
@@ -33,7 +34,6 @@ KEPT_FOLDERS = ("outputs", "logs")
 """Folders that a command finds in its working folder: Azure ML keeps with the job what is written there."""
 
 ARTIFACTS = "artifacts"
-_SECRETS = ("TOKEN", "KEY", "SECRET", "SAS", "PASSWORD")  # in the names of variables that are not shown
 
 
 class GangExecution(StepExecution):
@@ -75,12 +75,16 @@ class GangExecution(StepExecution):
             processes = self.step.nodes * self.step.launched + self.step.parameter_servers
             self._cluster = self._emulate(self.context.ports.row(1 + processes))
         self._inputs = {path: fingerprint.tree_fingerprint(path) for path in data.values()}
+        self.data_sizes = data_sizes(self.step.paths, self._inputs)
         places = self._make_places()
         context = self._launch_context({name: str(path) for name, path in data.items()}, places)
         context = replace(context, reads=tuple(data.values()), writes=(self.workplace.outputs,))
         self._hosted.write_files(context)
         marker = f"AZUREML_RUN_ID={job_run_id(self.context.run.id, self.step.name)}"
-        self.gang = RankGang(self._hosted.commands(context), guard, marker, self.context.umask, self.step.host.end)
+        commands = self._hosted.commands(context)
+        inherited = self.step.host.inherited(self.context.environ, self.python)
+        self.shown_variables = shown_variables(commands[0].environ, inherited)
+        self.gang = RankGang(commands, guard, marker, self.context.umask, self.step.host.end)
         self.due = None if self.step.timeout is None else time.monotonic() + self.step.timeout
 
     def _lay_out(self) -> None:
@@ -179,6 +183,7 @@ class GangExecution(StepExecution):
             self._publish(records)
         elif self.may_retry(retries, gang):
             self._keep_logs()
+            self.past_attempts.append(attempt_of(gang, self.context.began, FAILED, failure.message))
             self.status, self.gang, self.failure = RETRYING, None, failure
             self.due = time.monotonic() + min(2.0 ** (self.attempts - 1), _LONGEST_PAUSE)
         else:
@@ -236,6 +241,9 @@ class GangExecution(StepExecution):
 
     def end(self, status: str, failure: StepFailure | None = None) -> None:
         """Nothing more will happen to this step."""
+        if self.gang is not None:
+            message = failure.message if failure else ""
+            self.past_attempts.append(attempt_of(self.gang, self.context.began, status, message))
         super().end(status, failure)
         for overlay in self._overlays if self._installs else ():
             shutil.rmtree(overlay, ignore_errors=True)
@@ -286,9 +294,5 @@ class GangExecution(StepExecution):
             "files": [file.path for file in self.files],
             "reused": finished is not None,
             "reused_from": finished.run_id if finished else None,
-            "variables": {
-                name: "***" if any(word in name.upper() for word in _SECRETS) else value
-                for name, value in sorted(first.environ.items())
-                if own.get(name) != value
-            },
+            "variables": shown_variables(first.environ, own),
         }

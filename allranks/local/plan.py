@@ -41,6 +41,7 @@ class PlannedStep:
         kind: its name; see ``kinds``.
         name: nested steps are ``outer.inner``.
         inputs: the inputs that have a value.
+        sources: where each of them comes from, in words.
         outputs: declared outputs with the step's settings applied.
         distribution: ``pytorch``, ``mpi``, ``tensorflow`` or None.
         processes: ranks on each node, those included that the command starts itself (torchrun).
@@ -71,6 +72,7 @@ class PlannedStep:
     shm_size: str | None = None
     docker_args: tuple[str, ...] = ()
     host: NodeHost = THIS_MACHINE
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def after(self) -> tuple[str, ...]:

@@ -56,7 +56,8 @@ def _flatten(scope: PipelineScope) -> list[PlannedStep]:
             found += _flatten(scope.nested(step, step.component))
         else:
             planned = step_kind(step.kind).plan(step, step.component, scope)
-            found.append(replace(planned, chosen_by=scope.deciding(step.name)))
+            sources = scope.input_sources(step, planned.inputs)
+            found.append(replace(planned, chosen_by=scope.deciding(step.name), sources=sources))
     return found
 
 

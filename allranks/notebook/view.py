@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from allranks.cli.run_state import (
-    curves_of_steps,
     logs_by_rank,
     read_run_state,
     step_with_logs,
@@ -18,6 +17,7 @@ from allranks.cli.text import name_suggestion, open_in_browser
 from allranks.errors import AllranksError, UnknownNameError
 from allranks.local.folders import RunFolder, RunsHome
 from allranks.local.logged import MetricCurve, read_step_curves
+from allranks.local.page.document import curves_of_steps
 from allranks.local.past import past_result
 from allranks.local.report import write_run_page
 from allranks.local.result import RunResult

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,3 +67,10 @@ class Environment:
     inline: str | None = None
     document: Mapping[str, Any] | None = None
     folder: Path | None = None
+
+    @property
+    def described(self) -> str:
+        """What it is, for people: the reference, the file's path, or what was written in place as JSON."""
+        if self.reference or self.file:
+            return self.reference or str(self.file)
+        return json.dumps(self.document, default=str) if self.document else self.inline or ""

@@ -131,7 +131,7 @@ ROOMS = (
     Room(
         "allranks/local/*",
         "yaml packaging",
-        later="jinja2 optuna scipy",
+        later="jinja2 markupsafe optuna scipy",
         ours="allranks/catalogue allranks/errors allranks/files allranks/library allranks/redaction "
         "allranks/request allranks/spec allranks/sizes",
     ),

@@ -7,6 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from allranks.local.curves import metric_unit, thin_curve
 from tests.local.support import allranks, command, environ, pipeline, step, wait_for
 
 LOGGED = [
@@ -42,7 +43,7 @@ def test_charts_have_axes_and_the_page_says_what_was_asked_for(tmp_path: Path) -
     assert "--scale one=1x2" in page
     assert re.search(r"<td>word</td><td>hello</td>", page)
     assert re.search(r"<td>data</td><td>&lt;one.out&gt;</td>", page)
-    assert "http-equiv" not in page
+    assert 'http-equiv="refresh"' not in page
 
 
 def test_the_page_is_there_while_the_run_goes_on(tmp_path: Path) -> None:
@@ -62,5 +63,58 @@ def test_the_page_is_there_while_the_run_goes_on(tmp_path: Path) -> None:
     opened = allranks("runs", "open", "latest", cwd=tmp_path, DISPLAY="", WAYLAND_DISPLAY="")
     assert opened.stdout.strip() == str(page)
     text = page.read_text()
-    assert "http-equiv" not in text, "an engine that was killed writes nothing more"
+    assert 'http-equiv="refresh"' not in text, "an engine that was killed writes nothing more"
     assert "cancelled" in text
+
+
+def test_a_page_tells_attempts_by_node_where_inputs_came_from_and_what_has_changed(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/note.txt").write_text("old\n")
+    more = "code: ./code, environment_variables: {MODE: fast, API_KEY: unseen}, resources: {instance_count: 2}"
+    more += ", distribution: {type: pytorch, process_count_per_instance: 1}"
+    (tmp_path / "code/fail.py").write_text("raise RuntimeError('no more')\n")
+    script = f"echo ${{{{inputs.word}}}} ${{{{inputs.other}}}}; test -e {tmp_path}/well || python fail.py"
+    one = step(script, inputs="word: '${{parent.inputs.word}}', other: fixed", more=more)
+    pipeline(tmp_path, f"type: pipeline\ninputs: {{word: none}}\njobs: {{one: {one}}}\n")
+    (tmp_path / "well").touch()
+    assert allranks("run", "pipeline.yaml", cwd=tmp_path).returncode == 0
+    (tmp_path / "well").unlink()
+    (tmp_path / "code/note.txt").write_text("new\n")
+    failed = allranks("run", "pipeline.yaml", "word=given", "--retries", "1", "--json", cwd=tmp_path)
+    assert failed.returncode == 1
+    details = json.loads(failed.stdout)["steps"]["one"]["details"]
+    assert details["input_sources"] == {"word": "input word of the pipeline", "other": "written in the pipeline"}
+    assert (details["variables"]["MODE"], details["variables"]["API_KEY"]) == ("fast", "***")
+    assert details["environment"] == "azureml:whatever:1"
+    first, second = details["attempt_times"]
+    assert (first["status"], sorted(first["nodes"])) == ("failed", ["0", "1"])
+    assert second["started"] > first["started"] + first["seconds"], "after the pause"
+    page = max((tmp_path / ".allranks" / "runs").glob("*/report.html")).read_text()
+    assert re.search(r'<td>word</td><td>given</td><td class="soft">given: word=given</td>', page)
+    assert re.search(r'<td>other</td><td>fixed</td><td class="soft">written in the pipeline</td>', page)
+    assert page.count('class="bar failed"') == 2 * 3, "two attempts, and of each both nodes"
+    assert '<span class="added">+new' in page
+    assert "attempt 1: std_log_process_1.txt" in page
+
+    assert "unseen" not in page
+    assert page.count(f'File "{tmp_path}/code/fail.py", line 1'.replace('"', "&#34;")) >= 4, "the user's file"
+    assert "nodes/0/work/fail.py" not in page
+    shown = json.loads(allranks("runs", "show", "latest", "--json", cwd=tmp_path).stdout)
+    embedded = page.partition('id="document">')[2].partition("</script>")[0]
+    assert json.loads(embedded) == shown
+
+
+def test_a_thinned_curve_keeps_its_ends_and_its_extremes() -> None:
+    points = [(float(x), 1.0) for x in range(100_000)]
+    points[33_333], points[77_777] = (33_333.0, 9.0), (77_777.0, -9.0)
+    thin = thin_curve(points, 1000)
+    assert len(thin) <= 1000
+    assert (thin[0], thin[-1]) == (points[0], points[-1])
+    assert {points[33_333], points[77_777]} < set(thin)
+    assert thin == sorted(thin)
+    assert thin_curve(points[:1000], 1000) == points[:1000]
+
+
+def test_units_are_told_by_names() -> None:
+    named = ("images_per_second", "epoch_seconds", "gpu_memory_gb", "accuracy", "loss", "val/accuracy", "stall_ms")
+    assert [metric_unit(name) for name in named] == ["images/s", "s", "GB", "share", "", "share", "ms"]

@@ -1,0 +1,205 @@
+"""``allranks runs serve``: the pages of all runs on this machine alone, which follow what goes on, until Ctrl+C."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from allranks.cli.run_rows import run_cells
+from allranks.cli.run_state import read_run_state
+from allranks.errors import AllranksError, CannotRunHereError, UnknownNameError, UsageError
+from allranks.local.folders import RunFolder, RunsHome, read_json_file
+from allranks.local.page.compare import compare_runs, comparison_page
+from allranks.local.page.document import kept_document, run_document
+from allranks.local.page.logs import Pointing, log_after, log_before, search_log, step_logs
+from allranks.local.page.model import pointing_at_code
+from allranks.local.page.render import prepare_templates, render_page
+from allranks.local.report import run_page
+from allranks.local.result import RUNNING
+
+_LOOPBACK = "127.0.0.1"
+_IDLE_SECONDS = 60.0  # until a connection that asks nothing is closed
+_MOST_KEPT = 64  # documents of ended runs, in memory
+
+_JSON, _HTML = "application/json", "text/html; charset=utf-8"
+
+
+class RunServer(ThreadingHTTPServer):
+    """Answers whoever knows the token, which is the first part of each path.
+
+    Args:
+        home: the runs folder.
+        port: on loopback; 0 for any that is free.
+
+    Raises:
+        CannotRunHereError: the port is taken.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, home: RunsHome, port: int = 0) -> None:
+        self.home = home
+        self.token = secrets.token_urlsafe(24)
+        self._ended: dict[str, dict[str, Any]] = {}
+        try:
+            super().__init__((_LOOPBACK, port), _Handler)
+        except OSError as error:
+            message = f"port {port} of {_LOOPBACK} cannot be listened on: {error.strerror or error}."
+            raise CannotRunHereError(message, "Leave --port out, and a free one is taken.") from error
+
+    @property
+    def address(self) -> str:
+        """Where the index of the runs is, with the token."""
+        return f"http://{_LOOPBACK}:{self.server_port}/{self.token}/"
+
+    def document(self, run: RunFolder) -> dict[str, Any]:
+        """What a run's page shows: anew while it goes on, and as it was kept afterwards."""
+        if run.id in self._ended:
+            return self._ended[run.id]
+        found = kept_document(run)
+        if found is None:
+            state = read_run_state(run)
+            found = run_document(run, state)
+            if state["status"] == RUNNING:
+                return found
+        if len(self._ended) >= _MOST_KEPT:
+            self._ended.pop(next(iter(self._ended)))
+        self._ended[run.id] = found
+        return found
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection: its requests one after another."""
+
+    server: RunServer
+    protocol_version = "HTTP/1.1"
+    server_version = "allranks"
+    sys_version = ""
+    timeout = _IDLE_SECONDS
+    wbufsize = -1  # head and body in one packet
+
+    def do_GET(self) -> None:
+        """Answer; nothing that can be asked changes anything."""
+        port = self.server.server_port
+        if self.headers.get("Host") not in (f"{_LOOPBACK}:{port}", f"localhost:{port}"):
+            return self._send(HTTPStatus.MISDIRECTED_REQUEST, "another host was asked for", "text/plain")
+        path = urlsplit(self.path)
+        token, _, rest = path.path.lstrip("/").partition("/")
+        if not hmac.compare_digest(token.encode(), self.server.token.encode()):
+            return self._send(HTTPStatus.NOT_FOUND, "there is no such page", "text/plain")
+        try:
+            answer, kind = self._answer([unquote(part) for part in rest.split("/")], parse_qs(path.query))
+        except AllranksError as error:
+            return self._send(HTTPStatus.NOT_FOUND, f"{error.message} {error.hint}", "text/plain; charset=utf-8")
+        except (BrokenPipeError, ConnectionResetError):
+            return None
+        return self._send(HTTPStatus.OK, answer, kind)
+
+    def _answer(self, parts: list[str], query: Mapping[str, list[str]]) -> tuple[str, str]:
+        """The body and its type; raises AllranksError for what is not there."""
+        home = self.server.home
+        if parts in ([""], ["index.json"]):
+            states = [read_run_state(folder) for folder in reversed(home.all_runs())]
+            return (_index_page(home, states), _HTML) if parts == [""] else (json.dumps({"runs": states}), _JSON)
+        if parts == ["compare"]:
+            runs = [home.find(name) for name in query.get("run", [])]
+            if len(runs) < 2:
+                raise UsageError("fewer than two runs were ticked.", "Go back, and tick those to be compared.")
+            compared = compare_runs(runs, [self.server.document(run) for run in runs])
+            return comparison_page(compared, served=True), _HTML
+        if parts[0] != "runs" or len(parts) not in (2, 3):
+            raise UnknownNameError("there is no such page.")
+        run = home.find(parts[1])
+        if len(parts) == 2:
+            return run_page(run, self.server.document(run), served=True), _HTML
+        return json.dumps(self._about_run(run, parts[2], {name: values[0] for name, values in query.items()})), _JSON
+
+    def _about_run(self, run: RunFolder, what: str, query: Mapping[str, str]) -> dict[str, Any]:
+        if what == "run.json":
+            return self.server.document(run)
+        answers: dict[str, Callable[[Path, Mapping[str, str], Pointing], dict[str, Any]]] = {
+            "logs": _log_piece,
+            "search": _log_search,
+        }
+        if what not in answers:
+            raise UnknownNameError("there is no such page.")
+        step = query.get("step", "")
+        steps = read_run_state(run)["steps"]
+        if query.get("log") not in (logs := step_logs(run.step(step)) if step in steps else {}):
+            raise UnknownNameError("there is no such log.")  # only names can be given, and no path
+        return answers[what](logs[query["log"]], query, self._pointing(run, step))
+
+    def _pointing(self, run: RunFolder, step: str) -> Pointing:
+        """Makes tracebacks name the user's files."""
+        code = (read_json_file(run.step(step).state) or {}).get("code", ())
+        return pointing_at_code(run, step, {"details": {"code": code}})
+
+    def _send(self, status: HTTPStatus, answer: str, kind: str) -> None:
+        body = answer.encode(errors="replace")
+        tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        if status is HTTPStatus.OK and self.headers.get("If-None-Match") == tag:
+            status, body = HTTPStatus.NOT_MODIFIED, b""
+        self.send_response_only(status)
+        headers = {
+            "Content-Type": kind,
+            "Content-Length": str(len(body)),
+            "ETag": tag,
+            "Cache-Control": "no-store",
+            "Referrer-Policy": "no-referrer",  # the token is part of the address
+            "X-Content-Type-Options": "nosniff",
+            "X-Frame-Options": "DENY",
+            "Cross-Origin-Resource-Policy": "same-origin",
+        }
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Log nothing: a page asks every second, and each line would tell the token."""
+
+
+def _index_page(home: RunsHome, states: list[dict[str, Any]]) -> str:
+    names = ("id", "status", "done", "when", "took", "asked", "measured")
+    rows = [dict(zip(names, run_cells(state), strict=True)) for state in states]
+    shown = {"runs": rows, "place": str(home.runs)}
+    told = [{"run_id": state["run_id"], "status": state["status"]} for state in states]
+    return render_page("runs.html", {"runs": told}, shown, served=True)
+
+
+def _log_piece(log: Path, query: Mapping[str, str], point: Pointing) -> dict[str, Any]:
+    """A piece of a log: what follows a byte, what comes before one, or the end."""
+    places = {name: int(query[name]) for name in ("after", "before") if query.get(name, "").isdecimal()}
+    if "after" in places:
+        return asdict(log_after(log, places["after"], point=point))
+    return asdict(log_before(log, places.get("before"), point=point))
+
+
+def _log_search(log: Path, query: Mapping[str, str], point: Pointing) -> dict[str, Any]:
+    """The first lines of a log that hold a text, and how many do."""
+    found, count = search_log(log, query.get("text", ""))
+    return {"count": count, "matches": [{"start": start, "line": point(line)} for start, line in found]}
+
+
+def serve_runs(home: RunsHome, run: RunFolder | None, port: int, opened: Callable[[str], None]) -> int:
+    """Serve until Ctrl+C; ``opened`` is told where the page of the run is, or the index of all if none is given."""
+    if not 0 <= port < 1 << 16:
+        raise UsageError(f"--port {port} is no port.", "A port is a number from 1 to 65535; 0 takes a free one.")
+    prepare_templates()
+    with RunServer(home, port) as server:
+        opened(server.address + (f"runs/{run.id}" if run else ""))
+        try:
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            return 0
+    return 0

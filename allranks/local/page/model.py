@@ -1,0 +1,141 @@
+"""What the template of a run's page needs beside the run's document: places, pictures, links, ends of logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from allranks.local.curves import draw_charts
+from allranks.local.folders import RunFolder, StepFolder
+from allranks.local.metrics_file import read_metrics_document
+from allranks.local.page.changes import changed_files, run_before, snapshot_sizes
+from allranks.local.page.graph import draw_graph
+from allranks.local.page.logs import log_before, step_logs
+from allranks.local.page.sweeps import sweep_pictures
+from allranks.local.past import past_child
+from allranks.local.traces import point_at_code
+from allranks.local.tracking.reading import child_depths
+
+_MOST_COLUMNS = 8  # of metrics of child runs; --json has all
+_LOG_BYTES = 1 << 15  # of the end of each log in the page; the whole log is linked
+_ALL_LOG_BYTES = 1 << 20  # of the ends of all logs together, so that a page of many ranks stays small
+_LEAST_LOG_BYTES = 2048
+
+
+def page_model(run: RunFolder, document: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables of the template, of a run's document as ``run_document`` makes it."""
+    steps = document["steps"]
+    length = [(step.get("started") or 0.0) + step.get("seconds", 0.0) for step in steps.values()]
+    logs = {name: step_logs(run.step(name)) for name in steps}
+    count = sum(map(len, logs.values()))
+    most = max(_LEAST_LOG_BYTES, min(_LOG_BYTES, _ALL_LOG_BYTES // max(1, count)))
+    return {
+        "run": document,
+        "values": document.get("values") or {},
+        "scale": [f"--scale {step}={nodes}x{each}" for step, (nodes, each) in (document.get("scale") or {}).items()],
+        "steps": [_step(run, name, step, document, logs[name], most) for name, step in steps.items()],
+        "graph": draw_graph(steps),
+        "length": max([*length, 0.001]),
+        "before": run_before(run),
+    }
+
+
+def _step(
+    run: RunFolder, name: str, step: Mapping[str, Any], document: Mapping[str, Any], logs: Mapping[str, Path], most: int
+) -> dict[str, Any]:
+    """What the page shows of one step."""
+    details = step.get("details", {})
+    point = pointing_at_code(run, name, step)
+    return {
+        "name": name,
+        **step,
+        "metrics": read_metrics_document(step.get("metrics")),
+        "details": details,
+        "inputs": [
+            (port, value, input_source(document, name, port)) for port, value in details.get("inputs", {}).items()
+        ],
+        "logs": [
+            {"name": log, "path": _link(path, run), "piece": log_before(path, most=most, point=point)}
+            for log, path in logs.items()
+        ],
+        "charts": draw_charts(step.get("curves", {})),
+        "sweep": sweep_pictures(step),
+        "bars": _bars(step, document),
+        "files": snapshot_sizes(run.step(name).snapshot),
+        "changes": _changes(run, name),
+        **_children(step),
+        "links": {port: _link(run.step(name).outputs / port, run) for port in step.get("outputs", ())},
+    }
+
+
+def pointing_at_code(run: RunFolder, name: str, step: Mapping[str, Any]) -> Callable[[str], str]:
+    """Makes tracebacks in the logs of a step name the user's files."""
+    executed = StepFolder(run.step(name).logs.resolve().parent)
+    return partial(point_at_code, folder=executed, code=step.get("details", {}).get("code", ()))
+
+
+def input_source(document: Mapping[str, Any], step: str, port: str) -> str:
+    """Where an input's value comes from, in words, with what was given for this run."""
+    values = document.get("values") or {}
+    source = str(document["steps"][step].get("details", {}).get("input_sources", {}).get(port, ""))
+    name = source.removeprefix("input ").removesuffix(" of the pipeline") if source.startswith("input ") else ""
+    if f"{step}.{port}" in values or (name and name in values):
+        given = f"{step}.{port}" if f"{step}.{port}" in values else name
+        return f"given: {given}={values[given]}"
+    return source
+
+
+def _bars(step: Mapping[str, Any], document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The lanes of a step in the timeline: its attempts, and below them each node's where there are several."""
+    if step.get("started") is None:
+        return []
+    whole = {"start": step["started"], "seconds": step["seconds"], "status": _status(step), "title": ""}
+    attempts = step.get("details", {}).get("attempt_times", [])
+    running = document["status"] == "running"
+    bars = [
+        {
+            "start": attempt["started"],
+            "seconds": max(attempt["seconds"], step["started"] + step["seconds"] - attempt["started"])
+            if attempt["status"] == "running" and running
+            else attempt["seconds"],
+            "status": _status(step) if attempt["status"] == "running" else attempt["status"],
+            "title": f"attempt {number}" + (f": {attempt['message']}" if attempt["message"] else ""),
+            "nodes": attempt["nodes"],
+        }
+        for number, attempt in enumerate(attempts, start=1)
+    ]
+    lanes = [{"label": "", "bars": bars or [whole]}]
+    if bars and len(bars[-1]["nodes"]) > 1:
+        for node in bars[-1]["nodes"]:
+            own = [{**bar, "seconds": min(bar["seconds"], bar["nodes"].get(node, 0.0))} for bar in bars]
+            goes_on = [{**bar, "seconds": bars[-1]["seconds"]} for bar in bars[-1:] if bar["status"] == "running"]
+            lanes.append({"label": f"node {node}", "bars": [*own[: len(own) - len(goes_on)], *goes_on]})
+    return lanes
+
+
+def _status(step: Mapping[str, Any]) -> str:
+    return "reused" if step.get("reused") else str(step["status"])
+
+
+def _changes(run: RunFolder, name: str) -> tuple[Mapping[str, Any], ...] | None:
+    """How a step's files differ from those of the run before; None without one."""
+    before = run_before(run)
+    snapshots = [] if before is None else [before.step(name).snapshot, run.step(name).snapshot]
+    return changed_files(*snapshots) if snapshots and all(one.is_dir() for one in snapshots) else None
+
+
+def _children(step: Mapping[str, Any]) -> dict[str, Any]:
+    """The runs that its script has made itself, and the names of what they have logged, for a table."""
+    children = [past_child(child) for child in step.get("child_runs", ())]
+    names = dict.fromkeys(name for child in children for name in child.metrics)
+    depths = child_depths(children)
+    shown = [{**asdict(child), "depth": depth} for child, depth in zip(children, depths, strict=True)]
+    has_params = any(child.params for child in children)
+    return {"children": shown, "child_metrics": list(names)[:_MOST_COLUMNS], "child_params": has_params}
+
+
+def _link(path: Path, run: RunFolder) -> str:
+    return path.relative_to(run.path).as_posix()

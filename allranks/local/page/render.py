@@ -1,0 +1,95 @@
+"""From what a page shows to HTML: one file that needs nothing else, whether it is kept or served."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_ASSETS = Path(__file__).parent / "assets"
+_SCRIPTS = ("uPlot.iife.min.js", "page.js")
+_STYLES = ("uPlot.min.css", "page.css")
+
+
+def render_page(template: str, document: Mapping[str, Any], shown: Mapping[str, Any], *, served: bool = False) -> str:
+    """Fill a template with what is ``shown``; ``document`` is what its scripts read, and what ``--json`` prints.
+
+    Args:
+        template: a name in ``templates/``.
+        document: as JSON.
+        shown: the template's variables.
+        served: whether a server answers beside the page, which then looks for news.
+    """
+    return (
+        _environment()
+        .get_template(template)
+        .render(**shown, document=_as_script(document), served=served, policy=_policy(served=served), **_assets())
+    )
+
+
+def prepare_templates() -> None:
+    """Compile what pages are made of, so that the first one does not wait for it."""
+    for template in _environment().list_templates():
+        _environment().get_template(template)
+    _policy(served=True)
+
+
+@cache
+def _environment() -> Environment:
+    """Compiling a template takes longer than filling it."""
+    from jinja2 import Environment, PackageLoader, select_autoescape
+
+    loader = PackageLoader("allranks.local.page", "templates")
+    made = Environment(loader=loader, autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
+    made.filters["size_words"] = _size_words
+    return made
+
+
+@cache
+def _assets() -> dict[str, Any]:
+    """What is written into each page as it stands: it comes with the package."""
+    from markupsafe import Markup
+
+    scripts, styles = (
+        [(_ASSETS / name).read_text(encoding="utf-8") for name in names] for names in (_SCRIPTS, _STYLES)
+    )
+    return {"scripts": [Markup(script) for script in scripts], "styles": [Markup(style) for style in styles]}  # noqa: S704
+
+
+@cache
+def _policy(*, served: bool) -> str:
+    """What a browser may do with the page: run our two scripts, and ask the server that it comes from, if one does."""
+    digests = (hashlib.sha256(script.encode()).digest() for script in _assets()["scripts"])
+    allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    rules = [
+        "default-src 'none'",
+        f"script-src {allowed}",
+        "style-src 'unsafe-inline'",
+        "img-src data:",
+        "base-uri 'none'",
+    ]
+    return "; ".join([*rules, *(["connect-src 'self'", "form-action 'self'"] if served else ["form-action 'none'"])])
+
+
+def _as_script(document: Mapping[str, Any]) -> Any:
+    """JSON that can stand in a script element, whatever texts it holds."""
+    from markupsafe import Markup
+
+    text = json.dumps(document, separators=(",", ":"))
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))  # noqa: S704
+
+
+def _size_words(size: int) -> str:
+    """Bytes as people write them."""
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000  # type: ignore[assignment]
+    return f"{size:.1f} GB"

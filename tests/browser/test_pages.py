@@ -1,0 +1,183 @@
+"""The pages of runs as a real browser shows them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allranks.local.folders import RunsHome, write_json_file
+from allranks.local.report import write_run_page
+from tests.browser.chromium import Chromium
+from tests.browser.conftest import serving
+from tests.local.support import command, environ, pipeline, step, wait_for
+
+AXE = (Path(__file__).parent / "axe.min.js").read_text()
+KINDS = ("good", "failed", "sweep", "compare")
+
+
+def serious(browser: Chromium) -> list[str]:
+    """What axe-core finds that keeps people from using the page."""
+    browser.run(f"{AXE}; 0")
+    browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; }); 0")
+    found = browser.run("axe.run(document).then((result) => JSON.stringify(result.violations))")
+    return [
+        f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}"
+        for one in json.loads(found)
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
+def check_page(browser: Chromium, address: str) -> None:
+    assert browser.faults == []
+    beyond = [one for one in browser.requests if not one.startswith(("file://", "data:", "http://127.0.0.1:"))]
+    assert beyond == []
+    assert not browser.run("document.documentElement.scrollWidth > innerWidth"), "wider than the window"
+    assert serious(browser) == [], address
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (400, True)])
+def test_pages_can_be_read_by_everybody_in_both_schemes_and_on_a_telephone(
+    browser: Chromium, runs: dict[str, Path], width: int, dark: bool
+) -> None:
+    for kind in KINDS:
+        browser.show(runs[kind].as_uri(), width=width, dark=dark)
+        paper = browser.run("getComputedStyle(document.body).backgroundColor")
+        assert (paper == "rgb(18, 22, 29)") is dark
+        check_page(browser, kind)
+
+
+def test_the_served_pages_too_and_the_list_leads_to_a_comparison(browser: Chromium, runs: dict[str, Path]) -> None:
+    with serving(runs["home"]) as address:
+        browser.show(address)
+        check_page(browser, "the list")
+        browser.run("[...document.querySelectorAll('input[type=checkbox]')].slice(2).forEach((one) => one.click())")
+        browser.run("document.querySelector('form').submit()")
+        browser.until("location.pathname.endsWith('/compare') && document.readyState === 'complete'")
+        names = browser.run("[...document.querySelectorAll('h4')].map((one) => one.textContent)")
+        assert {"loss", "accuracy"} <= set(names)
+        compared = browser.run("document.getElementById('document').textContent")
+        assert [row["name"] for row in json.loads(compared)["inputs"]] == ["word", "nodes x processes"]
+        run = runs["failed"].parent.name
+        browser.show(f"{address}runs/{run}")
+        check_page(browser, "a served run")
+
+
+def test_charts_are_drawn_and_tell_values_zoom_and_smooth(browser: Chromium, runs: dict[str, Path]) -> None:
+    browser.show(runs["good"].as_uri(), height=3000)
+    browser.until("page.charts.size === document.querySelectorAll('figure[data-lines]').length && page.charts.size")
+    titles = browser.run("[...page.charts.values()].map((one) => one.names)")
+    assert titles == ["loss,validation_loss", "accuracy", "learning_rate", "images_per_second"]
+    axes = browser.run("[...page.charts.values()].map((one) => one.plot.axes.map((axis) => axis.label))")
+    assert axes == [["step", None], ["step", "share"], ["step", None], ["step", "images/s"]]
+    first = "[...page.charts.values()][0]"
+    place = browser.run(
+        f"(({{x, y, width, height}}) => [x, y, width, height])({first}.plot.over.getBoundingClientRect())"
+    )
+    x, y, width, height = place
+
+    def mouse(kind: str, at: float, **more: Any) -> None:
+        browser.call("Input.dispatchMouseEvent", type=kind, x=x + width * at, y=y + height / 2, **more)
+
+    mouse("mouseMoved", 0.5)
+    caption = "document.querySelector('figure[data-lines] figcaption').textContent"
+    browser.until(f"{caption}.startsWith('step 2')")
+    mouse("mouseMoved", 0.25)
+    mouse("mousePressed", 0.25, button="left", buttons=1, clickCount=1)
+    mouse("mouseMoved", 0.5, button="left", buttons=1)
+    mouse("mouseReleased", 0.5, button="left", buttons=0, clickCount=1)
+    browser.until(f"{first}.plot.scales.x.max < 30 && {first}.plot.scales.x.min > 5")
+    browser.run("document.getElementById('unzoom').click()")
+    browser.until(f"{first}.plot.scales.x.max === 40")
+    browser.run("smoothing.value = 0.9; smoothing.dispatchEvent(new Event('input')); 0")
+    assert browser.run(f"{first}.plot.series.length") == 5, "the values as they were logged stay, fainter"
+    assert browser.faults == []
+
+
+def test_the_ends_of_the_logs_can_be_searched_without_a_server(browser: Chromium, runs: dict[str, Path]) -> None:
+    browser.show(runs["good"].as_uri())
+    browser.run(
+        "(input => { input.value = 'RANK 1'; input.dispatchEvent(new Event('input')); })(document.querySelector('.search'))"
+    )
+    browser.until("document.querySelector('.found').textContent === '1 line in the ends that are here'")
+    assert browser.run("[...document.querySelectorAll('mark')].map((one) => one.textContent)") == ["rank 1"]
+
+
+def test_a_page_follows_its_run_from_the_first_second_to_the_end(browser: Chromium, tmp_path: Path) -> None:
+    script = (
+        f"echo '{json.dumps(LINE | {'step': 1})}' >> outputs/metrics.jsonl; echo begun; until test -e {tmp_path}/go; do sleep 0.05; done;"
+        f"echo '{json.dumps(LINE | {'step': 2})}' >> outputs/metrics.jsonl; echo more; until test -e {tmp_path}/end; do sleep 0.05; done"
+    )
+    pipeline(tmp_path, f"type: pipeline\njobs: {{train: {step(script)}, use: {step('true')}}}\n")
+    home = tmp_path / ".allranks"
+    with serving(home) as address:
+        browser.show(address)
+        assert "No runs yet" in browser.run("document.body.textContent")
+        run = subprocess.Popen(command("run", "pipeline.yaml"), cwd=tmp_path, env=environ(), stdout=subprocess.DEVNULL)
+        try:
+            browser.until("document.querySelectorAll('td a').length === 1")
+            browser.run("document.querySelector('td a').click()")
+            browser.until("document.querySelector('article h3')?.textContent === 'train running'")
+            browser.run("document.querySelector('.log').open = true; 0")
+            browser.run("window.same = true; 0")
+            (tmp_path / "go").touch()
+            browser.until("page.document.steps.train.curves?.loss?.length === 2")
+            browser.until("document.querySelector('.log pre').textContent === 'begun\\nmore\\n'")
+            browser.until("page.charts.size === 1")
+            assert browser.run("document.querySelector('.log').open"), "what was opened stays open"
+            (tmp_path / "end").touch()
+            browser.until("document.getElementById('status').textContent === 'succeeded'")
+            assert browser.run("window.same"), "it was never loaded again"
+            assert run.wait(20) == 0
+        finally:
+            run.kill()
+            run.wait()
+        assert browser.faults == []
+
+
+LINE = {"metrics": {"loss": 0.5}}
+
+
+def test_a_hundred_megabytes_of_logs_and_a_hundred_thousand_points_open_within_a_second(
+    browser: Chromium, tmp_path: Path
+) -> None:
+    folder = RunsHome(tmp_path / ".allranks").run("20260101-000000-000-large")
+    train = folder.step("train")
+    train.logs.mkdir(parents=True)
+    train.metrics().parent.mkdir(parents=True)
+    line = b"2026-01-01 12:00:00 INFO step done, nothing to see here, loss as before, everything is fine\n"
+    with train.log(0).open("wb") as log:
+        log.write(line * (50_000_000 // len(line)) + b"the Needle\n" + line * (50_000_000 // len(line)))
+    assert train.log(0).stat().st_size > 99_000_000
+    points = (f'{{"step": {n}, "metrics": {{"loss": {n % 97}, "accuracy": 0.5}}}}\n' for n in range(1, 50_001))
+    train.metrics().write_text("".join(points))
+    state = {"status": "succeeded", "started": 0.0, "seconds": 3.0, "nodes": 1, "processes": 1, "attempts": 1}
+    more = {"reused": False, "outputs": {}, "metrics": {}, "after": [], "component": "train", "failure": None}
+    about = {"run_id": folder.id, "name": "large", "status": "succeeded", "started": 0.0, "ended": 3.0}
+    write_json_file(folder.state, {**about, "steps": {"train": {**state, **more}}})
+    write_run_page(folder)
+    assert folder.report.stat().st_size < 1_000_000
+    assert min(browser.show(folder.report.as_uri()) for _ in range(2)) < 1
+    with serving(folder.home.path) as address:
+        page = f"{address}runs/{folder.id}"
+        assert min(browser.show(page) for _ in range(2)) < 1
+        browser.until("page.charts.size === 2")
+        highest = browser.run("Math.max(...page.document.steps.train.curves.loss.map((point) => point[1]))")
+        assert highest == 96, "thinned, and no peak is lost"
+        browser.run(
+            "(input => { input.value = 'needle'; input.dispatchEvent(new Event('input')); })(document.querySelector('.search'))"
+        )
+        browser.until("document.querySelector('.found').textContent === '1 line'")
+        assert browser.run("document.querySelector('.log pre').textContent") == "the Needle\n"
+        browser.run(
+            "(input => { input.value = ''; input.dispatchEvent(new Event('input')); })(document.querySelector('.search'))"
+        )
+        length = "document.querySelector('.log pre').textContent.length"
+        shown = wait_for(lambda: (count := browser.run(length)) > 1000 and count)
+        browser.until("document.querySelector('.log').seen && document.querySelector('.log pre').scrollTop > 1000")
+        browser.run("document.querySelector('.log pre').scrollTop = 0; 0")
+        browser.until(f"{length} > {shown}")
+        assert browser.faults == []
