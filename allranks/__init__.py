@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from allranks.api import load_run, run, runs, submit
+    from allranks.api import compare, load_run, run, runs, submit
     from allranks.azure.component_port import port
     from allranks.azure.components import components
     from allranks.azure.composing import scale
@@ -23,6 +23,7 @@ __all__ = [
     "RunFailedError",
     "RunView",
     "__version__",
+    "compare",
     "components",
     "load_run",
     "port",
@@ -37,7 +38,7 @@ _HOMES = {
     "scale": "azure.composing",
     "AllranksError": "errors",
     **dict.fromkeys(("RunFailedError", "RunView"), "notebook.view"),
-    **dict.fromkeys(("load_run", "run", "runs", "submit"), "api"),
+    **dict.fromkeys(("compare", "load_run", "run", "runs", "submit"), "api"),
 }
 """Each name and its module."""
 

@@ -15,6 +15,7 @@ from allranks.request import ANY_CLIENT, RunRequest
 
 if TYPE_CHECKING:
     from allranks.azure.jobs import JobState
+    from allranks.notebook.comparison import RunComparison
 
 
 def run(
@@ -116,6 +117,22 @@ def load_run(run_id: str, runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> Ru
         UnknownNameError: no run, or more than one, answers to it.
     """
     return RunView.of_folder(RunsHome(Path(runs_dir).resolve()).find(run_id))
+
+
+def compare(*runs: RunView | str, runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> RunComparison:
+    """What differs between two or more runs: inputs, code, data, environment, metrics and curves.
+
+    Args:
+        runs: what ``run`` returned, or ids as for ``load_run``; the others are held to the first.
+        runs_dir: where those that are named by their ids are kept.
+
+    Raises:
+        UsageError: fewer than two runs, or one of them twice.
+        UnknownNameError: one is no run.
+    """
+    from allranks.notebook.comparison import compare_views
+
+    return compare_views([run if isinstance(run, RunView) else load_run(run, runs_dir) for run in runs])
 
 
 def submit(

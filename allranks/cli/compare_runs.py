@@ -36,13 +36,14 @@ def print_comparison(args: argparse.Namespace, home: RunsHome) -> int:
     if args.json:
         text.print_output(compared)
         return 0
-    print("\n".join(_lines(compared)))
+    print("\n".join(comparison_lines(compared)))
     if args.page:
         print(f"page      {Path(args.page).absolute()}")
     return 0
 
 
-def _lines(compared: Mapping[str, Any]) -> Iterator[str]:
+def comparison_lines(compared: Mapping[str, Any]) -> Iterator[str]:
+    """What ``compare_runs`` has found, line by line for people."""
     runs = compared["runs"]
     names = [run["run_id"] for run in runs]
     took = [run["ended"] - run["started"] if run["ended"] and run["started"] else None for run in runs]
