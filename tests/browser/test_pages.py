@@ -11,6 +11,7 @@ import pytest
 
 from allranks.local.folders import RunsHome, write_json_file
 from allranks.local.report import write_run_page
+from shared.training.deepspeed.tuning_report import write_tuning_report
 from tests.browser.chromium import Chromium
 from tests.browser.conftest import serving
 from tests.local.support import command, environ, pipeline, step, wait_for
@@ -48,6 +49,18 @@ def test_pages_can_be_read_by_everybody_in_both_schemes_and_on_a_telephone(
         paper = browser.run("getComputedStyle(document.body).backgroundColor")
         assert (paper == "rgb(18, 22, 29)") is dark
         check_page(browser, kind)
+
+
+def test_pages_of_components_can_be_read_by_everybody_too(browser: Chromium, tmp_path: Path) -> None:
+    from components.compare_models.compare_models import Entry, write  # imports mldesigner, which takes seconds
+
+    write(tmp_path, [Entry("a", {"accuracy": 0.9}), Entry("<b>", {"accuracy": 0.8, "loss": 1})], "accuracy", "maximize")
+    trial = {"zero_stage": 1, "micro_batch": 8, "accumulation_steps": 2, "memory_mb": 900.0}
+    trials = [trial | {"samples_per_second": speed, "failure": ""} for speed in (10.0, 20.0)]
+    write_tuning_report(tmp_path, {"batch_size": 16, "world_size": 1, "chosen": trials[1], "trials": trials})
+    for name, dark in (("index.html", True), ("autotuning.html", False)):
+        browser.show((tmp_path / name).as_uri(), width=400, dark=dark)
+        check_page(browser, name)
 
 
 def test_the_served_pages_too_and_the_list_leads_to_a_comparison(browser: Chromium, runs: dict[str, Path]) -> None:
