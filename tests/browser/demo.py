@@ -2,54 +2,72 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from allranks.local.folders import RunsHome
 from tests.local.support import allranks, pipeline, step
 
-LOGGED = [
-    {
-        "step": number,
-        "metrics": {"loss": 2 / number, "learning_rate": 0.1, "images_per_second": 900 + number % 7}
-        | ({"validation_loss": 2.2 / number, "accuracy": 1 - 1 / number} if number % 5 == 0 else {}),
-    }
-    for number in range(1, 41)
-]
+TRAIN = """\
+import json, math, os, random, sys
+
+word, rate, fails = sys.argv[1], float(sys.argv[2]), sys.argv[3:]
+rank = os.environ.get("RANK", "0")
+print(f"{word} says rank {rank}")
+random.seed(1)
+if rank == "0":
+    os.makedirs("outputs", exist_ok=True)
+    with open("outputs/metrics.jsonl", "w") as file:
+        for number in range(1, 41):
+            loss = 2.2 * math.exp(-number * rate) + 0.1 + 0.05 * random.random()
+            metrics = {"loss": loss, "learning_rate": rate, "images_per_second": 900 + 90 * random.random()}
+            if number % 5 == 0:
+                metrics |= {"validation_loss": 1.1 * loss, "accuracy": 1 - loss / 2.4}
+            file.write(json.dumps({"step": number, "total": 40, "metrics": metrics}) + "\\n")
+if rank in fails:
+    raise RuntimeError("there is no more memory")
+"""
+
+SWEEP = """\
+type: pipeline
+jobs:
+  tune:
+    type: sweep
+    sampling_algorithm: random
+    trial:
+      type: command
+      code: ./code
+      command: python train.py ${{inputs.kind}} ${{inputs.rate}}
+      environment: azureml:own:1
+      inputs: {rate: {type: number}, kind: {type: string}}
+    search_space:
+      rate: {type: uniform, min_value: 0.02, max_value: 0.3}
+      kind: {type: choice, values: [sgd, adam]}
+    objective: {primary_metric: loss, goal: minimize}
+    limits: {max_total_trials: 8, max_concurrent_trials: 2}
+"""
 
 
 def make_runs(folder: Path) -> dict[str, Path]:
     """Run some pipelines in an empty folder; gives their pages by what they show, and `home`, the runs folder."""
     (folder / "code").mkdir()
-    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, LOGGED)))
-    script = f"mkdir -p outputs; cp {folder}/metrics.jsonl outputs; echo ${{{{inputs.word}}}} says rank $RANK"
     more = "code: ./code, distribution: {type: pytorch, process_count_per_instance: 2}, resources: {instance_count: 2}"
-    train = step(script, inputs="word: '${{parent.inputs.word}}'", outputs="out: {type: uri_folder}", more=more)
+    script = "python train.py ${{inputs.word}} ${{inputs.rate}}"
+    bound = "word: '${{parent.inputs.word}}', rate: '${{parent.inputs.rate}}'"
+    train = step(script, inputs=bound, outputs="out: {type: uri_folder}", more=more)
     use = step("true", inputs="data: '${{parent.jobs.train.outputs.out}}'")
-    good = pipeline(folder, f"type: pipeline\ninputs: {{word: none}}\njobs: {{train: {train}, use: {use}}}\n")
-    failing = step(f"{script}; test $RANK != 3", inputs="word: x", more=more)
-    bad = pipeline(folder, f"type: pipeline\njobs: {{train: {failing}, use: {step('true')}}}\n", "bad.yaml")
-    trial = 'echo \'{"step": 1, "metrics": {"m": \'${{inputs.x}}\'}}\' > outputs/metrics.jsonl'
-    (folder / "sweep.yaml").write_text(
-        f"""type: pipeline
-jobs:
-  tune:
-    type: sweep
-    sampling_algorithm: grid
-    trial: {{type: command, command: {json.dumps(trial)}, environment: "azureml:w:1", inputs: {{x: {{type: number}}, kind: {{type: string}}}}}}
-    search_space: {{x: {{type: choice, values: [1, 2]}}, kind: {{type: choice, values: [a, b]}}}}
-    objective: {{primary_metric: m, goal: maximize}}
-    limits: {{max_total_trials: 4, max_concurrent_trials: 2}}
-"""
-    )
+    inputs = "inputs: {word: none, rate: 0.1}"
+    pipeline(folder, f"type: pipeline\n{inputs}\njobs: {{train: {train}, use: {use}}}\n", "good.yaml")
+    failing = step(f"{script} 3", inputs=bound, outputs="out: {type: uri_folder}", more=more)
+    pipeline(folder, f"type: pipeline\n{inputs}\njobs: {{train: {failing}, use: {use}}}\n", "bad.yaml")
+    (folder / "sweep.yaml").write_text(SWEEP)
     found = {}
     for name, arguments in {
-        "first": (good,),
-        "good": (good, "word=second", "--scale", "train=2x1"),
-        "failed": (bad, "--retries", "1"),
+        "first": ("good.yaml",),
+        "good": ("good.yaml", "word=second", "rate=0.2", "--scale", "train=2x1"),
+        "failed": ("bad.yaml", "--retries", "1"),
         "sweep": ("sweep.yaml",),
     }.items():
-        (folder / "code" / "note.txt").write_text(f"of {name}\n")
+        (folder / "code" / "train.py").write_text(f"{TRAIN}# of {name}\n")
         done = allranks("run", *arguments, "--no-cache", cwd=folder)
         assert done.returncode == (name == "failed"), done.stderr
         found[name] = RunsHome(folder / ".allranks").find("latest").report

@@ -15,7 +15,7 @@ VIEWS = {  # name: the page, its width, dark or light, and what is scrolled to
     "run-dark": ("good", 1100, True, "article"),
     "run-narrow": ("good", 400, False, "article"),
     "failed": ("failed", 1100, False, "main"),
-    "sweep": ("sweep", 1100, False, "article"),
+    "sweep": ("sweep", 1100, False, ".trials"),
     "compare": ("compare", 1100, False, "main"),
 }
 
