@@ -16,7 +16,7 @@ _LOGARITHMIC_FROM = 100.0  # the largest value through the smallest, above which
 _MOST_POINTS = 400  # of one line; a page of a long training stays small
 
 _MINOR = re.compile(r"learning_rate|_per_second|seconds|norm|memory|epoch|^lr$")
-_OF_VALIDATION = re.compile(r"^(?:(?:validation|valid|val|eval|test)[_/]|train/)(?=.)")
+_OF_VALIDATION = re.compile(r"^(?:validation|valid|val|eval|test|train)[_/](?=.)")
 
 _UNITS = {
     "seconds": "s",

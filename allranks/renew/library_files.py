@@ -27,6 +27,16 @@ _EXTRAS = {
 """Extra to environment: whoever installs the extra can run the steps of the environment."""
 
 _TABLE_MARKS = "<!-- {}: made by `python -m allranks.renew` -->", "<!-- end of {} -->"
+_STYLE = "allranks/local/page/assets/style.css"
+_STYLED = (
+    "components/compare_models/compare_models.py",
+    "shared/cluster/page.py",
+    "shared/report/base.html",
+    "shared/training/deepspeed/tuning_report.py",
+)
+"""The pages that components write: their snapshots have no file of the tool's, so the style stands in each."""
+
+_STYLE_MARKS = "/* Made by `python -m allranks.renew`. */\n", "/* End of what is made. */\n"
 _EXTRAS_MARKS = (
     "# Made by `python -m allranks.renew` from environments/*/requirements.txt, so that neither drifts.\n",
     "# End of what is made.\n",
@@ -44,6 +54,7 @@ def made_files() -> Mapping[Path, str]:
     text = with_table(page.read_text(encoding="utf-8"), "sizes", pages.sizes_table(sizes.all_sizes().values()))
     project = root / "pyproject.toml"
     return {
+        **_styled_pages(root),
         project: _with_extras(project.read_text(encoding="utf-8")),
         stubs.STUB_FILE: stubs.components_stub(components),
         root / "docs" / "command-line.md": command_line_page({name: verb_parser(name) for name in VERBS}),
@@ -67,6 +78,13 @@ def with_table(text: str, name: str, table: str) -> str:
     """The page with another table between the two marks of this name."""
     begin, end = (mark.format(name) for mark in _TABLE_MARKS)
     return _with_block(text, begin, f"\n\n{table}\n\n", end)
+
+
+def _styled_pages(root: Path) -> Mapping[Path, str]:
+    """The pages of components with the style that all pages have."""
+    begin, end = _STYLE_MARKS
+    style = (root / _STYLE).read_text(encoding="utf-8")
+    return {path: _with_block(path.read_text("utf-8"), begin, style, end) for path in map(root.joinpath, _STYLED)}
 
 
 def _with_extras(project: str) -> str:

@@ -160,31 +160,55 @@ def draw(path: Path, ranked: list[Entry], metric: str) -> None:
     bars = axes.barh([entry.name for entry in reversed(ranked)], values, color="#8fb3f5")
     bars[-1].set_color("#3b82f6")
     axes.bar_label(bars, [f"{value:.4f}" for value in values], padding=3)
-    low, high = min(values), max(values)
-    margin = (high - low) * 0.25 or abs(high) * 0.05 or 1.0
-    axes.set_xlim(min(low - margin, 0) if low < 0 else max(0.0, low - margin), high + margin)
+    axes.set_xlim(bar_axis(values))
     axes.set_xlabel(metric)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120)
     plt.close(figure)
 
 
+def bar_axis(values: list[float]) -> tuple[float, float]:
+    """The ends of the bars' axis: 0 is on it, so that a bar is as long as its value, with room for the numbers."""
+    low, high = min(0.0, *values), max(0.0, *values)
+    room = 0.12 * (high - low) or 1.0
+    return low - room if low < 0 else 0.0, high + room if high > 0 or low == 0 else 0.0
+
+
+STYLE = """\
+/* Made by `python -m allranks.renew`. */
+:root { color-scheme: light dark; --paper: #fff; --panel: #f5f6f8; --ink: #1c2330; --soft: #596273; --line: #d8dce3;
+  --accent: #1a5fd0; --good: #12692f; --bad: #b42a19; --warn: #8f5400; }
+@media (prefers-color-scheme: dark) { :root { --paper: #12161d; --panel: #1b212b; --ink: #e6e9ef; --soft: #a3adbc;
+  --line: #323a47; --accent: #7bb8ff; --good: #4ac26b; --bad: #ff8a7b; --warn: #e0a030; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink); overflow-wrap: anywhere;
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; font-variant-numeric: tabular-nums; }
+main { margin: 0 auto; max-width: 1080px; padding: 32px 24px 64px; }
+h1 { font-size: 26px; margin: 0 0 4px; } h2 { font-size: 18px; margin: 36px 0 12px; } h3 { font-size: 16px; margin: 0; }
+p { margin: 6px 0; } a { color: var(--accent); } .soft { color: var(--soft); } .good { color: var(--good); }
+.bad { color: var(--bad); } img { max-width: 100%; height: auto; border-radius: 8px; background: #fff; }
+table { border-collapse: collapse; width: 100%; } th { color: var(--soft); font-weight: normal; }
+td, th { text-align: left; vertical-align: top; padding: 5px 14px 5px 0; border-bottom: 1px solid var(--line); }
+.scroll { overflow-x: auto; } .scroll td, .scroll th { overflow-wrap: normal; }
+:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
+@media (max-width: 600px) { main { padding: 20px 12px 40px; } td, th { padding-right: 8px; } }
+@media print { main { max-width: none; padding: 0; } img, figure, article { break-inside: avoid; } }
+/* End of what is made. */
+"""
+
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Comparison of models</title>
 <style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 960px; margin: 0 auto; padding: 32px 24px; }}
-table {{ border-collapse: collapse; width: 100%; }} th, td {{ padding: 6px 12px 6px 0; text-align: right; }}
-th:first-child, td:first-child {{ text-align: left; }} tr {{ border-bottom: 1px solid #8884; }}
-tbody tr:first-child {{ font-weight: 600; }} img {{ max-width: 100%; background: #fff; border-radius: 8px; }}
-div {{ overflow-x: auto; }}
-</style></head><body>
+{style}th, td {{ text-align: right; }} th:first-child, td:first-child {{ text-align: left; }}
+tbody tr:first-child {{ font-weight: 600; }}
+</style></head><body><main>
 <h1>{best} is best</h1>
 <p>{count} models by {metric}, all numbers from their evaluations.</p>
 <img alt="{metric} of each model" src="data:image/png;base64,{picture}">
-<div><table><thead><tr><th>model</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>
-</body></html>
+<div class="scroll" tabindex="0" role="region" aria-label="All numbers">
+<table><thead><tr><th>model</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>
+</main></body></html>
 """
 
 
@@ -197,6 +221,7 @@ def page(ranked: list[Entry], columns: list[str], metric: str, picture: Path) ->
         return f"<tr><td>{html.escape(entry.name)}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
     return PAGE.format(
+        style=STYLE,
         best=html.escape(ranked[0].name),
         count=len(ranked),
         metric=html.escape(metric),

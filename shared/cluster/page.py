@@ -14,33 +14,51 @@ _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Cluster</title>
 <style>
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 960px; margin: 0 auto; padding: 32px 24px; }
-table { border-collapse: collapse; width: 100%; } th, td { text-align: left; padding: 5px 14px 5px 0; }
-tr { border-bottom: 1px solid #8884; } div { overflow-x: auto; } .bad { color: #d1372c; font-weight: 600; }
-.good { color: #18893f; font-weight: 600; } img { max-width: 100%; background: #fff; border-radius: 8px; }
-</style></head><body>
+/* Made by `python -m allranks.renew`. */
+:root { color-scheme: light dark; --paper: #fff; --panel: #f5f6f8; --ink: #1c2330; --soft: #596273; --line: #d8dce3;
+  --accent: #1a5fd0; --good: #12692f; --bad: #b42a19; --warn: #8f5400; }
+@media (prefers-color-scheme: dark) { :root { --paper: #12161d; --panel: #1b212b; --ink: #e6e9ef; --soft: #a3adbc;
+  --line: #323a47; --accent: #7bb8ff; --good: #4ac26b; --bad: #ff8a7b; --warn: #e0a030; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink); overflow-wrap: anywhere;
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; font-variant-numeric: tabular-nums; }
+main { margin: 0 auto; max-width: 1080px; padding: 32px 24px 64px; }
+h1 { font-size: 26px; margin: 0 0 4px; } h2 { font-size: 18px; margin: 36px 0 12px; } h3 { font-size: 16px; margin: 0; }
+p { margin: 6px 0; } a { color: var(--accent); } .soft { color: var(--soft); } .good { color: var(--good); }
+.bad { color: var(--bad); } img { max-width: 100%; height: auto; border-radius: 8px; background: #fff; }
+table { border-collapse: collapse; width: 100%; } th { color: var(--soft); font-weight: normal; }
+td, th { text-align: left; vertical-align: top; padding: 5px 14px 5px 0; border-bottom: 1px solid var(--line); }
+.scroll { overflow-x: auto; } .scroll td, .scroll th { overflow-wrap: normal; }
+:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
+@media (max-width: 600px) { main { padding: 20px 12px 40px; } td, th { padding-right: 8px; } }
+@media print { main { max-width: none; padding: 0; } img, figure, article { break-inside: avoid; } }
+/* End of what is made. */
+.good, .bad { font-weight: 600; }
+</style></head><body><main>
 <h1>{{ survey.machines|length }} ranks over {{ survey.transport }}</h1>
 <p class="{{ 'bad' if survey.problems else 'good' }}">{{ survey.verdict() }}</p>
 {% if survey.problems %}<ul>{% for problem in survey.problems %}<li>{{ problem }}</li>{% endfor %}</ul>{% endif %}
 <h2>All-reduce</h2>
 <img alt="Bus bandwidth by message size" src="data:image/png;base64,{{ picture }}">
-<div><table><tr><th>bytes</th><th>microseconds</th><th>bus bandwidth, GB/s</th></tr>
+<div class="scroll" tabindex="0" role="region" aria-label="All-reduce by size">
+<table><tr><th>bytes</th><th>microseconds</th><th>bus bandwidth, GB/s</th></tr>
 {% for one in survey.all_reduce %}<tr><td>{{ "{:,}".format(one.size) }}</td>
 <td>{{ "%.1f"|format(one.seconds * 1e6) }}</td>
 <td>{{ "%.3f"|format(one.bus_gbytes_per_second) }}</td></tr>{% endfor %}</table></div>
 <h2>Ranks</h2>
-<div><table><tr><th>rank</th><th>node</th><th>host</th><th>device</th><th>InfiniBand</th></tr>
+<div class="scroll" tabindex="0" role="region" aria-label="Ranks">
+<table><tr><th>rank</th><th>node</th><th>host</th><th>device</th><th>InfiniBand</th></tr>
 {% for machine in survey.machines %}<tr><td>{{ machine.rank }}</td><td>{{ machine.node }}</td>
 <td>{{ machine.host }}</td>
 <td>{{ machine.device.name }}</td>
 <td>{{ machine.infiniband|map(attribute="rate")|join(", ") or "none" }}</td></tr>{% endfor %}
 </table></div>
 <h2>Slowest pairs</h2>
-<div><table><tr><th>ranks</th><th>milliseconds for 1 MiB each way</th></tr>
+<div class="scroll" tabindex="0" role="region" aria-label="Slowest pairs">
+<table><tr><th>ranks</th><th>milliseconds for 1 MiB each way</th></tr>
 {% for pair in slowest %}<tr><td>{{ pair.first }} and {{ pair.second }}</td>
 <td>{{ pair.error or "%.2f"|format(pair.seconds * 1e3) }}</td></tr>{% endfor %}</table></div>
-</body></html>
+</main></body></html>
 """
 
 

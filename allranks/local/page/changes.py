@@ -15,7 +15,7 @@ from allranks.redaction import redact
 
 _LARGEST = 1 << 18  # bytes of a file whose lines are compared
 _MOST_LINES = 200  # of one file's difference
-_MOST_LOOKED_AT = 50  # runs, when the one before is looked for
+_MOST_LOOKED_AT = 20  # runs, when the one before is looked for
 
 
 def snapshot_sizes(snapshot: Path) -> dict[str, int]:

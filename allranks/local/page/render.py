@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _ASSETS = Path(__file__).parent / "assets"
 _SCRIPTS = ("uPlot.iife.min.js", "page.js")
-_STYLES = ("uPlot.min.css", "page.css")
+_STYLES = ("uPlot.min.css", "style.css", "page.css")
 
 
 def render_page(template: str, document: Mapping[str, Any], shown: Mapping[str, Any], *, served: bool = False) -> str:
