@@ -32,10 +32,12 @@ VERBS = (
     "env",
     "register",
     "cluster",
+    "doctor",
     "version",
 )
 """Every verb, in the order in which help lists them."""
 
+_LINUX_ONLY = ("run", "doctor", "env")
 _EXIT_INTERRUPTED = 128 + 2  # what a shell reports for SIGINT
 _EXIT_PIPE_CLOSED = 128 + 13  # and for SIGPIPE
 
@@ -150,6 +152,7 @@ def _dispatch(arguments: list[str]) -> int:
 
         print(f"allranks {VERSION}")
         return 0
+    _check_system(arguments[0])
     verb, rest = arguments[0], arguments[1:]
     if verb not in VERBS:
         raise _unknown_verb(verb)
@@ -161,6 +164,18 @@ def _dispatch(arguments: list[str]) -> int:
     except SystemExit as end:  # --help has been printed
         return int(end.code or 0)
     return module.run(args)
+
+
+def _check_system(verb: str) -> None:
+    """Say plainly what does not work where, before an import of what a system lacks says it as a traceback."""
+    from allranks.errors import CannotRunHereError
+
+    if sys.platform == "win32":
+        message = "allranks does not run on Windows itself: it starts and ends processes as only Linux can."
+        raise CannotRunHereError(message, "Use WSL 2 (`wsl --install`), and install allranks there.")
+    if sys.platform == "darwin" and verb in _LINUX_ONLY:
+        message = f"`allranks {verb}` needs Linux: it starts and ends processes as macOS cannot."
+        raise CannotRunHereError(message, "Use a Linux container or machine; list, show, lint and submit work here.")
 
 
 def _print_help() -> None:
