@@ -33,6 +33,7 @@ VERBS = (
     "register",
     "cluster",
     "doctor",
+    "completion",
     "version",
 )
 """Every verb, in the order in which help lists them."""
@@ -79,6 +80,11 @@ class VerbParser(argparse.ArgumentParser):
         added = super().add_subparsers(**keywords)
         self.commands = added.choices
         return added
+
+    @property
+    def option_actions(self) -> dict[str, argparse.Action]:
+        """What each option does, by the option as it is typed."""
+        return self._option_string_actions
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The arguments of a verb; for an unknown option the nearest is offered. Raises UsageError."""
@@ -183,7 +189,7 @@ def _print_help() -> None:
     print("usage: allranks VERB ...\n")
     print("Distributed training on Azure ML pipelines, and the same pipelines on one machine.\n")
     for verb in VERBS:
-        print(f"  {verb:<10}{load_verb(verb).HELP}")
+        print(f"  {verb:<12}{load_verb(verb).HELP}")
     print("\n`allranks VERB --help` shows the arguments of a verb, `allranks --version` the version.")
 
 
