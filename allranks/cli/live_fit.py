@@ -1,6 +1,6 @@
 """Which columns a live table has in so many characters: name, state, progress and time always stay, the rest gives way.
 
-In this order: nodes and ranks, the curve, all metrics but the first, the metrics, the bar but for its percentage, the
+In this order: nodes and ranks, all metrics but the first, the curve, the bar but for its percentage, the metrics, the
 time that is left. Only when words and times are at their shortest are names shortened, in the middle.
 """
 

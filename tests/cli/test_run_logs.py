@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -196,6 +197,17 @@ raise SystemExit(3)
     assert len(lines_of(output, 1)) == 20_000
 
 
+def documented_fields() -> dict[str, set[str]]:
+    """The fields of each event, from the page's table."""
+    table = (ROOT / "docs" / "command-line.md").read_text().partition("| event |")[2]
+    rows = [line.split("|")[1:4] for line in table.splitlines() if line.startswith("| `")]
+    named = {name.strip(" `"): fields.partition(": for each")[0] for name, _, fields in rows}
+    return {
+        name: set(re.findall(r"`(\w+)`", fields)) - {"steps" if name == "step" else ""}
+        for name, fields in named.items()
+    }
+
+
 def test_events_are_json_lines_that_equal_the_document(tmp_path: Path) -> None:
     script = """\
 import json, os, time
@@ -213,6 +225,8 @@ print("done")
         *("run_started", "step", "log", "step", "run_ended"),
     ]
     assert all(one["time"].endswith("Z") for one in events)
+    for one in events:
+        assert one.keys() - {"event", "time"} == documented_fields()[one["event"]]
     assert [one["time"] for one in events] == sorted(one["time"] for one in events)
     started, ended = events[0], events[-1]
     assert (started["schema"], ended["status"], ended["exit_code"]) == (1, "succeeded", 0)
