@@ -83,13 +83,11 @@ def run(
 def _perform(request: RunRequest, home: RunsHome, job: Any) -> RunView:
     """Run it and show it, where there is a notebook in that."""
     from allranks.cli.live import perform_shown
+    from allranks.cli.shown_run import RunDisplay
     from allranks.notebook.observer import NotebookObserver, in_notebook
 
-    observer = NotebookObserver() if in_notebook() else None
-    result = RunView.of_result(perform_shown(prepare_run(request, home, job), home, observer=observer))
-    if observer is not None:
-        observer.show_end(result)
-    return result
+    display = RunDisplay(observer=NotebookObserver()) if in_notebook() else None
+    return RunView.of_result(perform_shown(prepare_run(request, home, job), home, display=display))
 
 
 def _pairs(given: Mapping[str, str | os.PathLike[str]] | None) -> list[str]:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from allranks.cli.build_phases import build_environments, build_images
 from allranks.cli.child_rows import child_rows
 from allranks.cli.live_curves import LiveCurves
+from allranks.cli.live_progress import LiveProgress
 from allranks.cli.live_table import best_trial, shorter_metrics, shown_parameters, status_table
+from allranks.cli.live_view import LiveView
+from allranks.cli.log_choice import LogChoice
+from allranks.cli.log_stream import LogStream
+from allranks.cli.shown_run import LogObserver, RunDisplay, ShownRun, marked_lines
 from allranks.cli.text import aligned_rows, duration_words, print_note, with_count
 from allranks.local.engine import run_plan
 from allranks.local.execution import StepExecution
@@ -22,41 +28,65 @@ from allranks.local.result import RETRYING, RUNNING, SUCCEEDED, RunResult, StepR
 from allranks.performing import PreparedRun
 from allranks.redaction import redact
 
-if TYPE_CHECKING:
-    from rich.live import Live
-
 _REFRESH = 0.25  # seconds
+_MOST_WAITING = 2**18  # bytes of one log that a terminal is given at a time: more than anybody reads
 _MEASURES = ("accuracy", "bits_per_byte")
 """What an evaluation is judged by, and the last lines of a run repeat."""
 
 
 def perform_shown(
-    prepared: PreparedRun, home: RunsHome, *, as_json: bool = False, observer: RunObserver | None = None
+    prepared: PreparedRun, home: RunsHome, *, as_json: bool = False, display: RunDisplay | None = None
 ) -> RunResult:
     """Run what was prepared to its end; unless ``as_json``, its notes, its progress and its end are printed.
 
-    Environments and images that are not there are built first. An ``observer`` shows progress and end in their place.
+    Environments and images that are not there are built first.
+
+    Args:
+        prepared: what is run.
+        home: the runs folder.
+        as_json: print nothing: the caller prints the one document.
+        display: what else is shown, and where; without it no logs and no events are.
 
     Raises:
-        StorageError: the runs folder cannot be written.
+        StorageError: the runs folder, or the file for events, cannot be written.
         CannotRunHereError: an environment could not be built.
     """
     home.prepare()
+    shown = display or RunDisplay()
     missing = [one for one in prepared.plan.environments if not one.is_built]
     build_environments(missing, target=prepared.request.target)
     build_images(one for one in prepared.plan.images if not one.is_built)
-    if as_json:
-        return run_plan(prepared.plan, prepared.options(home), RunObserver())
-    print_notes(prepared.plan)
-    if observer is not None:
-        return run_plan(prepared.plan, prepared.options(home), observer)
-    printer = _LiveTable() if sys.stdout.isatty() else _LineObserver()
-    try:
-        result = run_plan(prepared.plan, prepared.options(home), printer)
-    finally:
-        printer.close()
-    _print_summary(result)
+    is_silent = as_json or shown.events_to_output
+    if not is_silent:
+        print_notes(prepared.plan)
+    observers = _observers(shown, is_silent=is_silent)
+    with ExitStack() as open_ones:
+        for observer in observers:
+            open_ones.callback(observer.close)
+        result = run_plan(prepared.plan, prepared.options(home), _Together(observers))
+    for observer in observers:
+        observer.ended(result)
+    if not is_silent and shown.observer is None:
+        _print_summary(result)
     return result
+
+
+def _observers(shown: RunDisplay, *, is_silent: bool) -> list[ShownRun]:
+    observers: list[ShownRun] = []
+    if shown.events is not None:
+        from allranks.cli.event_stream import EventObserver
+
+        observers.append(EventObserver(shown.events, shown.logs or LogChoice()))
+    if shown.observer is not None and not is_silent:
+        observers.append(shown.observer)
+    elif is_silent:
+        if shown.logs and not shown.events_to_output:
+            observers.append(LogObserver(shown.logs, sys.stderr))
+    elif sys.stdout.isatty():
+        observers.append(_LiveTable(shown.logs or LogChoice()))
+    else:
+        observers.append(_LineObserver(LogChoice(others=True) if shown.logs is None else shown.logs))
+    return observers
 
 
 def print_notes(plan: RunPlan) -> None:
@@ -65,62 +95,93 @@ def print_notes(plan: RunPlan) -> None:
         print_note(redact(note))
 
 
-class _LineObserver(RunObserver):
-    """One line for each change, for logs and pipes."""
+class _Together(RunObserver):
+    """Tells several observers."""
+
+    def __init__(self, observers: Sequence[ShownRun]) -> None:
+        self._observers = observers
+
+    def started(self, run: RunFolder, plan: RunPlan) -> None:
+        """The run begins."""
+        for observer in self._observers:
+            observer.started(run, plan)
+
+    def changed(self, step: StepResult) -> None:
+        """A step has another status."""
+        for observer in self._observers:
+            observer.changed(step)
+
+    def tick(self, steps: Mapping[str, StepExecution]) -> None:
+        """Time has passed."""
+        for observer in self._observers:
+            observer.tick(steps)
+
+
+class _LineObserver(LogObserver):
+    """One line for each change, for logs and pipes, and between them what the ranks print."""
+
+    def __init__(self, logs: LogChoice) -> None:
+        super().__init__(logs, sys.stdout)
 
     def started(self, run: RunFolder, plan: RunPlan) -> None:
         """Name the run and its folder."""
         print(f"run {run.id}: {with_count(len(plan.steps), 'step')}, in {run.path}", flush=True)
 
     def changed(self, step: StepResult) -> None:
-        """Print what became of the step."""
+        """Print what became of the step, after what it has printed."""
+        super().changed(step)
         print(redact(f"  {step.name}: {_described(step)}"), flush=True)
 
-    def close(self) -> None:
-        """The run is over."""
 
-
-class _LiveTable(_LineObserver):
+class _LiveTable(ShownRun):
     """A table of all steps, drawn again a few times a second by the engine's own loop: no thread is started."""
 
-    def __init__(self) -> None:
-        self._live: Live | None = None
+    def __init__(self, logs: LogChoice) -> None:
+        self._view: LiveView | None = None
         self._curves: LiveCurves | None = None
+        self._progress = LiveProgress()
         self._results: dict[str, StepResult] = {}
         self._drawn = 0.0
+        self._styled = "NO_COLOR" not in os.environ
+        self._logs = LogStream(logs, self._print_logs, styled=self._styled, most=_MOST_WAITING)
 
     def started(self, run: RunFolder, plan: RunPlan) -> None:  # noqa: ARG002 the table knows the steps
         """Open the table."""
-        from rich.live import Live
-
         self._curves = LiveCurves(run.home)
         print(f"run {run.id} in {run.path}", flush=True)
-        self._live = Live(auto_refresh=False, transient=True)
-        self._live.start()
+        self._view = LiveView()
 
     def changed(self, step: StepResult) -> None:
         """Keep a line for every step that has ended above the table."""
+        self._logs.changed(step)
         self._results[step.name] = step
         self._drawn = 0.0
 
     def tick(self, steps: Mapping[str, StepExecution]) -> None:
         """Draw the table, unless it was drawn a moment ago."""
-        if self._live is None or self._curves is None:
+        if self._view is None or self._curves is None:
             return
+        self._logs.look()
         if time.monotonic() - self._drawn >= _REFRESH:
             self._drawn = time.monotonic()
             results = [execution.result() for execution in steps.values()]
-            self._live.update(status_table(results, self._live.console.width, self._curves), refresh=True)
+            width, height = self._view.size
+            self._view.draw(status_table(results, width, self._curves, self._progress, height))
 
     def close(self) -> None:
         """Take the table away, and leave one line for each step in its place."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self._logs.close()
+        if self._view is not None:
+            self._view.close()
+            self._view = None
         if self._curves is not None:
             self._curves.close()
         for step in self._results.values():
             print(redact(f"  {step.name}: {_described(step)}"))
+
+    def _print_logs(self, step: str, rank: int, lines: list[str]) -> None:
+        if self._view is not None:
+            self._view.print_above(marked_lines(step, rank, lines, styled=self._styled))
 
 
 def _described(step: StepResult) -> str:

@@ -1,14 +1,17 @@
-"""The table of a run that goes on, fitted to the terminal: names and times always stay, the rest gives way."""
+"""The rows of a run that goes on: each step's, and each running trial's; the fewest in a low terminal."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from allranks.cli.live_curves import LiveCurves, ShownCurve
-from allranks.cli.sparklines import LONGEST_CURVE, SHOWN_METRICS, draw_sparkline, draws_blocks
-from allranks.cli.text import NARROW_WIDTH, duration_words
+from allranks.cli.live_fit import TableLine, fit_table
+from allranks.cli.live_progress import LiveProgress
+from allranks.cli.sparklines import SHOWN_METRICS
+from allranks.cli.text import cut_end, one_line
 from allranks.local.folders import StepFolder
 from allranks.local.result import (
     CANCELLED,
@@ -20,7 +23,7 @@ from allranks.local.result import (
     StepProgress,
     StepResult,
     SweepResult,
-    read_progress,
+    TrialResult,
 )
 from allranks.redaction import redact_named
 
@@ -28,128 +31,90 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 STATUS_STYLES = {SUCCEEDED: "green", FAILED: "bold red", RUNNING: "cyan", RETRYING: "yellow", WAITING: "dim"}
-_COLUMNS = ("step", "status", "nodes x ranks", "time", "progress", "curve", "metrics")
-_IN_NARROW = ("step", "status", "time", "progress")  # all that fits into a terminal of fewer than NARROW_WIDTH columns
-_GAP = 2  # between two columns
-_BARS = (16, 6)  # of progress; the shorter where there is no room for the longer
-_LEAST = 12  # characters of metrics that are worth a column
-_LEAST_CURVE = 8  # and of a curve
+_WORKING = (RUNNING, RETRYING)
+_SPEEDS = ("samples_per_second", "tokens_per_second")
+_GAP = "  "  # between two metrics
+_URGENT = {RUNNING: 0, RETRYING: 0, FAILED: 1, WAITING: 2}  # what a low terminal shows first; all else has ended
 
 
-@dataclass(frozen=True, slots=True)
-class _TableLine:
-    """One line of the table; its metrics are ways to say what was measured, the fullest first, after their curve."""
-
-    step: str
-    status: str
-    ranks: str = ""
-    time: str = ""
-    progress: StepProgress | None = None
-    metrics: Sequence[str] = ("",)
-    style: str = ""
-    curve: Sequence[float] = ()
-
-    def cells(self, fit: _Fit) -> dict[str, str]:
-        """What each column holds."""
-        metrics = next((text for text in self.metrics if len(text) <= fit.room), self.metrics[-1])
-        if len(metrics) > fit.room:
-            metrics = metrics[: max(0, fit.room - 1)] + ("…" if draws_blocks() else "~")
-        progress = "" if self.progress is None else _bar(self.progress, fit.bar)
-        curve = draw_sparkline(self.curve, fit.curve) if fit.curve else ""
-        cells = (self.step, self.status, self.ranks, self.time, progress, curve, metrics)
-        return dict(zip(_COLUMNS, cells, strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    """Which columns a table has, and how many characters its bars, its curves and its metrics."""
-
-    shown: Sequence[str]
-    bar: int
-    curve: int = 0
-    room: int = 0
-
-
-def status_table(steps: Sequence[StepResult], width: int, curves: LiveCurves) -> Table:
-    """The table of all steps and of the running trials of sweeps, in so many columns."""
+def status_table(
+    steps: Sequence[StepResult],
+    width: int,
+    curves: LiveCurves,
+    progress: LiveProgress | None = None,
+    height: int | None = None,
+) -> Table:
+    """The table of all steps and of the running trials of sweeps, in so many columns and lines."""
     from rich.table import Table
     from rich.text import Text
 
-    lines = [line for step in steps for line in _lines(step, curves)]
-    fit = _fit(lines, width)
-    table = Table(box=None, pad_edge=False)
+    known = progress or LiveProgress()
+    lines, hidden = _shown_lines([line for step in steps for line in _lines(step, curves, known)], height)
+    fit = fit_table(lines, width)
+    table = Table(
+        box=None, pad_edge=False, caption=cut_end(hidden, width) or None, caption_justify="left", caption_style="dim"
+    )
     for title in fit.shown:
-        table.add_column(title, no_wrap=True)
+        table.add_column(fit.title(title), no_wrap=True)
     for line in lines:
         cells = line.cells(fit)
-        table.add_row(*(Text(cells[title], style=line.style if title == "status" else "") for title in fit.shown))
+        style = STATUS_STYLES.get(line.status, "")
+        table.add_row(*(Text(cells[title], style=style if title == "status" else "") for title in fit.shown))
     return table
 
 
-def _fit(lines: Sequence[_TableLine], width: int) -> _Fit:
-    """The first choice that has room for all: of curves with all metrics, then with one of each step, then of none."""
-    if width < NARROW_WIDTH:
-        bars = (bar for bar in _BARS if _room(lines, _IN_NARROW, bar, width) >= -_GAP)
-        bar = next(bars, 0)
-        return _Fit(_IN_NARROW if bar else _without(_IN_NARROW, "progress"), bar)
-    plain = _without(_COLUMNS, "curve")
-    choices = [
-        (plain, _BARS[0]),
-        (_without(plain, "nodes x ranks"), _BARS[0]),
-        (_without(plain, "nodes x ranks"), _BARS[1]),
+def _shown_lines(lines: Sequence[TableLine], height: int | None) -> tuple[Sequence[TableLine], str]:
+    """The lines for which there is room below the titles, in their order, and what there is of others."""
+    if height is None or len(lines) < height:
+        return lines, ""
+    room = max(1, height - 2)
+    ended = len(_URGENT)
+    # Of what waits the next to come, of what has ended the last.
+    order = [
+        (_URGENT.get(line.status, ended), at if line.status in _URGENT else -at, at) for at, line in enumerate(lines)
     ]
-    fullest, briefest = (max((len(line.metrics[place]) for line in lines), default=0) for place in (0, -1))
-    if any(line.curve for line in lines):
-        drawn = [(*choice, fullest) for choice in choices]
-        drawn += [(choices[2][0], _BARS[1], briefest), (_without(choices[2][0], "progress"), 0, briefest)]
-        for shown, bar, wanted in drawn:
-            curve = _room(lines, shown, bar, width) - wanted - _GAP
-            if curve >= _LEAST_CURVE:
-                kept = [title for title in _COLUMNS if title in (*shown, "curve")]
-                return _Fit(kept, bar, min(curve, LONGEST_CURVE), wanted)
-    for shown, bar in choices:
-        room = _room(lines, shown, bar, width)
-        if room >= fullest:
-            return _Fit(shown, bar, room=room)
-    return _Fit(_without(shown, "metrics"), bar) if room < _LEAST else _Fit(shown, bar, room=room)
+    chosen = {at for *_, at in sorted(order)[:room]}
+    numbers = Counter(line.status for at, line in enumerate(lines) if at not in chosen)
+    rest = f"and {len(lines) - room} more: {', '.join(f'{number} {status}' for status, number in numbers.items())}"
+    return [line for at, line in enumerate(lines) if at in chosen], rest if height > 2 else ""
 
 
-def _without(columns: Sequence[str], title: str) -> list[str]:
-    return [one for one in columns if one != title]
-
-
-def _room(lines: Sequence[_TableLine], shown: Sequence[str], bar: int, width: int) -> int:
-    """The characters that the other columns leave for the metrics and the curve."""
-    filled = [line.cells(_Fit(shown, bar)) for line in lines]
-    taken = [max([len(title), *(len(cells[title]) for cells in filled)]) for title in _without(shown, "metrics")]
-    return width - sum(taken) - _GAP * len(taken)
-
-
-def _lines(step: StepResult, curves: LiveCurves) -> list[_TableLine]:
-    progress = read_progress(StepFolder(step.folder).metrics(), tail=True)
-    curve = _curve(step, curves)
-    line = _TableLine(
-        step.name,
-        step.status + (" (reused)" if step.reused_from else ""),
+def _lines(step: StepResult, curves: LiveCurves, known: LiveProgress) -> list[TableLine]:
+    executed = StepFolder(StepFolder(step.folder).logs.resolve().parent)  # a link, where it is reused
+    is_working = step.status in _WORKING
+    progress = StepProgress() if _has_not_begun(step) else known.of(executed, is_finished=not is_working)
+    curve = _curve(step, executed, curves)
+    line = TableLine(
+        one_line(step.name),
+        step.status,
         f"{step.nodes} x {step.processes}" if step.nodes else "",
-        duration_words(step.seconds) if step.started is not None else "",
-        progress if step.status == RUNNING else None,
+        None if step.started is None else step.seconds,
+        progress,
+        known.left(step.name, step.attempts, progress) if step.status == RUNNING else None,
         _measured(step, progress, curve.metric),
-        STATUS_STYLES.get(step.status, ""),
         curve.values,
+        is_reused=step.reused_from is not None,
     )
-    is_open = step.sweep is not None and step.status == RUNNING
-    return [line, *(_trials(step.name, step.sweep, curves) if step.sweep is not None and is_open else ())]
+    if step.sweep is None or step.status != RUNNING:
+        return [line]
+    over = sum(trial.status in {SUCCEEDED, FAILED, CANCELLED} for trial in step.sweep.trials)
+    trials = StepProgress(over, step.sweep.most)
+    best = (*_best_values(step.sweep, line.metrics),)
+    left = known.left(step.name, step.attempts, trials)
+    return [replace(line, progress=trials, left=left, metrics=best), *_trials(step.name, step.sweep, curves, known)]
 
 
-def _curve(step: StepResult, curves: LiveCurves) -> ShownCurve:
+def _has_not_begun(step: StepResult) -> bool:
+    return step.started is None and step.reused_from is None
+
+
+def _curve(step: StepResult, executed: StepFolder, curves: LiveCurves) -> ShownCurve:
     """That of the best trial so far, where it is a sweep."""
-    if step.started is None and step.reused_from is None:
+    if _has_not_begun(step):
         return ShownCurve()
-    sweep, is_finished = step.sweep, step.status not in (RUNNING, RETRYING)
+    sweep = step.sweep
     if sweep is None:
-        executed = StepFolder(StepFolder(step.folder).logs.resolve().parent)  # a link, where it is reused
-        return curves.curve_of(executed, is_finished=is_finished)
+        return curves.curve_of(executed, is_finished=step.status not in _WORKING)
     if sweep.best is None:
         return ShownCurve()
     best = StepFolder(sweep.trials[sweep.best].folder)
@@ -160,45 +125,58 @@ def _measured(step: StepResult, progress: StepProgress, main: str) -> tuple[str,
     """Ways to say what a step has measured, the metric of its curve first, or what it has decided."""
     if step.decision is not None:
         return (f"the condition is {str(step.decision).lower()}",)
-    return shorter_metrics({**step.metrics, **progress.metrics}, main)
+    metrics = {**step.metrics, **progress.metrics}
+    further = [text for text in (_epoch(metrics), _throughput(metrics)) if text]
+    brief = shorter_metrics({name: metrics[name] for name in metrics if name not in (*_SPEEDS, "epoch")}, main)
+    fuller = [_GAP.join(filter(None, (brief[0], *further[:count]))) for count in range(len(further), 0, -1)]
+    return (*fuller, *(brief if any(brief) else further[:1] or brief))
 
 
-def _trials(name: str, sweep: SweepResult, curves: LiveCurves) -> list[_TableLine]:
-    """A line for each running trial, below one that counts them."""
-    over = sum(trial.status in {SUCCEEDED, FAILED, CANCELLED} for trial in sweep.trials)
+def _epoch(metrics: Mapping[str, float]) -> str:
+    return f"epoch {metrics['epoch']:.4g}" if "epoch" in metrics else ""
+
+
+def _throughput(metrics: Mapping[str, float]) -> str:
+    name = next((one for one in _SPEEDS if one in metrics), "")
+    return f"{metrics[name]:,.4g} {name.removesuffix('_per_second')}/s" if name else ""
+
+
+def _trials(name: str, sweep: SweepResult, curves: LiveCurves, known: LiveProgress) -> list[TableLine]:
+    """A line for each running trial."""
     running = [trial for trial in sweep.trials if trial.status == RUNNING]
     names = running[0].parameters if running else ()
     differing = [key for key in names if len({str(trial.parameters.get(key)) for trial in sweep.trials}) > 1]
-    lines = [_TableLine("", f"{over} of {sweep.most} trials", metrics=(best_trial(sweep), _best_number(sweep)))]
-    for trial in running:
-        progress = read_progress(StepFolder(trial.folder).metrics(), tail=True)
-        known = "" if trial.metric is None else f"  {sweep.metric} {trial.metric:.4g}"
-        own = {key: trial.parameters[key] for key in differing if key in trial.parameters} or trial.parameters
-        short = shown_parameters(own)
-        values = ", ".join(_shown_parameter(*one) for one in own.items())
-        forms = (shown_parameters(trial.parameters) + known, short + known, short, values)
-        took = duration_words(trial.seconds)
-        curve = curves.curve_of(StepFolder(trial.folder), primary=sweep.metric)
-        points = curve.values if curve.metric == sweep.metric else ()
-        lines.append(_TableLine(f"  {name}.{trial.number}", trial.status, "", took, progress, forms, curve=points))
-    return lines
+    return [_trial(name, trial, sweep.metric, differing, curves, known) for trial in running]
 
 
-def _bar(progress: StepProgress, width: int) -> str:
-    if progress.step is None or not progress.total:
-        return ""
-    share = min(1.0, progress.step / progress.total)
-    full = round(share * width)
-    done, rest = "█░" if draws_blocks() else "#."
-    return f"{done * full}{rest * (width - full)} {share:4.0%}" if width else f"{share:4.0%}"
+def _trial(
+    name: str, trial: TrialResult, metric: str, differing: Sequence[str], curves: LiveCurves, known: LiveProgress
+) -> TableLine:
+    progress = known.of(StepFolder(trial.folder))
+    measured = "" if trial.metric is None else f"  {metric} {trial.metric:.4g}"
+    own = {key: trial.parameters[key] for key in differing if key in trial.parameters} or trial.parameters
+    short = shown_parameters(own)
+    values = ", ".join(_shown_parameter(*one) for one in own.items())
+    forms = (shown_parameters(trial.parameters) + measured, short + measured, short, values)
+    curve = curves.curve_of(StepFolder(trial.folder), primary=metric)
+    points = curve.values if curve.metric == metric else ()
+    label = f"{name}.{trial.number}"
+    left = known.left(label, 1, progress)
+    return TableLine(f"  {label}", trial.status, "", trial.seconds, progress, left, forms, points)
+
+
+def _best_values(sweep: SweepResult, measured: Sequence[str]) -> tuple[str, ...]:
+    """Ways to say which trial is the best so far, and what it has measured."""
+    best = best_trial(sweep)
+    return (f"{best}  {measured[-1]}", best, _best_number(sweep)) if best else ("",)
 
 
 def shorter_metrics(metrics: Mapping[str, float], first: str = "") -> tuple[str, ...]:
     """Three metrics in one line, then two, then one; one of them may be wanted first."""
     known = [name for name in SHOWN_METRICS if name in metrics] or list(metrics)
     chosen = [*([first] if first in metrics else ()), *(name for name in known if name != first)][:3]
-    texts = [f"{name} {metrics[name]:.4g}" for name in chosen]
-    return tuple("  ".join(texts[:count]) for count in range(len(texts), 0, -1)) or ("",)
+    texts = [f"{one_line(name)} {metrics[name]:.4g}" for name in chosen]
+    return tuple(_GAP.join(texts[:count]) for count in range(len(texts), 0, -1)) or ("",)
 
 
 def best_trial(sweep: SweepResult | None) -> str:

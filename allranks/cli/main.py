@@ -33,10 +33,13 @@ VERBS = (
     "env",
     "register",
     "cluster",
+    "doctor",
+    "completion",
     "version",
 )
 """Every verb, in the order in which help lists them."""
 
+_LINUX_ONLY = ("run", "doctor", "env")
 _EXIT_INTERRUPTED = 128 + 2  # what a shell reports for SIGINT
 _EXIT_PIPE_CLOSED = 128 + 13  # and for SIGPIPE
 
@@ -86,6 +89,11 @@ class VerbParser(argparse.ArgumentParser):
         added = super().add_subparsers(**keywords)
         self.commands = added.choices
         return added
+
+    @property
+    def option_actions(self) -> dict[str, argparse.Action]:
+        """What each option does, by the option as it is typed."""
+        return self._option_string_actions
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The arguments of a verb; for an unknown option the nearest is offered. Raises UsageError."""
@@ -166,6 +174,7 @@ def _dispatch(arguments: list[str]) -> int:
 
         print(f"allranks {VERSION}")
         return 0
+    _check_system(arguments[0])
     verb, rest = arguments[0], arguments[1:]
     if verb not in VERBS:
         raise _unknown_verb(verb)
@@ -176,12 +185,24 @@ def _dispatch(arguments: list[str]) -> int:
     return load_verb(verb).run(args)
 
 
+def _check_system(verb: str) -> None:
+    """Say plainly what does not work where, before an import of what a system lacks says it as a traceback."""
+    from allranks.errors import CannotRunHereError
+
+    if sys.platform == "win32":
+        message = "allranks does not run on Windows itself: it starts and ends processes as only Linux can."
+        raise CannotRunHereError(message, "Use WSL 2 (`wsl --install`), and install allranks there.")
+    if sys.platform == "darwin" and verb in _LINUX_ONLY:
+        message = f"`allranks {verb}` needs Linux: it starts and ends processes as macOS cannot."
+        raise CannotRunHereError(message, "Use a Linux container or machine; list, show, lint and submit work here.")
+
+
 def _print_help() -> None:
     """List the verbs; only here are all of their modules imported, for the sentence each has about itself."""
     print("usage: allranks VERB ...\n")
     print("Distributed training on Azure ML pipelines, and the same pipelines on one machine.\n")
     for verb in VERBS:
-        print(f"  {verb:<10}{load_verb(verb).HELP}")
+        print(f"  {verb:<12}{load_verb(verb).HELP}")
     print("\n`allranks VERB --help` shows the arguments of a verb, `allranks --version` the version.")
 
 

@@ -16,6 +16,8 @@ from allranks.cli.inputs import (
     parse_value,
 )
 from allranks.cli.live import perform_shown, print_notes
+from allranks.cli.log_choice import ALL_LOGS, parse_logs
+from allranks.cli.shown_run import OUTPUT, RunDisplay
 from allranks.cli.target import folder_document
 from allranks.cli.text import print_output
 from allranks.errors import UsageError
@@ -73,13 +75,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--runs-dir", metavar="DIR", default=DEFAULT_HOME, help=f"default: {DEFAULT_HOME}")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    shown = "show what ranks print while they run: all, none, or STEP or STEP:RANK, several joined by commas"
+    parser.add_argument(
+        "--logs",
+        nargs="?",
+        const=ALL_LOGS,
+        action="append",
+        metavar="STEP[:RANK],…",
+        help=f"{shown} (default: none on a terminal, all into a pipe)",
+    )
+    parser.add_argument(
+        "--events",
+        nargs="?",
+        const=OUTPUT,
+        metavar="FILE",
+        help="write what happens as JSON lines, to the standard output if no file is named",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Check everything, run the plan, say what became of it."""
     home = RunsHome(Path(args.runs_dir).resolve())
+    _sort_out_target(args)
     request, earlier = _request(args, home)
     prepared = prepare_run(request, home, earlier=earlier)
+    display = _display(args, prepared.plan)
     if args.dry_run:
         document = dry_run(prepared.plan, prepared.options(home)) | {"assets": dict(prepared.assets)}
         if args.json:
@@ -88,12 +108,12 @@ def run(args: argparse.Namespace) -> int:
             _print_dry_run(document, prepared.plan)
         return 0
     if prepared.request.script is None:
-        result = perform_shown(prepared, home, as_json=args.json)
+        result = perform_shown(prepared, home, as_json=args.json, display=display)
         written = {}
     else:
         from allranks.cli.script_run import perform_script, written_files
 
-        result = perform_script(prepared, home, as_json=args.json)
+        result = perform_script(prepared, home, display, as_json=args.json)
         written = {"written": written_files(result)}
     if args.json:
         document = run_document(home.run(result.run_id), result.document())
@@ -101,12 +121,34 @@ def run(args: argparse.Namespace) -> int:
     return result.exit_code
 
 
+def _sort_out_target(args: argparse.Namespace) -> None:
+    """Of ``run --containers TARGET NAME=VALUE`` and ``run --logs TARGET`` argparse takes the target for a value."""
+    if args.target is not None and "=" not in args.target:
+        return
+    taken = None
+    if args.containers not in (None, ANY_CLIENT, *CLIENTS):
+        taken, args.containers = args.containers, ANY_CLIENT
+    elif args.resume:
+        return
+    elif args.logs and args.logs[-1] != ALL_LOGS:
+        taken, args.logs[-1] = args.logs[-1], ALL_LOGS
+    elif args.events not in (None, OUTPUT):
+        taken, args.events = args.events, OUTPUT
+    if taken is not None:
+        args.values[:0] = [] if args.target is None else [args.target]
+        args.target = taken
+
+
+def _display(args: argparse.Namespace, plan: RunPlan) -> RunDisplay:
+    """What is shown of the run while it goes on."""
+    if args.json and args.events == OUTPUT:
+        raise UsageError("--json and --events both want the standard output.", "Name a file: --events FILE.")
+    logs = None if args.logs is None else parse_logs(args.logs, plan)
+    return RunDisplay(logs, args.events)
+
+
 def _request(args: argparse.Namespace, home: RunsHome) -> tuple[RunRequest, EarlierRun | None]:
     """What was asked for, and the run that is resumed."""
-    is_client = args.containers in (None, ANY_CLIENT, *CLIENTS)
-    if not is_client and (args.target is None or "=" in args.target):  # `run --containers TARGET NAME=VALUE`
-        args.values[:0] = [] if args.target is None else [args.target]
-        args.target, args.containers = args.containers, ANY_CLIENT
     if args.target is not None and "=" in args.target and not Path(args.target).exists():
         args.values.insert(0, args.target)
         args.target = None

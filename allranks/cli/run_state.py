@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from allranks.cli.log_stream import rank_logs
 from allranks.local.folders import RunFolder, RunsHome, StepFolder, read_json_file
 from allranks.local.logged import read_running_step
 from allranks.local.result import CANCELLED, FAILED, NOT_TAKEN, RETRYING, RUNNING, SKIPPED, SUCCEEDED
@@ -68,6 +69,4 @@ def step_with_logs(home: RunsHome, folder: RunFolder, name: str, step: Mapping[s
 
 def logs_by_rank(step: StepFolder) -> dict[int, Path]:
     """The logs that there are, by rank."""
-    ranks = {int(path.stem.rpartition("_")[2]): path for path in step.logs.glob("std_log_process_*.txt")}
-    only = {0: step.log(None)} if step.log(None).is_file() else {}
-    return dict(sorted({**only, **ranks}.items()))
+    return rank_logs(step.logs)

@@ -6,18 +6,19 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from allranks.cli.build_phases import build_environments, build_images
-from allranks.cli.live import print_notes
-from allranks.cli.run_state import logs_by_rank
+from allranks.cli.line_writer import LineWriter
+from allranks.cli.live import perform_shown
+from allranks.cli.log_choice import LogChoice
+from allranks.cli.log_stream import LogStream
+from allranks.cli.shown_run import RunDisplay, ShownRun
 from allranks.cli.text import aligned_rows, duration_words, with_count
-from allranks.local.engine import run_plan
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder, RunsHome, StepFolder
 from allranks.local.gang_execution import KEPT_FOLDERS
-from allranks.local.options import RunObserver
 from allranks.local.plan import RunPlan
 from allranks.local.result import RETRYING, RunResult, StepResult
 from allranks.local.traces import point_at_sources
@@ -28,17 +29,10 @@ _SHOWN_FILES = 8
 _TRACE = re.compile(r'^\s*File "')
 
 
-def perform_script(prepared: PreparedRun, home: RunsHome, *, as_json: bool = False) -> RunResult:
+def perform_script(prepared: PreparedRun, home: RunsHome, display: RunDisplay, *, as_json: bool = False) -> RunResult:
     """Run a script to its end; unless ``as_json``, what it prints is printed. Raises as ``perform_shown``."""
-    home.prepare()
-    build_environments([one for one in prepared.plan.environments if not one.is_built], target=prepared.request.target)
-    build_images(one for one in prepared.plan.images if not one.is_built)
-    if as_json:
-        return run_plan(prepared.plan, prepared.options(home), RunObserver())
-    print_notes(prepared.plan)
-    result = run_plan(prepared.plan, prepared.options(home), _PrintedRanks())
-    _print_end(result)
-    return result
+    logs = LogChoice(others=True) if display.logs is None else display.logs
+    return perform_shown(prepared, home, as_json=as_json, display=replace(display, observer=_ScriptObserver(logs)))
 
 
 def written_files(result: RunResult) -> dict[str, dict[str, Any]]:
@@ -53,54 +47,53 @@ def written_files(result: RunResult) -> dict[str, dict[str, Any]]:
     return found
 
 
-class _PrintedRanks(RunObserver):
+class _ScriptObserver(ShownRun):
     """Prints what the ranks of the one step print, line by line, each with its rank where there are several."""
 
-    def __init__(self) -> None:
-        self._read: dict[Path, int] = {}
+    def __init__(self, logs: LogChoice) -> None:
+        self._writer = LineWriter(sys.stdout)
+        self._logs = LogStream(logs, self._print, is_ready=lambda: self._writer.is_ready, styled=sys.stdout.isatty())
         self._execution: StepExecution | None = None
+        self._ranks = 1
 
     def started(self, run: RunFolder, plan: RunPlan) -> None:
         """Name the run, and on how many ranks it is."""
         (step,) = plan.steps.values()
+        self._ranks = step.ranks
         where = f"{with_count(step.ranks, 'rank')}, {with_count(step.nodes, 'node')} x {step.processes}"
         print(f"run {run.id} on {where}, in {run.path}", flush=True)
 
     def tick(self, steps: Mapping[str, StepExecution]) -> None:
         """Print what is new."""
         (self._execution,) = steps.values()
-        self._print_new(last=False)
+        self._logs.look()
 
     def changed(self, step: StepResult) -> None:
-        """Print what is left of an attempt that has ended, before the next one writes to the same logs."""
+        """Print what is left of an attempt that has ended, and that there is another."""
+        self._logs.changed(step)
+        self._writer.flush()
         if step.status == RETRYING and step.failure is not None:
             print(f"attempt {step.attempts} failed ({redact(step.failure.message)}), trying again", flush=True)
-            self._read.clear()
-        elif step.seconds and self._execution is not None and self._execution.is_finished:
-            self._print_new(last=True)
 
-    def _print_new(self, *, last: bool) -> None:
+    def close(self) -> None:
+        """Print what is left."""
+        self._logs.close()
+        self._writer.flush()
+
+    def ended(self, result: RunResult) -> None:
+        """Print how it ended."""
+        _print_end(result)
+
+    def _print(self, _step: str, rank: int, lines: list[str]) -> None:
+        mark = f"[rank {rank}] " if self._ranks > 1 else ""
+        self._writer.write("".join(f"{mark}{self._pointed(line)}\n" for line in lines))
+
+    def _pointed(self, line: str) -> str:
+        """The line; one of a traceback with the file in the user's own tree."""
         execution = self._execution
-        if execution is None:
-            return
-        logs = logs_by_rank(execution.folder)
-        for rank, path in logs.items():
-            mark = f"[rank {rank}] " if execution.step.ranks > 1 else ""
-            for line in self._new_lines(path, last=last):
-                shown = point_at_sources([line], execution.folder, execution.files)[0] if _TRACE.match(line) else line
-                print(mark + redact(shown))
-        sys.stdout.flush()
-
-    def _new_lines(self, path: Path, *, last: bool) -> Iterator[str]:
-        """The lines that are whole, or with ``last`` all that is there; of a progress bar the last state."""
-        start = self._read.get(path, 0)
-        with path.open("rb") as file:
-            file.seek(start)
-            new = file.read()
-        whole = new if last else new[: new.rfind(b"\n") + 1]
-        self._read[path] = start + len(whole)
-        lines = whole.decode(errors="replace").removesuffix("\n").split("\n") if whole else []
-        yield from (line.rstrip("\r").rpartition("\r")[2] for line in lines)
+        if execution is None or not _TRACE.match(line):
+            return line
+        return point_at_sources([line], execution.folder, execution.files)[0]
 
 
 def _new_files(work: Path, snapshot: Path) -> Iterator[str]:

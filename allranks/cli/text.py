@@ -87,6 +87,43 @@ def one_line(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
+def cell_width(text: str) -> int:
+    """How many columns of a terminal a text takes: a wide character takes two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def cut_end(text: str, most: int) -> str:
+    """The text, or as much of its beginning as fits into so many columns with an ellipsis."""
+    if cell_width(text) <= most:
+        return text
+    return _beginning(text, most - 1) + _ellipsis() if most > 0 else ""
+
+
+def cut_middle(text: str, most: int) -> str:
+    """The text, or its beginning and its end, where the numbers of names mostly are, around an ellipsis."""
+    if cell_width(text) <= most:
+        return text
+    end = _beginning(text[::-1], (most - 1) // 2)[::-1]
+    return _beginning(text, most - 1 - cell_width(end)) + _ellipsis() + end if most > 0 else ""
+
+
+def _beginning(text: str, most: int) -> str:
+    kept = text[: max(0, most)]
+    while cell_width(kept) > max(0, most):
+        kept = kept[:-1]
+    return kept
+
+
+def _ellipsis() -> str:
+    from allranks.cli.sparklines import draws_blocks
+
+    return "…" if draws_blocks() else "~"
+
+
 def with_count(number: int, what: str) -> str:
     """``1 step``, ``2 steps``."""
     return f"{number} {what}" + ("" if number == 1 else "s")
@@ -102,3 +139,12 @@ def duration_words(duration: float | None) -> str:
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def short_duration(duration: float) -> str:
+    """A duration in at most six letters: ``12s``, ``12m05s``, ``23h59m``, ``99d23h``."""
+    seconds = max(0, round(duration))
+    for unit, size, part, smaller in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if seconds >= size:
+            return f"{seconds // size}{unit}{seconds % size // smaller:02d}{part}"
+    return f"{seconds}s"

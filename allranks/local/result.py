@@ -17,6 +17,8 @@ SUCCEEDED, FAILED, SKIPPED, CANCELLED = "succeeded", "failed", "skipped", "cance
 NOT_TAKEN = "not taken"
 WAITING, RUNNING, RETRYING = "waiting", "running", "retrying"
 
+_MOST_STEPS = 2**63  # that are believed
+
 
 @dataclass(frozen=True, slots=True)
 class StepFailure:
@@ -248,9 +250,17 @@ def read_progress(metrics_file: Path, *, tail: bool = False) -> StepProgress:
     step = total = None
     metrics: dict[str, float] = {}
     for entry in read_metrics(metrics_file, 16384 if tail else None):
-        step, total = step if entry.step is None else entry.step, entry.total or total
+        done, of = _count(entry.step), _count(entry.total)
+        step, total = step if done is None else done, of or total
         metrics |= entry.metrics
     return StepProgress(step, total, metrics)
+
+
+def _count(value: object) -> int | None:
+    """A number of steps; None for what is none, since anybody may write such a file."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if 0 <= value <= _MOST_STEPS else None
 
 
 def last_lines(log: Path, count: int = 20, most: int = 16384) -> tuple[str, ...]:

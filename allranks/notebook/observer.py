@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from allranks.cli.shown_run import ShownRun
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder
 from allranks.local.logged import read_step_curves
-from allranks.local.options import RunObserver
 from allranks.local.plan import RunPlan
 from allranks.local.result import RUNNING, RunResult, StepResult
 from allranks.local.tracking.reading import TrackingReader
@@ -27,7 +27,7 @@ def in_notebook() -> bool:
     return shell is not None and getattr(shell, "kernel", None) is not None
 
 
-class NotebookObserver(RunObserver):
+class NotebookObserver(ShownRun):
     """Draws the steps below the cell that runs them; the engine's own loop does it, no thread is started."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class NotebookObserver(RunObserver):
             self._draw(RunResult(self._run.id, RUNNING, self._run.path, results))
             self._due = time.monotonic() + max(_NEXT_LOOK, _SHARE * (time.monotonic() - began))
 
-    def show_end(self, result: RunResult) -> None:
+    def ended(self, result: RunResult) -> None:
         """Draw what became of the run."""
         self._draw(result)
 

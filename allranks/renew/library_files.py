@@ -2,7 +2,7 @@
 
 The types of ``allranks.components`` and the pages of the components come from the components' YAML, the tables in
 ``docs/sizes.md`` from ``sizes.yaml`` and ``builds.yaml`` in ``allranks/sizes``, extras in ``pyproject.toml`` from the
-environments' requirements, ``docs/command-line.md`` from the parsers, the pipelines' YAML from their Python.
+environments' requirements, ``docs/commands.md`` from the parsers, the pipelines' YAML from their Python.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def made_files() -> Mapping[Path, str]:
         **_styled_pages(root),
         project: _with_extras(project.read_text(encoding="utf-8")),
         stubs.STUB_FILE: stubs.components_stub(components),
-        root / "docs" / "command-line.md": command_line_page({name: verb_parser(name) for name in VERBS}),
+        root / "docs" / "commands.md": command_line_page({name: verb_parser(name) for name in VERBS}),
         folder / "README.md": pages.index_page(components),
         **{folder / f"{one.name}.md": pages.component_page(one) for one in components},
         page: with_table(text, "builds", pages.builds_table(sizes.build_table(), sizes.all_sizes().values())),

@@ -24,6 +24,7 @@ HOW = {
     r"allranks run my_pipeline\.yml --dry-run": "mapped",  # the next line on the page says what a cloud's data needs
     r"allranks run my_pipeline\.yml .*": "run",
     r"allranks run check_cluster .*": "run",
+    r"allranks (doctor|completion bash)": "run",
     r"allranks run image_classification epochs=5 --scale train=1x4": "train",
     r"allranks run (language_model|finetune_text|compare_frameworks)": "plan",
     r"allranks run (train|evaluate|prepare|compare)_?\w* .*": "plan",

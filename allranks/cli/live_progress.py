@@ -1,0 +1,62 @@
+"""How far the steps of a run are that goes on, and how long the rest will take, from the steps that they have done."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from allranks.local.folders import StepFolder
+from allranks.local.result import StepProgress, read_progress
+
+_WINDOW = 30  # looks that the speed is measured over: a training that has become slower is soon believed
+_LEAST_SECONDS = 1.0  # of work that a speed is believed of
+
+
+@dataclass(slots=True)
+class _Looks:
+    """When how many steps were done."""
+
+    attempt: int
+    seen: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+
+    def left(self, progress: StepProgress, now: float) -> float | None:
+        """Seconds until the last step, at the speed of the last looks; None while that is not known."""
+        if progress.step is None or not progress.total:
+            return None
+        if self.seen and progress.step < self.seen[-1][1]:
+            self.seen.clear()
+        if not self.seen or progress.step > self.seen[-1][1]:
+            self.seen.append((now, progress.step))
+        (began, first), (latest, last) = self.seen[0], self.seen[-1]
+        if last == first or latest - began < _LEAST_SECONDS:
+            return None
+        # A step that takes longer than those before it makes the rest longer too.
+        pace = max(latest - began, (now - began) * (last - first) / (last - first + 1)) / (last - first)
+        return max(0.0, (progress.total - last) * pace - (now - latest))
+
+
+class LiveProgress:
+    """Reads the progress of steps and trials again and again; that of a finished one once more, and then no longer."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._ended: dict[StepFolder, StepProgress] = {}
+        self._looks: dict[str, _Looks] = {}
+
+    def of(self, folder: StepFolder, *, is_finished: bool = False) -> StepProgress:
+        """What was logged in the folder in which a step or trial is or was executed."""
+        if folder in self._ended:
+            return self._ended[folder]
+        found = read_progress(folder.metrics(), tail=True)
+        if is_finished:
+            self._ended[folder] = found
+        return found
+
+    def left(self, name: str, attempt: int, progress: StepProgress) -> float | None:
+        """Seconds that a running step has to go; what an earlier attempt had done says nothing of this one's speed."""
+        looks = self._looks.get(name)
+        if looks is None or looks.attempt != attempt:
+            looks = self._looks[name] = _Looks(attempt)
+        return looks.left(progress, self._clock())

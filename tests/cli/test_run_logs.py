@@ -1,0 +1,255 @@
+"""What ranks print is shown while they run: whole lines, each with its step and rank, and none is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from allranks.cli.log_lines import LogLines
+from tests.cli.conftest import Called
+
+ROOT = Path(__file__).parents[2]
+ALLRANKS = [sys.executable, "-m", "allranks"]
+RANKS = """\
+type: pipeline
+jobs:
+  train:
+    type: command
+    component:
+      type: command
+      code: ./code
+      environment: {{image: x}}
+      command: python print.py
+      distribution: {{type: pytorch, process_count_per_instance: {ranks}}}
+"""
+
+
+def pipeline(folder: Path, script: str, ranks: int = 2) -> None:
+    (folder / "code").mkdir()
+    (folder / "code" / "print.py").write_text(script)
+    (folder / "ranks.yaml").write_text(RANKS.format(ranks=ranks))
+
+
+def piped(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[bytes]:
+    environ = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*ALLRANKS, "run", "ranks.yaml", *arguments],
+        cwd=folder,
+        capture_output=True,
+        env=environ,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == code, done
+    return done
+
+
+def lines_of(output: bytes, rank: int) -> list[str]:
+    mark = f"train {rank} | "
+    return [line.removeprefix(mark) for line in output.decode().split("\n") if line.startswith(mark)]
+
+
+@pytest.mark.parametrize(
+    ("parts", "shown"),
+    [
+        ([b"one\ntw", b"o\n"], ["one", "two"]),
+        ([b"dos\r", b"\n"], ["dos"]),
+        ([b"  1%|\r 50%|", b"\r100%|\n"], ["100%|"]),
+        ([b"100%|\r      \r\n"], ["100%|"]),
+        ([b"\x1b[31mred\x1b[0m \x1b[2K\x1b]0;title\x07\x1b[Aup\n"], ["red up"]),
+        ([b"a\x00b\xff\x07\n"], ["ab\ufffd"]),
+        (["é".encode()[:1], "é\n".encode()[1:]], ["é"]),
+        ([b"--password hunter2\n"], ["--password ***"]),
+        ([b"\n\n"], ["", ""]),
+    ],
+)
+def test_bytes_become_lines(parts: list[bytes], shown: list[str]) -> None:
+    lines = LogLines()
+    assert [line for part in parts for line in lines.feed(part, 0.0)] + lines.end() == shown
+
+
+def test_colours_stay_where_they_are_wanted() -> None:
+    assert LogLines(styled=True).feed(b"\x1b[1;31mred\x1b[A\x1b[K\r\n", 0.0) == ["\x1b[1;31mred\x1b[0m"]
+
+
+def test_a_line_without_an_end_is_shown_after_a_moment_and_its_end_is_no_further_line() -> None:
+    lines = LogLines()
+    assert lines.feed(b"waiting ...", 0.0) == []
+    assert lines.late(0.5) == []
+    assert lines.late(1.5) == ["waiting ..."]
+    assert lines.feed(b"\nnext\n", 2.0) == ["next"]
+
+
+def test_a_progress_bar_that_never_rests_is_shown_now_and_then() -> None:
+    lines, shown = LogLines(), []
+    for moment in range(600):
+        now = moment / 10
+        shown += [*lines.feed(b"\r%2d%% of it" % (moment // 6), now), *lines.late(now)]
+    assert 4 <= len(shown) <= 6
+    assert shown[0] == "16% of it"
+
+
+def test_ten_megabytes_without_an_end_take_little_memory_and_lose_nothing() -> None:
+    lines, text = LogLines(), "0123456789é" * 1000
+    shown = [line for _ in range(900) for line in lines.feed(text.encode(), 0.0)]
+    assert max(map(len, shown)) <= 2**16
+    assert "".join([*shown, *lines.end()]) == text * 900
+
+
+PRINTS = """\
+import os, sys, time
+rank = os.environ["RANK"]
+for number in range(40):
+    print(f"line {number} of rank {rank}", flush=True)
+    time.sleep(0.02)
+sys.stdout.buffer.write(bytes(range(128, 256)) + b"\\n" + b"x" * 10_000_000 + b"\\nlast, without an end")
+"""
+
+
+def test_a_pipe_gets_every_line_of_every_rank(tmp_path: Path) -> None:
+    pipeline(tmp_path, PRINTS)
+    done = piped(tmp_path)
+    for rank in (0, 1):
+        lines = lines_of(done.stdout, rank)
+        assert lines[:40] == [f"line {number} of rank {rank}" for number in range(40)]
+        assert "".join(lines[41:]) == "x" * 10_000_000 + "last, without an end"
+    whole = done.stdout.decode().split("\n")
+    ended = next(number for number, line in enumerate(whole) if line.startswith("  train: succeeded"))
+    assert max(number for number, line in enumerate(whole) if line.startswith("train ")) < ended
+
+
+def test_a_rank_that_is_chosen_alone_and_a_document_that_stays_clean(tmp_path: Path) -> None:
+    pipeline(tmp_path, "print('hello')")
+    assert lines_of(piped(tmp_path, "--logs", "none", "--no-cache").stdout, 0) == []
+    one = piped(tmp_path, "--logs", "train:1", "--no-cache").stdout
+    assert (lines_of(one, 0), lines_of(one, 1)) == ([], ["hello"])
+    done = piped(tmp_path, "--json", "--logs", "--no-cache")
+    assert json.loads(done.stdout)["status"] == "succeeded"
+    assert sorted(line for line in done.stderr.decode().split("\n") if "|" in line) == [
+        "train 0 | hello",
+        "train 1 | hello",
+    ]
+
+
+def test_what_a_failed_attempt_has_printed_is_shown_too(tmp_path: Path) -> None:
+    script = "import os; print('attempt'); raise SystemExit(os.environ['RANK'] == '1')"
+    pipeline(tmp_path, script)
+    assert lines_of(piped(tmp_path, "--retries", "1", code=1).stdout, 1) == ["attempt", "attempt"]
+
+
+@pytest.mark.parametrize(
+    ("logs", "message"),
+    [("trian", "there is no step 'trian' (did you mean 'train'?)"), ("train:2", "'2' is no rank of the step")],
+)
+def test_logs_of_what_is_not_there_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Callable[..., Called], logs: str, message: str
+) -> None:
+    pipeline(tmp_path, "")
+    monkeypatch.chdir(tmp_path)
+    called = cli("run", "ranks.yaml", "--logs", logs)
+    assert (called.code, called.out) == (2, "")
+    assert f"--logs {logs}: {message}" in called.err
+
+
+def working_in(folder: Path) -> list[str]:
+    """The folders below this one that some process works in."""
+    return [link for link in map(cwd_of, Path("/proc").glob("[0-9]*")) if link.startswith(str(folder))]
+
+
+def cwd_of(process: Path) -> str:
+    try:
+        return str((process / "cwd").readlink())
+    except OSError:
+        return ""
+
+
+def test_a_reader_that_is_slow_holds_up_neither_ranks_nor_their_end(tmp_path: Path) -> None:
+    script = """\
+import os, time
+for number in range(20_000):
+    print("a line that is a hundred letters long " + "x" * 60, number, flush=number % 100 == 0)
+open(f"done-{os.environ['RANK']}", "w").close()
+time.sleep(60 * (os.environ["RANK"] == "0"))
+raise SystemExit(3)
+"""
+    pipeline(tmp_path, script)
+    environ = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [*ALLRANKS, "run", "ranks.yaml"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ
+    ) as run:
+        assert run.stdout is not None
+        began = time.monotonic()
+        while not (found := list(tmp_path.glob(".allranks/runs/*/steps/train/nodes/*/work/done-1"))):
+            assert time.monotonic() - began < 30
+            time.sleep(0.1)
+        time.sleep(1)
+        assert not working_in(found[0].parents[3]), "rank 0 has been ended with rank 1"
+        output = run.stdout.read()
+    assert run.returncode == 1
+    assert len(lines_of(output, 1)) == 20_000
+
+
+def documented_fields() -> dict[str, set[str]]:
+    """The fields of each event, from the page's table."""
+    table = (ROOT / "docs" / "command-line.md").read_text().partition("| event |")[2]
+    rows = [line.split("|")[1:4] for line in table.splitlines() if line.startswith("| `")]
+    named = {name.strip(" `"): fields.partition(": for each")[0] for name, _, fields in rows}
+    return {
+        name: set(re.findall(r"`(\w+)`", fields)) - {"steps" if name == "step" else ""}
+        for name, fields in named.items()
+    }
+
+
+def test_events_are_json_lines_that_equal_the_document(tmp_path: Path) -> None:
+    script = """\
+import json, os, time
+if os.environ["RANK"] == "0":
+    for step in range(1, 4):
+        with open("outputs/metrics.jsonl", "a") as file:
+            file.write(json.dumps({"step": step, "total": 3, "metrics": {"loss": 1 / step}}) + "\\n")
+        time.sleep(0.6)
+print("done")
+"""
+    pipeline(tmp_path, script)
+    done = piped(tmp_path, "--events", "--logs", "train:0")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["event"] for one in events if one["event"] not in ("metric", "progress")] == [
+        *("run_started", "step", "log", "step", "run_ended"),
+    ]
+    assert all(one["time"].endswith("Z") for one in events)
+    for one in events:
+        assert one.keys() - {"event", "time"} == documented_fields()[one["event"]]
+    assert [one["time"] for one in events] == sorted(one["time"] for one in events)
+    started, ended = events[0], events[-1]
+    assert (started["schema"], ended["status"], ended["exit_code"]) == (1, "succeeded", 0)
+    run_id = started["run_id"]
+    shown = subprocess.run(
+        [*ALLRANKS, "runs", "show", run_id, "--json"],
+        cwd=tmp_path, capture_output=True, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    document = json.loads(shown.stdout)
+    assert all(document[name] == value for name, value in ended["result"].items())
+    step = dict(ended["result"]["steps"]["train"])
+    points = [[one["at"], one["value"]] for one in events if one["event"] == "metric" and one["metric"] == "loss"]
+    assert points == step.pop("curves")["loss"]
+    assert [one["result"] for one in events if one["event"] == "step"][-1] == step
+    progress = [one for one in events if one["event"] == "progress"]
+    assert len(progress) >= 2
+    assert (progress[-1]["done"], progress[-1]["total"]) == (3, 3)
+    log = next(one for one in events if one["event"] == "log")
+    assert (log["step"], log["rank"], log["line"]) == ("train", 0, "done")
+
+    again = piped(tmp_path, "--events", "events.jsonl", "--json")
+    told = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert told[-1]["result"] == json.loads(again.stdout)
+    assert [[one["at"], one["value"]] for one in told if one["event"] == "metric"] == points, "of a reused step too"
+    assert piped(tmp_path, "--events", "--json", code=2).stdout
+    assert b"no/such/events: No such file" in piped(tmp_path, "--events", "no/such/events", code=2).stderr
