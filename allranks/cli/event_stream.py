@@ -15,12 +15,12 @@ from allranks.cli.line_writer import LineWriter
 from allranks.cli.live_progress import LiveProgress
 from allranks.cli.log_choice import LogChoice
 from allranks.cli.log_stream import LogStream
-from allranks.cli.run_state import with_curves
 from allranks.cli.shown_run import OUTPUT, ShownRun
 from allranks.errors import StorageError
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder, StepFolder
 from allranks.local.logged import read_executed_curves
+from allranks.local.page.document import run_document
 from allranks.local.plan import RunPlan
 from allranks.local.result import RUNNING, RunResult, StepResult
 from allranks.local.tracking.reading import TrackingReader
@@ -103,7 +103,7 @@ class EventObserver(ShownRun):
     def ended(self, result: RunResult) -> None:
         """The run's document, which ``--json`` prints too."""
         assert self._run is not None  # noqa: S101 it has begun
-        document = with_curves(self._run, result.document())
+        document = run_document(self._run, result.document())
         self._tell("run_ended", status=result.status, exit_code=result.exit_code, result=document)
         self._writer.flush()
         if self._file is not None:

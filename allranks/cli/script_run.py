@@ -19,8 +19,9 @@ from allranks.cli.text import aligned_rows, duration_words, with_count
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder, RunsHome, StepFolder
 from allranks.local.gang_execution import KEPT_FOLDERS
-from allranks.local.plan import RunPlan
+from allranks.local.plan import PlannedStep, RunPlan
 from allranks.local.result import RETRYING, RunResult, StepResult
+from allranks.local.snapshot import SnapshotFile, snapshot_files
 from allranks.local.traces import point_at_sources
 from allranks.performing import PreparedRun
 from allranks.redaction import redact
@@ -53,19 +54,19 @@ class _ScriptObserver(ShownRun):
     def __init__(self, logs: LogChoice) -> None:
         self._writer = LineWriter(sys.stdout)
         self._logs = LogStream(logs, self._print, is_ready=lambda: self._writer.is_ready, styled=sys.stdout.isatty())
-        self._execution: StepExecution | None = None
-        self._ranks = 1
+        self._step: PlannedStep | None = None
+        self._folder: StepFolder | None = None
+        self._files: list[SnapshotFile] | None = None
 
     def started(self, run: RunFolder, plan: RunPlan) -> None:
         """Name the run, and on how many ranks it is."""
         (step,) = plan.steps.values()
-        self._ranks = step.ranks
+        self._step, self._folder = step, run.step(step.name)
         where = f"{with_count(step.ranks, 'rank')}, {with_count(step.nodes, 'node')} x {step.processes}"
         print(f"run {run.id} on {where}, in {run.path}", flush=True)
 
-    def tick(self, steps: Mapping[str, StepExecution]) -> None:
+    def tick(self, steps: Mapping[str, StepExecution]) -> None:  # noqa: ARG002 the logs tell themselves
         """Print what is new."""
-        (self._execution,) = steps.values()
         self._logs.look()
 
     def changed(self, step: StepResult) -> None:
@@ -85,15 +86,16 @@ class _ScriptObserver(ShownRun):
         _print_end(result)
 
     def _print(self, _step: str, rank: int, lines: list[str]) -> None:
-        mark = f"[rank {rank}] " if self._ranks > 1 else ""
+        mark = f"[rank {rank}] " if self._step is not None and self._step.ranks > 1 else ""
         self._writer.write("".join(f"{mark}{self._pointed(line)}\n" for line in lines))
 
     def _pointed(self, line: str) -> str:
         """The line; one of a traceback with the file in the user's own tree."""
-        execution = self._execution
-        if execution is None or not _TRACE.match(line):
+        if self._step is None or self._folder is None or not _TRACE.match(line):
             return line
-        return point_at_sources([line], execution.folder, execution.files)[0]
+        if self._files is None:
+            self._files = snapshot_files(self._step.component)
+        return point_at_sources([line], self._folder, self._files)[0]
 
 
 def _new_files(work: Path, snapshot: Path) -> Iterator[str]:
