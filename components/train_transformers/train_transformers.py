@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainingArguments
 
     from shared.data import Dataset
-    from shared.training.transformers.state import TrainingSaver
+    from shared.training.transformers.state import TrainerSaver
 
 
 @settings_class
@@ -113,7 +113,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     evaluation = EvenEvaluation if is_divided else SplitEvaluation
     validation = evaluation(data, "validation", world, precision, plan, loader, settings.timeouts)
     schedule = LearningSchedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
-    saver = make_saver(settings, data, world, feed.steps_per_epoch)
+    saver = make_saver(settings, data, world, feed.steps_per_epoch, net)
     at = saver.restore()
     first, meter = at.step, LossMeter(world)
     with TrainingRun(settings, world, saver, at, schedule, meter) as run:
@@ -157,7 +157,9 @@ def make_model(settings: Settings, data: Dataset, world: World, dtype: torch.dty
     return net
 
 
-def make_saver(settings: Settings, data: Dataset, world: World, steps_per_epoch: int) -> TrainingSaver:
+def make_saver(
+    settings: Settings, data: Dataset, world: World, steps_per_epoch: int, net: PreTrainedModel
+) -> TrainerSaver:
     """Make the saver for how the training is sharded."""
     from shared.training.core.position import plan_checkpoints
     from shared.training.transformers.state import TrainingSaver
@@ -167,7 +169,7 @@ def make_saver(settings: Settings, data: Dataset, world: World, steps_per_epoch:
         from shared.training.transformers.zero import ZeroSaver
 
         return ZeroSaver(kept, world, steps_per_epoch)
-    return TrainingSaver(kept, world, steps_per_epoch)
+    return TrainingSaver(kept, world, steps_per_epoch, net)
 
 
 def training_arguments(

@@ -286,7 +286,7 @@ def test_what_is_asked_for_has_to_make_sense(passages: Path, sentences: Path, ti
         make(passages, base_model=tiny / "nothing")
 
 
-def test_the_checkpoint_of_another_component_is_refused(tmp_path: Path) -> None:
+def test_the_checkpoint_of_another_component_is_refused(passages: Path, tiny: Path, tmp_path: Path) -> None:
     from shared.distributed import init
     from shared.training.core.position import CheckpointPlan
     from shared.training.transformers.state import TrainingSaver
@@ -294,4 +294,4 @@ def test_the_checkpoint_of_another_component_is_refused(tmp_path: Path) -> None:
     saving.save_checkpoint(tmp_path, 1, {"x": torch.zeros(1)}, {"settings": {}})
     plan = CheckpointPlan(tmp_path, None, {"batch_size": 12}, timedelta(minutes=1))
     with init("torch") as world, pytest.raises(Refusal, match="was not written by train_transformers"):
-        TrainingSaver(plan, world, 5).restore()
+        TrainingSaver(plan, world, 5, make(passages, base_config=tiny)).restore()
