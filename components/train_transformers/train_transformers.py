@@ -8,6 +8,7 @@ folder ends with the same bits.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,9 +163,12 @@ def make_saver(
 ) -> TrainerSaver:
     """Make the saver for how the training is sharded."""
     from shared.training.core.position import plan_checkpoints
+    from shared.training.transformers.identity import base_identity
     from shared.training.transformers.state import TrainingSaver
 
+    base = world.once(lambda: base_identity(settings.base), name="identify the base model", scope="job")
     kept = plan_checkpoints(settings, data)
+    kept = replace(kept, identity=kept.identity | base)
     if settings.sharding.sharding == "deepspeed":
         from shared.training.transformers.zero import ZeroSaver
 

@@ -139,8 +139,11 @@ def test_a_killed_training_ends_with_the_same_bits(passages: Path, tmp_path: Pat
 def test_a_sharded_training_goes_on_with_the_same_bits(sharding: str, passages: Path, tmp_path: Path) -> None:
     options = {**OPTIONS, "sharding": sharding, "processes": 2, "checkpoint_every": 9}
     train(passages, tmp_path / "whole", **options)
-    before = tmp_path / "whole" / "checkpoints" / "step-00000009"
+    before = tmp_path / "whole" / "checkpoints"
+    newest = max(before.glob("step-00000010/rank-00001-*.safetensors"))
+    newest.write_bytes(newest.read_bytes()[:-33] + b"\xff" + newest.read_bytes()[-32:])  # a value, not its hash
     results = train(passages, tmp_path / "again", **options, resume_from=before)
+    assert "step-00000010 is passed over: the sha256 of " in results[0].stderr
     assert "continuing from" in results[0].stdout
     assert bit_equal(weights(tmp_path / "whole"), weights(tmp_path / "again"))
 
