@@ -298,3 +298,27 @@ def test_the_checkpoint_of_another_component_is_refused(passages: Path, tiny: Pa
     plan = CheckpointPlan(tmp_path, None, {"batch_size": 12}, timedelta(minutes=1))
     with init("torch") as world, pytest.raises(Refusal, match="was not written by train_transformers"):
         TrainingSaver(plan, world, 5, make(passages, base_config=tiny)).restore()
+
+
+def test_a_base_model_is_known_by_what_is_in_it(model: Path, tiny: Path, tmp_path: Path) -> None:
+    from shared.settings.network import BaseModelSettings
+    from shared.training.transformers.identity import base_identity
+
+    def identity(folder: Path) -> str | None:
+        return base_identity(BaseModelSettings(base_model=folder))["base_model"]
+
+    known = identity(model)
+    assert str(known).startswith("bert ")
+    moved = shutil.copytree(model, tmp_path / "moved")
+    edit(transformers_version="4.0", _name_or_path="elsewhere")(moved)
+    assert identity(moved) == known
+    trained = load_file(moved / "model.safetensors")
+    from safetensors.torch import save_file
+
+    save_file({name: value * 1.001 for name, value in trained.items()}, moved / "model.safetensors", {"format": "pt"})
+    assert identity(moved) != known
+    other = shutil.copytree(model, tmp_path / "other")
+    edit(hidden_dropout_prob=0.5)(other)
+    assert identity(other) != known
+    assert base_identity(BaseModelSettings()) == {"base_model": None, "base_config": None}
+    assert str(base_identity(BaseModelSettings(base_config=tiny))["base_config"]).startswith("bert ")
