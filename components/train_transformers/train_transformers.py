@@ -100,15 +100,15 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.transformers.bookkeeping import RunCallback
     from shared.training.transformers.outputs import has_unused_parameters
     from shared.training.transformers.saving import save_divided_transformer
-    from shared.training.transformers.start import padding_token
+    from shared.training.transformers.start import special_tokens
     from shared.training.transformers.trainer import FineTuner, NamedPasses
 
     set_up(world, settings)
     data = open_data(settings, plan, world, tasks=("text_classification", "language_modeling"))
     precision, loader = TrainingPrecision(settings.precision.precision, world.device), settings.loader
-    is_divided, padding = settings.sharding.is_divided, padding_token(data)
+    is_divided, tokens = settings.sharding.is_divided, special_tokens(data)
     net = make_model(settings, data, world, precision.compute)
-    module, unused = TokenModel(net, padding), not is_divided and has_unused_parameters(net)
+    module, unused = TokenModel(net, *tokens), not is_divided and has_unused_parameters(net)
     reader = RowReader(data.split("train"), world.device, loader)
     feed = BatchFeed(reader, plan, world.rank, settings.loop, loader, settings.seed)
     evaluation = EvenEvaluation if is_divided else SplitEvaluation
@@ -121,7 +121,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
 
         def begin() -> None:
             if not (unused or is_divided):
-                settle_buckets(TokenModel(trainer.model_wrapped, padding), module, feed.one_pass(), precision)
+                settle_buckets(TokenModel(trainer.model_wrapped, *tokens), module, feed.one_pass(), precision)
             seed_generators(settings.seed, world.rank)  # the Trainer has seeded all ranks alike; each has other rows
             saver.load()
             limit_collectives(settings.timeouts.step)  # in the groups that the Trainer has made too

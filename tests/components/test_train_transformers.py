@@ -322,3 +322,37 @@ def test_a_base_model_is_known_by_what_is_in_it(model: Path, tiny: Path, tmp_pat
     assert identity(other) != known
     assert base_identity(BaseModelSettings()) == {"base_model": None, "base_config": None}
     assert str(base_identity(BaseModelSettings(base_config=tiny))["base_config"]).startswith("bert ")
+
+
+def test_documents_are_kept_apart_by_models_that_can(sentences: Path, tmp_path: Path) -> None:
+    from shared.models.transformers import TokenModel
+    from shared.training.transformers.start import card_of_transformer, special_tokens
+
+    data = shutil.copytree(sentences, tmp_path / "data")
+    index = json.loads((data / "index.json").read_text())
+    index["text"]["documents"] = "separate"
+    (data / "index.json").write_text(json.dumps(index))
+    net, opened = make(data), Dataset.open(data)
+    separator = card_of_transformer(net, opened).settings["separator"]
+    assert special_tokens(opened) == (None, separator)
+    module = TokenModel(net.eval(), None, int(separator))
+    row = opened.split("train").take(np.arange(1))["x"][:, :-1].astype(np.int64)
+    row[0, 5] = row[0, 11] = separator
+    with torch.no_grad():
+        together = module(torch.from_numpy(row))
+        for start, stop in ((0, 5), (5, 11), (11, row.shape[1])):
+            alone = module(torch.from_numpy(row[:, start:stop]))
+            assert torch.allclose(together[:, start:stop], alone, rtol=0, atol=1e-6)
+    length = row.shape[1]
+    sizes = {"vocab_size": 257, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    wrong = (
+        {"model_type": "mistral", "intermediate_size": 64, "num_key_value_heads": 2, "sliding_window": 4},
+        {"model_type": "gpt2", "n_positions": length, "bos_token_id": 256, "eos_token_id": 256},
+    )
+    for number, one in enumerate(wrong):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps({**sizes, **one}))
+        make(sentences, base_config=folder)
+        with pytest.raises(Refusal, match="it cannot keep documents apart"):
+            make(data, base_config=folder)
