@@ -111,42 +111,57 @@ def reset_peak() -> float:
 
 def load_fsdp(base: Path, data: Any, world: Any, out: Path) -> Callable[[], None]:
     """As train_fsdp does."""
+    from shared.settings.running import SavingSettings
+    from shared.training.fsdp.model import owned_parts
+    from shared.training.torch.saved_decoder import save_divided_decoder
+
+    module, card = divided_decoder(base, data, world)
+    saving = SavingSettings(max_shard_gb=0.1)
+    dtype = next(module.parameters()).dtype
+    return lambda: save_divided_decoder(out, owned_parts(module), card, saving, dtype, data, world)
+
+
+def divided_decoder(base: Path, data: Any, world: Any) -> tuple[Any, Any]:
+    """A model of train_fsdp, filled, and its card."""
     import torch
     from torch.distributed.fsdp import fully_shard
 
     from shared.settings.network import DecoderSizes, sizes_of_base
-    from shared.settings.running import SavingSettings
     from shared.settings.sharding import ParallelSettings
     from shared.training.fsdp.layout import RankLayout
     from shared.training.fsdp.mesh import DATA, make_mesh
-    from shared.training.fsdp.model import make_stage, materialise_stage, owned_parts
-    from shared.training.torch.saved_decoder import save_divided_decoder
+    from shared.training.fsdp.model import make_stage, materialise_stage
 
     mesh = make_mesh(RankLayout(world.world_size), world)
     module, card = make_stage(sizes_of_base(DecoderSizes(base_model=base)), data, mesh, torch.float32)
     for part in (*module.blocks.values(), module):
         fully_shard(part, mesh=mesh.devices[DATA])
     materialise_stage(module, ParallelSettings(), 0, world, base)
-    saving = SavingSettings(max_shard_gb=0.1)
-    return lambda: save_divided_decoder(out, owned_parts(module), card, saving, torch.float32, data, world)
+    return module, card
 
 
 def load_transformers(base: Path, data: Any, world: Any, out: Path) -> Callable[[], None]:
-    """As train_transformers does with sharding fsdp, but for the trial of a few tokens."""
+    """As train_transformers does with sharding fsdp."""
+    from shared.settings.running import SavingSettings
+    from shared.training.transformers.saving import divided_parts, save_divided_transformer
+
+    net, saving = divided_transformer(base, world), SavingSettings(max_shard_gb=0.1)
+    return lambda: save_divided_transformer(out, net, divided_parts(net), saving, data, world)
+
+
+def divided_transformer(base: Path, world: Any) -> Any:
+    """A model of train_transformers, filled; but for the trial of a few tokens."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    from shared.settings.running import SavingSettings
     from shared.training.transformers.divided import divide_model
     from shared.training.transformers.empty import fill_divided_model, make_empty_model
-    from shared.training.transformers.saving import divided_parts, save_divided_transformer
 
     net = make_empty_model(AutoModelForCausalLM, AutoConfig.from_pretrained(base), base)
     assert net is not None
     divide_model(net, world, torch.float32)
     fill_divided_model(net, base, 0, world.device)
-    saving = SavingSettings(max_shard_gb=0.1)
-    return lambda: save_divided_transformer(out, net, divided_parts(net), saving, data, world)
+    return net
 
 
 def load_zero(base: Path, data: Any, world: Any, out: Path) -> Callable[[], None]:

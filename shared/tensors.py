@@ -34,7 +34,7 @@ TYPE_NAMES: Final = {
     "float8_e4m3fn": "F8_E4M3",
     "float8_e5m2": "F8_E5M2",
 }
-"""Name of a type in torch and NumPy to that in safetensors."""
+"""Name of a type in torch and NumPy to that in safetensors; https://github.com/huggingface/safetensors#format."""
 TYPE_BYTES: Final = {
     name: int(digits) // 8 for name in TYPE_NAMES.values() if (digits := re.sub(r"^\D+|_.*", "", name))
 } | {"BOOL": 1, "C64": 8, "F8_E4M3": 1, "F8_E5M2": 1}
@@ -45,14 +45,14 @@ _NAMES: Final = {name: ours for ours, name in TYPE_NAMES.items()}
 
 
 def type_of(values: Any) -> str:
-    """Name of the type of a tensor's elements, as safetensors has it.
+    """Name of the type of the elements of a tensor, or of what describes one by its `dtype`, as safetensors has it.
 
     Raises:
         ValueError: it has none for it.
     """
     name = str(values.dtype).removeprefix("torch.")
     if name not in TYPE_NAMES:
-        raise ValueError(f"Checkpoints cannot hold elements of type {name}. They hold {', '.join(TYPE_NAMES)}.")
+        raise ValueError(f"safetensors cannot hold elements of type {name}; it holds {', '.join(TYPE_NAMES)}.")
     return TYPE_NAMES[name]
 
 

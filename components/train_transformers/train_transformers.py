@@ -8,6 +8,7 @@ folder ends with the same bits.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainingArguments
 
     from shared.data import Dataset
-    from shared.training.transformers.state import TrainingSaver
+    from shared.training.transformers.state import TrainerSaver
 
 
 @settings_class
@@ -99,28 +100,28 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.transformers.bookkeeping import RunCallback
     from shared.training.transformers.outputs import has_unused_parameters
     from shared.training.transformers.saving import save_divided_transformer
-    from shared.training.transformers.start import padding_token
+    from shared.training.transformers.start import special_tokens
     from shared.training.transformers.trainer import FineTuner, NamedPasses
 
     set_up(world, settings)
     data = open_data(settings, plan, world, tasks=("text_classification", "language_modeling"))
     precision, loader = TrainingPrecision(settings.precision.precision, world.device), settings.loader
-    is_divided, padding = settings.sharding.is_divided, padding_token(data)
+    is_divided, tokens = settings.sharding.is_divided, special_tokens(data)
     net = make_model(settings, data, world, precision.compute)
-    module, unused = TokenModel(net, padding), not is_divided and has_unused_parameters(net)
+    module, unused = TokenModel(net, *tokens), not is_divided and has_unused_parameters(net)
     reader = RowReader(data.split("train"), world.device, loader)
     feed = BatchFeed(reader, plan, world.rank, settings.loop, loader, settings.seed)
     evaluation = EvenEvaluation if is_divided else SplitEvaluation
     validation = evaluation(data, "validation", world, precision, plan, loader, settings.timeouts)
     schedule = LearningSchedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
-    saver = make_saver(settings, data, world, feed.steps_per_epoch)
+    saver = make_saver(settings, data, world, feed.steps_per_epoch, net)
     at = saver.restore()
     first, meter = at.step, LossMeter(world)
     with TrainingRun(settings, world, saver, at, schedule, meter) as run:
 
         def begin() -> None:
             if not (unused or is_divided):
-                settle_buckets(TokenModel(trainer.model_wrapped, padding), module, feed.one_pass(), precision)
+                settle_buckets(TokenModel(trainer.model_wrapped, *tokens), module, feed.one_pass(), precision)
             seed_generators(settings.seed, world.rank)  # the Trainer has seeded all ranks alike; each has other rows
             saver.load()
             limit_collectives(settings.timeouts.step)  # in the groups that the Trainer has made too
@@ -157,17 +158,22 @@ def make_model(settings: Settings, data: Dataset, world: World, dtype: torch.dty
     return net
 
 
-def make_saver(settings: Settings, data: Dataset, world: World, steps_per_epoch: int) -> TrainingSaver:
+def make_saver(
+    settings: Settings, data: Dataset, world: World, steps_per_epoch: int, net: PreTrainedModel
+) -> TrainerSaver:
     """Make the saver for how the training is sharded."""
     from shared.training.core.position import plan_checkpoints
+    from shared.training.transformers.identity import base_identity
     from shared.training.transformers.state import TrainingSaver
 
+    base = world.once(lambda: base_identity(settings.base), name="identify the base model", scope="job")
     kept = plan_checkpoints(settings, data)
+    kept = replace(kept, identity=kept.identity | base)
     if settings.sharding.sharding == "deepspeed":
         from shared.training.transformers.zero import ZeroSaver
 
         return ZeroSaver(kept, world, steps_per_epoch)
-    return TrainingSaver(kept, world, steps_per_epoch)
+    return TrainingSaver(kept, world, steps_per_epoch, net)
 
 
 def training_arguments(

@@ -6,12 +6,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from shared.checkpoint.files import checkpoints_newest_first, find_damage
 from shared.distributed import Refusal, World
 
 _READ_TIMEOUT = timedelta(hours=1)
+_BEFORE_CHOICE: Final = {"documents": "joined"}
+"""What a setting was in checkpoints of versions that did not name it."""
 
 
 def newest_valid_checkpoint(folder: str | Path) -> Path | None:
@@ -78,6 +80,7 @@ def check_same_settings(state: Mapping[str, Any], now: Mapping[str, Any], source
             f"The checkpoint {source} was written by another component. Give one of this component, or an empty "
             "checkpoints folder and no resume_from."
         )
+    saved = {**_BEFORE_CHOICE, **saved}
     differing = [name for name in now if saved.get(name) != now[name]]
     if differing:
         pairs = "; ".join(f"{name} was {saved.get(name)!r} and is now {now[name]!r}" for name in differing)

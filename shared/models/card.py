@@ -38,7 +38,7 @@ class ModelCard:
         framework: ``torch``, ``keras`` or ``transformers``.
         vocabulary: number of tokens, of a model that takes text.
         tokenizer: ``bytes`` or ``tokenizer``: the folder beside the card that holds it; empty without text.
-        settings: sizes of a decoder; see `decoder.DecoderSettings`.
+        settings: sizes of a decoder, see `decoder.DecoderSettings`; of a model of transformers its `separator` alone.
         arguments: what the class in ``FILE.py:CLASS`` is called with, by name; None where the architecture is none.
     """
 

@@ -24,21 +24,6 @@ INDEX_NAME: Final = "model.safetensors.index.json"
 SLAB_BYTES: Final = 4 * 2**20
 """How much of a tensor is read or written at once: what is mapped of a file counts as memory of the process."""
 
-_DTYPES: Final = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
-"""Names of the format; https://github.com/huggingface/safetensors#format."""
-_TYPES: Final = {name: dtype for dtype, name in _DTYPES.items()}
-
 
 @dataclass(frozen=True, slots=True)
 class SavedTensor:
@@ -62,19 +47,11 @@ class WeightFile:
     tensors: tuple[SavedTensor, ...]
 
     def header(self) -> bytes:
-        """What stands before the tensors: its own length, and JSON that ends at a multiple of 8 bytes."""
-        entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-        start = 0
-        for tensor in self.tensors:
-            place = [start, start := start + tensor.nbytes]
-            entries[tensor.name] = {
-                "dtype": _DTYPES[tensor.dtype],
-                "shape": list(tensor.shape),
-                "data_offsets": place,
-            }
-        text = json.dumps(entries, separators=(",", ":")).encode()
-        text += b" " * (-len(text) % 8)
-        return len(text).to_bytes(8, "little") + text
+        """What stands before the tensors."""
+        from shared.tensors import encode_header, type_of  # a saved model's own copy of this file only reads
+
+        entries = [(tensor.name, type_of(tensor), tensor.shape) for tensor in self.tensors]
+        return encode_header(entries, {"format": "pt"})
 
 
 def divide_tensors(tensors: Sequence[SavedTensor], most_bytes: float) -> list[WeightFile]:
@@ -129,7 +106,7 @@ class FileWriter:
         self._path, self._header = folder / file.name, file.header()
 
     def __enter__(self) -> Self:
-        from shared.storage import FrontToBack  # a saved model's own copy of this file only reads
+        from shared.storage import FrontToBack  # as in `header`
 
         self._file = FrontToBack(self._path)
         self._file.write(self._header)
@@ -161,19 +138,12 @@ class WeightReader:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.dtypes: dict[str, torch.dtype] = {}
         self._files: dict[str, Path] = {}
-        index = folder / INDEX_NAME
-        if (folder / WHOLE_NAME).is_file():
-            names = [WHOLE_NAME]
-        elif index.is_file():
-            names = sorted(set(_weight_map(index).values()))
-        else:
-            raise make_refusal(f"{folder} holds no weights: there is neither {WHOLE_NAME} nor {INDEX_NAME}.")
-        for path in (folder / name for name in names):
+        for path in weight_paths(folder):
             with _opened(path) as file:
                 for name in file.keys():  # noqa: SIM118  # it is no dictionary
                     found = file.get_slice(name)
                     self.shapes[name], self._files[name] = tuple(found.get_shape()), path
-                    self.dtypes[name] = _TYPES.get(found.get_dtype(), torch.float32)
+                    self.dtypes[name] = (found[:0] if self.shapes[name] else file.get_tensor(name)).dtype
 
     def read(self, name: str, values: torch.Tensor, offset: Sequence[int]) -> None:
         """Fill `values` with the part of a tensor that begins at `offset`, in the type of `values`.
@@ -204,6 +174,20 @@ class WeightReader:
             with _opened(self._files[name]) as file:
                 found = file.get_slice(name)[first + rows.start : first + rows.stop].reshape(-1)
                 values[low - start : high - start].copy_(found[low - begin : high - begin])
+
+
+def weight_paths(folder: Path) -> list[Path]:
+    """List the files in which the weights of a folder are, as transformers chooses them.
+
+    Raises:
+        Refusal: if there are none, or if the index cannot be read.
+    """
+    index = folder / INDEX_NAME
+    if (folder / WHOLE_NAME).is_file():
+        return [folder / WHOLE_NAME]
+    if index.is_file():
+        return [folder / name for name in sorted(set(_weight_map(index).values()))]
+    raise make_refusal(f"{folder} holds no weights: there is neither {WHOLE_NAME} nor {INDEX_NAME}.")
 
 
 def _opened(path: Path) -> Any:

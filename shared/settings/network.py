@@ -80,13 +80,11 @@ class BaseModelSettings:
         "writes them. A head for the data's classes is new if the model has none. Leave it empty to begin with random "
         "weights.",
         default=None,
-        is_identity=True,
     )
     base_config: Path | None = input_port(
         "Folder with the config.json of a model that begins with random weights. Leave it empty as well for a small "
         "model: 2 layers of ModernBERT to classify, 4 of Llama to write, with vectors of 128.",
         default=None,
-        is_identity=True,
     )
 
 

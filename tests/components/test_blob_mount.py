@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import sys
 import time
@@ -21,7 +22,8 @@ from safetensors.torch import load_file
 
 from shared.checkpoint.choose import newest_valid_checkpoint
 from tests.blob_mount import WORST, blob_mount, can_mount
-from tests.components.training import arguments, train, training, write_digits
+from tests.components.training import arguments, furthest, train, training, write_digits
+from tests.components.training import weights as load_weights
 from tests.helpers import ROOT, finish, free_port, started
 from tests.shared.samples import write_language_dataset, write_text_classification_dataset
 
@@ -100,10 +102,8 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(
     epochs = 2 + KILLS
     small = {"layers": 2, "width": 32, "heads": 4}
     if script == "train_transformers":
-        (tmp_path / "tiny").mkdir()
-        (tmp_path / "tiny" / "config.json").write_text(json.dumps(TINY))
         data = write_text_classification_dataset(tmp_path / "passages")
-        agrees(data, tmp_path, often | {"epochs": 2 * epochs, "batch_size": 12, "base_config": tmp_path / "tiny"})
+        agrees(data, tmp_path, often | of_transformers(tmp_path) | {"epochs": 2 * epochs})
     elif script == "train_fsdp":
         agrees(
             write_language_dataset(tmp_path / "text", rows=(805, 13, 8)),
@@ -112,6 +112,35 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(
         )
     else:
         agrees(digits, tmp_path, often | {"epochs": epochs})
+
+
+def of_transformers(folder: Path) -> dict[str, Any]:
+    """Options of a small model of which each rank has a part."""
+    (folder / "tiny").mkdir()
+    (folder / "tiny" / "config.json").write_text(json.dumps(TINY))
+    return {"batch_size": 12, "base_config": folder / "tiny", "sharding": "fsdp"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_fewer_and_fewer_ranks_go_on_from_what_is_on_the_mount(mount: Path, tmp_path: Path) -> None:
+    data, still = write_text_classification_dataset(tmp_path / "passages"), {"hidden_dropout_prob": 0.0}
+    options = of_transformers(tmp_path) | {"script": "train_transformers", "epochs": 3, "checkpoint_every": 3}
+    still["attention_probs_dropout_prob"] = 0.0
+    (tmp_path / "tiny" / "config.json").write_text(json.dumps(TINY | still))
+    train(data, tmp_path / "whole", **options, learning_rate=0.001)
+    for ranks, begun in ((4, 0), (2, 3)):  # each is killed when it has begun to write the second of its checkpoints
+        with training(data, mount / "out", **options, learning_rate=0.001, processes=ranks) as running:
+            until = time.monotonic() + 120
+            while last_step(tmp_path / "blob") < begun + 6:
+                assert time.monotonic() < until, running[0].stderr
+                time.sleep(0.001)
+            running[-1].kill(signal.SIGKILL)
+            finish(running, 120)
+    (last,) = train(data, mount / "out", **options, learning_rate=0.001)
+    assert re.search(r"continuing from .*: step \d+, epoch", last.stdout), last.stdout
+    whole, resumed = load_weights(tmp_path / "whole"), load_weights(tmp_path / "blob" / "behind" / "out")
+    assert furthest(whole, resumed) < 1e-5
 
 
 # The environment's own mpirun, whether or not its bin folder is in PATH.

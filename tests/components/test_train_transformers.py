@@ -139,8 +139,11 @@ def test_a_killed_training_ends_with_the_same_bits(passages: Path, tmp_path: Pat
 def test_a_sharded_training_goes_on_with_the_same_bits(sharding: str, passages: Path, tmp_path: Path) -> None:
     options = {**OPTIONS, "sharding": sharding, "processes": 2, "checkpoint_every": 9}
     train(passages, tmp_path / "whole", **options)
-    before = tmp_path / "whole" / "checkpoints" / "step-00000009"
+    before = tmp_path / "whole" / "checkpoints"
+    newest = max(before.glob("step-00000010/rank-00001-*.safetensors"))
+    newest.write_bytes(newest.read_bytes()[:-33] + b"\xff" + newest.read_bytes()[-32:])  # a value, not its hash
     results = train(passages, tmp_path / "again", **options, resume_from=before)
+    assert "step-00000010 is passed over: the sha256 of " in results[0].stderr
     assert "continuing from" in results[0].stdout
     assert bit_equal(weights(tmp_path / "whole"), weights(tmp_path / "again"))
 
@@ -286,7 +289,7 @@ def test_what_is_asked_for_has_to_make_sense(passages: Path, sentences: Path, ti
         make(passages, base_model=tiny / "nothing")
 
 
-def test_the_checkpoint_of_another_component_is_refused(tmp_path: Path) -> None:
+def test_the_checkpoint_of_another_component_is_refused(passages: Path, tiny: Path, tmp_path: Path) -> None:
     from shared.distributed import init
     from shared.training.core.position import CheckpointPlan
     from shared.training.transformers.state import TrainingSaver
@@ -294,4 +297,62 @@ def test_the_checkpoint_of_another_component_is_refused(tmp_path: Path) -> None:
     saving.save_checkpoint(tmp_path, 1, {"x": torch.zeros(1)}, {"settings": {}})
     plan = CheckpointPlan(tmp_path, None, {"batch_size": 12}, timedelta(minutes=1))
     with init("torch") as world, pytest.raises(Refusal, match="was not written by train_transformers"):
-        TrainingSaver(plan, world, 5).restore()
+        TrainingSaver(plan, world, 5, make(passages, base_config=tiny)).restore()
+
+
+def test_a_base_model_is_known_by_what_is_in_it(model: Path, tiny: Path, tmp_path: Path) -> None:
+    from shared.settings.network import BaseModelSettings
+    from shared.training.transformers.identity import base_identity
+
+    def identity(folder: Path) -> str | None:
+        return base_identity(BaseModelSettings(base_model=folder))["base_model"]
+
+    known = identity(model)
+    assert str(known).startswith("bert ")
+    moved = shutil.copytree(model, tmp_path / "moved")
+    edit(transformers_version="4.0", _name_or_path="elsewhere")(moved)
+    assert identity(moved) == known
+    trained = load_file(moved / "model.safetensors")
+    from safetensors.torch import save_file
+
+    save_file({name: value * 1.001 for name, value in trained.items()}, moved / "model.safetensors", {"format": "pt"})
+    assert identity(moved) != known
+    other = shutil.copytree(model, tmp_path / "other")
+    edit(hidden_dropout_prob=0.5)(other)
+    assert identity(other) != known
+    assert base_identity(BaseModelSettings()) == {"base_model": None, "base_config": None}
+    assert str(base_identity(BaseModelSettings(base_config=tiny))["base_config"]).startswith("bert ")
+
+
+def test_documents_are_kept_apart_by_models_that_can(sentences: Path, tmp_path: Path) -> None:
+    from shared.models.transformers import TokenModel
+    from shared.training.transformers.start import card_of_transformer, special_tokens
+
+    data = shutil.copytree(sentences, tmp_path / "data")
+    index = json.loads((data / "index.json").read_text())
+    index["text"]["documents"] = "separate"
+    (data / "index.json").write_text(json.dumps(index))
+    net, opened = make(data), Dataset.open(data)
+    separator = card_of_transformer(net, opened).settings["separator"]
+    assert special_tokens(opened) == (None, separator)
+    module = TokenModel(net.eval(), None, int(separator))
+    row = opened.split("train").take(np.arange(1))["x"][:, :-1].astype(np.int64)
+    row[0, 5] = row[0, 11] = separator
+    with torch.no_grad():
+        together = module(torch.from_numpy(row))
+        for start, stop in ((0, 5), (5, 11), (11, row.shape[1])):
+            alone = module(torch.from_numpy(row[:, start:stop]))
+            assert torch.allclose(together[:, start:stop], alone, rtol=0, atol=1e-6)
+    length = row.shape[1]
+    sizes = {"vocab_size": 257, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    wrong = (
+        {"model_type": "mistral", "intermediate_size": 64, "num_key_value_heads": 2, "sliding_window": 4},
+        {"model_type": "gpt2", "n_positions": length, "bos_token_id": 256, "eos_token_id": 256},
+    )
+    for number, one in enumerate(wrong):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps({**sizes, **one}))
+        make(sentences, base_config=folder)
+        with pytest.raises(Refusal, match="it cannot keep documents apart"):
+            make(data, base_config=folder)

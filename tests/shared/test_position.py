@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from shared.checkpoint.choose import check_same_settings
+from shared.data import Dataset
 from shared.distributed import Refusal
-from shared.training.core.position import TrainingPosition
+from shared.settings.command_line import read_settings
+from shared.settings.trainer import TrainerSettings
+from shared.training.core.position import TrainingPosition, plan_checkpoints
+from tests.shared.samples import write_language_dataset
 
 
 def position(epoch: int, batch: int, *steps: int) -> TrainingPosition:
@@ -27,3 +35,20 @@ def test_a_cut_epoch_that_was_counted_as_done_is_put_back() -> None:
 def test_a_training_that_has_left_out_steps_is_not_gone_on_with() -> None:
     with pytest.raises(Refusal, match="left out the rest of an epoch"):
         position(2, 0, 4, 10).restore_cut_epoch(steps_per_epoch=6)
+
+
+def test_documents_that_are_kept_apart_make_another_training(tmp_path: Path) -> None:
+    data = write_language_dataset(tmp_path / "text")
+    words = [word for name in ("data", "model", "checkpoints", "metrics") for word in (f"--{name}", name)]
+    settings = read_settings(TrainerSettings, words=words)
+    joined = plan_checkpoints(settings, Dataset.open(data)).identity
+    index = json.loads((data / "index.json").read_text())
+    index["text"]["documents"] = "separate"
+    (data / "index.json").write_text(json.dumps(index))
+    separate = plan_checkpoints(settings, Dataset.open(data)).identity
+    with pytest.raises(Refusal, match="documents was 'separate' and is now 'joined'"):
+        check_same_settings({"settings": separate}, joined, "step-00000001")
+    earlier = {name: value for name, value in joined.items() if name != "documents"}
+    check_same_settings({"settings": earlier}, joined, "step-00000001")
+    with pytest.raises(Refusal, match="documents was 'joined' and is now 'separate'"):
+        check_same_settings({"settings": earlier}, separate, "step-00000001")

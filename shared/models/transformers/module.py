@@ -5,20 +5,27 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from ..decoder import document_mask  # noqa: TID252
+
 
 class TokenModel(nn.Module):
     """Takes rows of tokens, filled up with padding (None: they are full), and gives logits.
 
-    `net` is a model for sequence classification or for causal language modelling.
+    `net` is a model for sequence classification or for causal language modelling. With a `separator` from 0 on, a
+    document begins behind each such token, and no token is predicted from another document.
     """
 
-    def __init__(self, net: nn.Module, padding: int | None) -> None:
+    def __init__(self, net: nn.Module, padding: int | None, separator: int = -1) -> None:
         super().__init__()
-        self.net, self.padding = net, padding
+        self.net, self.padding, self.separator = net, padding, separator
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Map tokens (N, L) to logits (N, classes), or (N, L, vocabulary)."""
-        mask = None if self.padding is None else attention_mask(rows, self.padding)
+        mask: torch.Tensor | None = None
+        if self.separator >= 0:
+            mask = document_mask(rows, self.separator)  # transformers takes a mask of four axes as it is
+        elif self.padding is not None:
+            mask = attention_mask(rows, self.padding)
         logits: torch.Tensor = self.net(input_ids=rows, attention_mask=mask).logits
         return logits
 

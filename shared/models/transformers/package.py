@@ -64,7 +64,7 @@ def load_model(folder: str | Path) -> tuple[TokenModel, ModelCard]:
             f"{inside / HUGGINGFACE_NAME} cannot be read: {error}. Train and save the model again."
         ) from error
     padding = None if card.task == LANGUAGE_MODELING else int(net.config.pad_token_id)
-    return TokenModel(net, padding).eval(), card
+    return TokenModel(net, padding, int(card.settings.get("separator", -1))).eval(), card
 
 
 def load_served(inside: Path) -> ServedText:

@@ -83,12 +83,14 @@ def plan_checkpoints(settings: TrainerSettings, data: Dataset) -> CheckpointPlan
         for port in ports_of(type(settings))
         if port.is_identity and (is_text or port.group != "decoder")
     }
-    facts = {
+    facts: dict[str, object] = {
         "train rows": data.split("train").order_name,
         "row shape": list(data.index.arrays["x"].shape),
         "task": data.index.task,
         "classes": len(data.index.classes),
     }
+    if is_text and data.index.text is not None:
+        facts["documents"] = data.index.text.documents
     kept = settings.checkpoints
     return CheckpointPlan(
         kept.checkpoints,

@@ -55,6 +55,17 @@ def piece_of(parameter: DTensor) -> TensorPiece:
     return TensorPiece(tuple(parameter.shape), tuple(offset), tuple(size), owned)
 
 
+def local_piece(tensor: torch.Tensor, *, leads: bool = True) -> tuple[torch.Tensor, TensorPiece]:
+    """Give what this rank has of a tensor, outside autograd, and where it lies.
+
+    For one that is not divided, so that each rank has all of it, the rank that `leads` answers.
+    """
+    if isinstance(tensor, DTensor):
+        return local_part(tensor), piece_of(tensor)
+    shape = tuple(tensor.shape)
+    return tensor.detach(), TensorPiece(shape, (0,) * len(shape), shape, leads)
+
+
 def copies_of(parameter: DTensor) -> int:
     """How many ranks hold the same part."""
     sizes = zip(parameter.placements, parameter.device_mesh.shape, strict=True)

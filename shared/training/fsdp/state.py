@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import cast
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -13,8 +13,12 @@ from shared.checkpoint.reading import CheckpointReader
 from shared.distributed import World
 from shared.models import DecoderModel
 from shared.training.core.position import CheckpointPlan
-from shared.training.fsdp.pieces import TensorPiece, local_part, piece_of, pieces_of, sharded_parameters
+from shared.training.fsdp.pieces import local_piece, pieces_of, sharded_parameters
 from shared.training.torch.parts import PartsSaver
+
+NamedTensors = Iterable[tuple[str, torch.Tensor]]
+OptimizerStates = Mapping[torch.Tensor, Mapping[str, Any]]
+"""What an optimizer keeps of each parameter."""
 
 
 class TrainingSaver(PartsSaver):
@@ -30,41 +34,52 @@ class TrainingSaver(PartsSaver):
 
     def _parts(self) -> Iterator[ShardPart]:
         """What this rank answers for, of the parameters and of what the optimizer keeps of each."""
-        for name, parameter in sharded_parameters(self.module):
-            kept: dict[str, torch.Tensor] = self.optimizer.state[parameter]
-            entries = {f"optimizer.{name}.{key}": value for key, value in kept.items()}
-            for key, value in {f"model.{name}": parameter, **entries}.items():
-                if isinstance(value, DTensor):
-                    local, piece = local_part(value), piece_of(value)
-                else:  # the same on all ranks, such as the number of steps
-                    local, piece = value, TensorPiece((), (), (), owned=_leads(parameter))
-                if piece.owned and not piece.empty:
-                    yield ShardPart(key, local, piece.shape, piece.offset)
+        return checkpoint_parts(sharded_parameters(self.module), self.optimizer.state, is_main=self.world.is_main)
 
     def _weights(self) -> Iterator[torch.Tensor]:
         return (local for _, local, _ in pieces_of(self.module))
 
     def _read(self, saved: CheckpointReader) -> None:
-        for name, local, piece in pieces_of(self.module):
-            saved.read(f"model.{name}", local, piece.offset)
-        for name, parameter in sharded_parameters(self.module):
-            prefix = f"optimizer.{name}."
-            for key in [key for key in saved.shapes if key.startswith(prefix)]:
-                entry = _read_entry(saved, key, parameter)
-                self.optimizer.state[parameter][key.removeprefix(prefix)] = entry
+        self.optimizer.state.update(read_parts(saved, sharded_parameters(self.module)))
 
 
-def _read_entry(saved: CheckpointReader, key: str, parameter: DTensor) -> torch.Tensor:
+def checkpoint_parts(
+    tensors: NamedTensors, states: OptimizerStates, *, is_main: bool, prefix: str = "optimizer."
+) -> Iterator[ShardPart]:
+    """Give what this rank answers for, of a model's tensors and of what the optimizer keeps of each.
+
+    What all ranks have whole is the main one's, and what they have whole of a divided parameter, such as the number of
+    its steps, that of the first of those among which it is divided.
+    """
+    for name, tensor in tensors:
+        entries = {f"{prefix}{name}.{key}": value for key, value in states.get(tensor, {}).items()}
+        leads = not any(tensor.device_mesh.get_coordinate() or ()) if isinstance(tensor, DTensor) else is_main
+        for key, value in {f"model.{name}": tensor, **entries}.items():
+            local, piece = local_piece(value, leads=leads)
+            if piece.owned and not piece.empty:
+                yield ShardPart(key, local, piece.shape, piece.offset)
+
+
+def read_parts(
+    saved: CheckpointReader, tensors: NamedTensors, prefix: str = "optimizer."
+) -> dict[torch.Tensor, dict[str, torch.Tensor]]:
+    """Fill this rank's parts of a model's tensors, and give its parts of what the optimizer is to keep of each."""
+    states: dict[torch.Tensor, dict[str, torch.Tensor]] = {}
+    for name, tensor in tensors:
+        local, piece = local_piece(tensor)
+        saved.read(f"model.{name}", local, piece.offset)
+        start = f"{prefix}{name}."
+        found = {key.removeprefix(start): key for key in saved.shapes if key.startswith(start)}
+        if found:
+            states[tensor] = {kind: _read_entry(saved, key, tensor) for kind, key in found.items()}
+    return states
+
+
+def _read_entry(saved: CheckpointReader, key: str, parameter: torch.Tensor) -> torch.Tensor:
     """Read what the optimizer keeps of a parameter: something of the same shape, or one number."""
-    if saved.shapes[key] == ():
-        number = torch.zeros((), device=parameter.to_local().device)
-        saved.read(key, number, ())
-        return number
-    entry = cast("DTensor", torch.zeros_like(parameter))
-    saved.read(key, local_part(entry), piece_of(parameter).offset)
+    alike = saved.shapes[key] == tuple(parameter.shape)
+    device = local_piece(parameter)[0].device
+    entry = torch.zeros_like(parameter) if alike else torch.zeros(saved.shapes[key], device=device)
+    local, piece = local_piece(entry)
+    saved.read(key, local, piece.offset)
     return entry.detach()
-
-
-def _leads(parameter: DTensor) -> bool:
-    """Whether this rank is the first of those among which a parameter is divided."""
-    return not any(parameter.device_mesh.get_coordinate() or ())

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from shared.checkpoint.pieces import ShardPart
@@ -19,7 +18,7 @@ from shared.models.transformers.package import finish_transformer
 from shared.models.weight_files import SavedTensor, write_index
 from shared.settings.running import SavingSettings
 from shared.storage import retry_transient
-from shared.training.fsdp.pieces import local_part, piece_of
+from shared.training.fsdp.pieces import local_piece
 from shared.training.torch.saved_decoder import SAVED_TYPES
 from shared.training.torch.start import tokenizer_folder
 from shared.training.torch.weight_stream import write_weights
@@ -67,10 +66,9 @@ def save_divided_transformer(
 def divided_parts(net: PreTrainedModel) -> Iterator[ShardPart]:
     """Give the parts of a model that this rank answers for: of what `fully_shard` has divided, and else all of it."""
     for name, tensor in kept_tensors(net):
-        if not isinstance(tensor, DTensor):
-            yield whole_part(name, tensor)
-        elif (piece := piece_of(tensor)).owned and not piece.empty:
-            yield ShardPart(name, local_part(tensor), piece.shape, piece.offset)
+        local, piece = local_piece(tensor)
+        if piece.owned and not piece.empty:
+            yield ShardPart(name, local, piece.shape, piece.offset)
 
 
 def whole_part(name: str, tensor: torch.Tensor) -> ShardPart:

@@ -35,9 +35,12 @@ _OFFSET_TYPES = ("roberta", "camembert", "longformer", "mpnet", "data2vec-text",
 """Types whose positions begin after the id of the padding token, and whose relatives' names begin likewise."""
 
 
-def padding_token(data: Dataset) -> int | None:
-    """Give the token that fills rows up; None: the rows of a language model are full."""
-    return _text(data).padding if data.index.classes else None
+def special_tokens(data: Dataset) -> tuple[int | None, int]:
+    """Give the token that fills rows up, None for those of a language model, which are full, and the separator.
+
+    That is the token behind which a document begins; -1 if a row is one text.
+    """
+    return (_text(data).padding if data.index.classes else None), _text(data).separator
 
 
 def _text(data: Dataset) -> TextEncoding:
@@ -118,6 +121,7 @@ def card_of_transformer(net: PreTrainedModel, data: Dataset) -> ModelCard:
         framework="transformers",
         vocabulary=int(net.config.get_text_config().vocab_size),
         tokenizer=text.tokenizer,
+        settings={"separator": text.separator} if text.separator >= 0 else {},
     )
 
 
@@ -136,8 +140,6 @@ def _check_fit(config: PreTrainedConfig, data: Dataset, text: TextEncoding, fold
         problems.append(f"the data's rows have up to {text.sequence_length} tokens, the model takes {positions}")
     if folder is not None and (folder / _TOKENIZER).is_file() and not _same_tokenizer(folder, data, text):
         problems.append(f"the data was prepared with another tokenizer ({text.tokenizer}) than {folder / _TOKENIZER}")
-    if text.documents == "separate":
-        problems.append("the data's documents are separate, which train_fsdp and train_deepspeed can keep so")
     known = _labels(config) if data.index.classes else ()
     if known and known != data.index.classes:
         problems.append(f"the model knows the classes {_few(known)}, the data has {_few(data.index.classes)}")

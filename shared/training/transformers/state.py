@@ -2,89 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import torch
-from torch import nn
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_state_dict,
-    set_state_dict,
-)
 from transformers import PreTrainedModel, Trainer
 
-from shared.checkpoint import tree
 from shared.checkpoint.choose import check_same_settings
 from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.reading import CheckpointReader
 from shared.distributed import Refusal, World
 from shared.training.core.position import CheckpointPlan, TrainingPosition
+from shared.training.fsdp.pieces import local_piece
+from shared.training.fsdp.state import checkpoint_parts, read_parts
+from shared.training.torch.parts import PartsSaver
 from shared.training.torch.passes import DeferringSaver
-from shared.training.torch.state import random_state, read_rank_generators, set_random_state
-from shared.training.transformers.saving import divided_parts
+from shared.training.torch.state import read_rank_generators, set_random_state
+from shared.training.transformers.divided import reshard_model
+from shared.training.transformers.saving import divided_parts, kept_tensors
 
 _FORMAT = "transformers"
-_WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+_STATES = "optimizer.state."
 
 
-class TrainingSaver(DeferringSaver):
-    """Saves and restores one training; weights and the optimizer's state are whole, whatever they are sharded over."""
+class TrainerSaver(DeferringSaver):
+    """Saves and restores one training of a Trainer, which makes the optimizer when the training begins."""
 
     trainer: Trainer
     """To be set before the first step."""
 
-    def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int) -> None:
+    @abstractmethod
+    def load(self) -> None:
+        """Put back what could not be before, if there is a checkpoint, now that the trainer has wrapped the model."""
+
+    @abstractmethod
+    def parts(self) -> Iterable[ShardPart]:
+        """Give this rank's parts of the weights, by the model's names; all of what each rank has whole."""
+
+
+class TrainingSaver(TrainerSaver, PartsSaver):
+    """Saves and restores one training of a model that `fully_shard` has divided, or that each rank has whole.
+
+    Of what is divided each rank writes and reads its parts, rank 0 writes the rest: nothing is gathered.
+    """
+
+    division = "FSDP2"
+
+    def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int, net: PreTrainedModel) -> None:
         super().__init__(plan, world, steps_per_epoch)
-        self._loaded: Mapping[str, Any] | None = None
+        self.identity = plan.identity  # its `sharding` says what divides the model
+        self._net = net
+        self._states: Mapping[torch.Tensor, dict[str, torch.Tensor]] = {}
+        self._scaled: Mapping[str, Any] = {}
         self._generators: Mapping[str, Any] | None = None
 
     def _load(self, saved: CheckpointReader) -> Mapping[str, Any]:
-        """Read a checkpoint; what it holds is put back by `load`, when the trainer has wrapped the model."""
-        path, state = saved.path, saved.state
+        """Fill the model, and keep for `load` what there is no optimizer, or no scaler, for yet."""
+        path, state = saved.path, cast("Mapping[str, Any]", saved.state)
         if state.get("format") != _FORMAT:
             raise Refusal(f"The checkpoint {path} was not written by train_transformers.")
-        check_same_settings(state, self.plan.identity, path)
-        self._loaded = tree.unpack_state(saved.tensors(), state)
+        check_same_settings(state, self.identity, path)
+        self._read(saved)
+        self._scaled = state["scaler"]
         self._generators = read_rank_generators(saved, state["world_size"], self.world)
-        return cast("Mapping[str, Any]", state)
+        return state
 
     def load(self) -> None:
-        """Put the checkpoint, if there is one, into what the trainer has wrapped, before its first step."""
-        loaded, scaler = self._loaded, self._scaler()
-        if loaded is None:
-            return
-        states = {"model_state_dict": loaded["model"], "optim_state_dict": loaded["optimizer"]}
-        set_state_dict(self._model(), self._optimizer(), **states, options=_WHOLE)
-        if scaler:
-            scaler.load_state_dict(loaded["scaler"])
+        """Put the rest of the checkpoint, if there is one, into what the trainer has made."""
+        states = self._optimizer().state
+        for parameter, entries in self._states.items():  # the trainer may have moved the model since
+            device = local_piece(parameter)[0].device
+            states[parameter] = {key: entry.to(device) for key, entry in entries.items()}
+        self._states = {}
+        scaler = self._scaler()
+        if scaler and self._scaled:
+            scaler.load_state_dict(dict(self._scaled))
         if self._generators is not None:
             set_random_state(self._generators)
-        self._loaded = None  # it is as large as the training
 
     def parts(self) -> Iterable[ShardPart]:
-        """Give this rank's parts of the weights, by the model's names; nothing where each rank has all of them."""
-        return divided_parts(cast("PreTrainedModel", self.trainer.model))
+        """Give this rank's parts of the weights; see `TrainerSaver`."""
+        reshard_model(self._net)
+        return divided_parts(self._net)
 
     def _write(self, position: TrainingPosition) -> None:
-        model, optimizer = get_state_dict(self._model(), self._optimizer(), options=_WHOLE)
-        scaler = self._scaler()
-        whole = {
-            "format": _FORMAT,
-            "position": asdict(position),
-            "settings": self.plan.identity,
-            "model": model,
-            "optimizer": optimizer,
-            "scaler": scaler.state_dict() if scaler else {},
-            "world_size": self.world.world_size,
-        }
-        tensors, state = tree.pack_state(whole, "The training's state") if self.world.is_main else ({}, {})
-        parts = (ShardPart.whole(name, tensor) for name, tensor in tensors.items())
-        self.writer.save(position.step, parts, state, {"generators": random_state()})
+        reshard_model(self._net)  # a validation leaves parameters whole, which are not those that the optimizer knows
+        PartsSaver.save(self, position)
 
-    def _model(self) -> nn.Module:
-        return cast("nn.Module", self.trainer.model)
+    def _parts(self) -> Iterator[ShardPart]:
+        states, is_main = self._optimizer().state, self.world.is_main
+        return checkpoint_parts(kept_tensors(self._net), states, is_main=is_main, prefix=_STATES)
+
+    def _weights(self) -> Iterator[torch.Tensor]:
+        return (local_piece(parameter)[0] for parameter in self._net.parameters())
+
+    def _read(self, saved: CheckpointReader) -> None:
+        self._states = read_parts(saved, kept_tensors(self._net), _STATES)
+
+    def _numbers(self) -> dict[str, Any]:
+        scaler = self._scaler()
+        return {"format": _FORMAT, "scaler": scaler.state_dict() if scaler else {}}
 
     def _optimizer(self) -> torch.optim.Optimizer:
         """Ours, out of what Accelerate has made of it."""

@@ -56,7 +56,7 @@ class FineTuner(Trainer):
         self.remove_callback(PrinterCallback)  # the run reports what there is to say
         self._passes, self._settings, self._schedule, self._meter = passes, optimizer, schedule, meter
         self._objective = objective_of(index, optimizer.label_smoothing)
-        self._padding = module.padding
+        self._tokens = module.padding, module.separator
         self._compute = compute
 
     def _wrap_model(self, model: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
@@ -94,7 +94,7 @@ class FineTuner(Trainer):
     ) -> torch.Tensor:
         """Give the mean loss of a pass; the Trainer divides it by the number of passes."""
         del return_outputs, num_items_in_batch
-        return self._objective.loss(TokenModel(model, self._padding)(inputs["rows"]), inputs["y"])
+        return self._objective.loss(TokenModel(model, *self._tokens)(inputs["rows"]), inputs["y"])
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Make a pass, and add up its loss."""

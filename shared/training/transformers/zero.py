@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from transformers import PreTrainedModel
@@ -10,12 +11,13 @@ from transformers import PreTrainedModel
 from shared.checkpoint.choose import check_same_settings
 from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.reading import CheckpointReader
-from shared.training.core.position import TrainingPosition
+from shared.distributed import World
+from shared.training.core.position import CheckpointPlan, TrainingPosition
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
 from shared.training.deepspeed.saving import fragment_parts
 from shared.training.deepspeed.state import TrainingSaver as EngineSaver
 from shared.training.transformers.saving import kept_tensors, whole_part
-from shared.training.transformers.state import TrainingSaver
+from shared.training.transformers.state import TrainerSaver
 
 ZERO_CONFIGURATION: Final[Mapping[str, object]] = {
     "zero_optimization": {"stage": 2, "overlap_comm": False},
@@ -30,10 +32,16 @@ ZERO_CONFIGURATION: Final[Mapping[str, object]] = {
 """What the Trainer fills in: gradients and the optimizer's states in parts; train_deepspeed does all that there is."""
 
 
-class ZeroSaver(TrainingSaver):
-    """Saves and restores one training whose optimizer DeepSpeed has."""
+class ZeroSaver(TrainerSaver):
+    """Saves and restores one training whose optimizer DeepSpeed has.
 
-    _saved: CheckpointReader | None = None
+    All bytes of a checkpoint are read, by the ranks together, before it is chosen: when it is loaded it is too late to
+    choose another one.
+    """
+
+    def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int) -> None:
+        super().__init__(replace(plan, verify=True), world, steps_per_epoch)
+        self._saved: CheckpointReader | None = None
 
     def _load(self, saved: CheckpointReader) -> Mapping[str, Any]:
         """Keep the checkpoint until `load`: DeepSpeed has no engine yet that could take it."""
@@ -49,7 +57,7 @@ class ZeroSaver(TrainingSaver):
             DamageError: if a piece of it is not what was written.
         """
         if self._saved is not None:
-            self._parts().fill(self._saved)
+            self._engine_saver().fill(self._saved)
             self._saved = None
 
     def parts(self) -> Iterator[ShardPart]:
@@ -59,12 +67,12 @@ class ZeroSaver(TrainingSaver):
         yield from (whole_part(name, tensor) for name, tensor in kept_tensors(net) if not tensor.requires_grad)
 
     def _write(self, position: TrainingPosition) -> None:
-        self._parts().save(position)
+        self._engine_saver().save(position)
 
     def _engine(self) -> DeepSpeedEngine:
         return cast("DeepSpeedEngine", self.trainer.model_wrapped)
 
-    def _parts(self) -> EngineSaver:
+    def _engine_saver(self) -> EngineSaver:
         parts = EngineSaver(self.plan, self.world, self._engine())
         parts.writer = self.writer
         parts.identity = self.plan.identity  # its `sharding` says what divides the model
