@@ -132,7 +132,7 @@ def by_train_ddp(
     objective = objective_of(data.index, settings.optimizer.label_smoothing)
     reader = RowReader(data.split("train"), world.device, settings.loader)
     feed = BatchFeed(reader, plan, world.rank, settings.loop, settings.loader, settings.seed)
-    meter = LossMeter(world)
+    meter = LossMeter(world, feed.timer)
     with TrainingRun(settings, world, NoSaver(), at, schedule, meter) as run:
         for epoch in range(at.epoch, settings.loop.epochs):
             for batch in feed.epoch(epoch, at.batch):

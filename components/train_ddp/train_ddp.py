@@ -68,7 +68,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     objective = objective_of(data.index, settings.optimizer.label_smoothing)
     settle_buckets(model, module, feed.one_pass(), precision)
 
-    meter = LossMeter(world)
+    meter = LossMeter(world, feed.timer)
     with TrainingRun(settings, world, saver, at, schedule, meter) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):

@@ -146,7 +146,7 @@ def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> b
     validation = EvenEvaluation(data, "validation", world, precision, plan, loader, settings.timeouts)
     schedule = make_schedule(feed.steps, settings.optimizer.learning_rate, settings.schedule, file)
     objective = objective_of(data.index, settings.optimizer.label_smoothing)
-    meter, throughput = LossMeter(world), TokenThroughput(card, settings.precision.precision, world)
+    meter, throughput = LossMeter(world, feed.timer), TokenThroughput(card, settings.precision.precision, world)
     with TrainingRun(settings, world, saver, at, schedule, meter, throughput, feed.steps_per_epoch) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):

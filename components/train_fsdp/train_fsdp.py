@@ -160,8 +160,10 @@ def train(settings: Settings, layout: RankLayout, plan: BatchPlan, world: World)
     schedule = LearningSchedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
     objective = objective_of(data.index, settings.optimizer.label_smoothing)
     pipeline = PipelineStep(module, mesh, compute, plan, objective, card, settings.parallel) if mesh.pipelined else None
-    meter, throughput = LossMeter(world), TokenThroughput(card, settings.precision.precision, world)
-    with TrainingRun(settings, world, saver, at, schedule, meter, throughput, feed.steps_per_epoch) as run:
+    meter, throughput = LossMeter(world, feed.timer), TokenThroughput(card, settings.precision.precision, world)
+    with TrainingRun(
+        settings, world, saver, at, schedule, meter, throughput, feed.steps_per_epoch, layout.stages
+    ) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
                 set_learning_rate(optimizer, schedule(at.step))

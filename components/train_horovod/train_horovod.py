@@ -66,7 +66,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     schedule = LearningSchedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
     model = compiled(module) if settings.precision.compile else module
     objective = objective_of(data.index, settings.optimizer.label_smoothing)
-    meter = LossMeter(world)
+    meter = LossMeter(world, feed.timer)
     with TrainingRun(settings, world, saver, at, schedule, meter) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):

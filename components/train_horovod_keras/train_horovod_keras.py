@@ -8,7 +8,7 @@ with the same checkpoints folder goes on from there.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shared.distributed import World, init
@@ -69,11 +69,11 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     objective = objective_of(data.index, settings.optimizer.label_smoothing)
     step = training_step(model, optimizer, objective, plan, settings)
 
-    meter = LossMeter(world)
+    meter = LossMeter(world, feed.timer)
     with TrainingRun(settings, world, saver, at, schedule, meter) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
-                meter.add(step(*batch))
+                meter.add(*step(*batch, meter.timing()))
                 if run.end_step():  # reports and saves where it is due; true after SIGTERM
                     return False
             run.end_epoch(validation.measure(model))
@@ -85,24 +85,31 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
 
 def training_step(
     model: keras.Model, optimizer: Any, objective: TrainingObjective, plan: BatchPlan, settings: Settings
-) -> Callable[[Any, Any], Any]:
-    """Make the function that makes one optimizer step, and gives this rank's part of the batch's mean loss."""
+) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
+    """Make the function that makes one optimizer step.
+
+    It gives this rank's part of the batch's mean loss, and the seconds in which it waited for the others.
+    """
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
-    from shared.training.keras.optimization import finish_gradients, in_buckets, rank_gradients
+    from shared.training.keras.optimization import finish_gradients, in_buckets, rank_gradients, timed_exchange
 
     variables = model.trainable_variables
     gradients_here = rank_gradients(model, objective, plan, compiled=settings.precision.compile)
 
+    def exchange(gradients: Sequence[Any]) -> Sequence[Any]:
+        return in_buckets(gradients, lambda bucket: hvd.grouped_allreduce(bucket, op=hvd.Sum))
+
     @tf.function
-    def step(rows: Any, labels: Any) -> Any:
+    def step(rows: Any, labels: Any, timed: Any) -> Any:
         loss, gradients = gradients_here(rows, labels)
         # What DistributedGradientTape does after a pass, done once in the last, while layers before are computed.
+        waited = tf.zeros((), "float64")
         if plan.world_size > 1:
-            gradients = in_buckets(gradients, lambda bucket: hvd.grouped_allreduce(bucket, op=hvd.Sum))
+            gradients, waited = timed_exchange(gradients, exchange, timed)
         optimizer.apply(finish_gradients(gradients, variables, settings.optimizer), variables)
-        return loss
+        return loss, waited
 
     return step
 

@@ -83,7 +83,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     task = make_own_task(*common, schedule) if own else make_zoo_task(*common, feed, schedule)
     saver = TrainingSaver(plan_checkpoints(settings, data), world, feed.steps_per_epoch)
     at, path = saver.restore(), saver.path
-    launch, meter = launch_of_devices(world.launch, world.device), LossMeter(world)
+    launch, meter = launch_of_devices(world.launch, world.device), LossMeter(world, feed.timer)
     with TrainingRun(settings, world, saver, at, task.rate, meter) as run:
         bookkeeping = RunCallback(run, saver, meter, plan, task.validate)
         clip = settings.optimizer.clip_norm if task.lightning.automatic_optimization else None

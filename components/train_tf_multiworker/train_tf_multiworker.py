@@ -46,6 +46,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.keras.meter import LossMeter
     from shared.training.keras.objective import objective_of
     from shared.training.keras.optimization import make_optimizer
+    from shared.training.keras.replicas import spread_rows
     from shared.training.keras.start import make_rows_model, set_up, try_saving
     from shared.training.keras.state import TrainingSaver
 
@@ -62,15 +63,16 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     saver = TrainingSaver(plan_checkpoints(settings, data), world, model, optimizer)
     at = saver.restore()
     validation = SplitEvaluation(data, "validation", world, plan, settings.timeouts.step)
-    spread = spreader(world.strategy, plan)
+    check_rows(world.strategy, plan)
     objective = objective_of(data.index, settings.optimizer.label_smoothing)
     step = training_step(model, optimizer, objective, world.strategy, plan, settings)
 
-    meter = LossMeter(world)
+    meter = LossMeter(world, feed.timer)
     with TrainingRun(settings, world, saver, at, schedule, meter) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
-                meter.add(step(*map(spread, batch)))
+                rows, labels = (spread_rows(world.strategy, values) for values in batch)
+                meter.add(*step(rows, labels, meter.timing()))
                 if run.end_step():  # reports and saves where it is due; true after SIGTERM
                     return False
             run.end_epoch(validation.measure(model))
@@ -80,61 +82,55 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     return True
 
 
-def spreader(strategy: Any, plan: BatchPlan) -> Callable[[Any], Any]:
-    """Make the function that gives each GPU of this worker its part of the worker's rows.
+def check_rows(strategy: Any, plan: BatchPlan) -> None:
+    """See that each GPU of this worker has the same number of the worker's rows.
 
     Raises:
-        Refusal: if the rows do not divide over the GPUs.
+        Refusal: if they do not divide.
     """
-    gpus = len(strategy.extended.worker_devices)
+    from shared.training.keras.replicas import count_replicas
+
+    gpus = count_replicas(strategy)
     if plan.rows_per_pass % gpus:
         raise Refusal(
             f"batch_size {plan.batch_size} leaves {plan.rows_per_pass} rows to a worker at a time, which do not divide "
             f"over its {gpus} GPUs. Use a multiple of {plan.world_size * plan.accumulation_steps * gpus}."
         )
-    if gpus == 1:
-        return lambda values: values
-
-    def spread(values: Any) -> Any:
-        size = plan.rows_per_rank // gpus
-
-        def part(context: Any) -> Any:
-            first = context.replica_id_in_sync_group % gpus * size
-            return values[first : first + size]
-
-        return strategy.experimental_distribute_values_from_function(part)
-
-    return spread
 
 
 def training_step(
     model: keras.Model, optimizer: Any, objective: TrainingObjective, strategy: Any, plan: BatchPlan, settings: Settings
-) -> Callable[[Any, Any], Any]:
-    """Make the function that makes one optimizer step, and gives this worker's part of the batch's mean loss."""
+) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
+    """Make the function that makes one optimizer step.
+
+    It gives this worker's part of the batch's mean loss, and the seconds in which it waited for the others.
+    """
     import tensorflow as tf
 
-    from shared.training.keras.optimization import finish_gradients, rank_gradients
+    from shared.training.keras.optimization import finish_gradients, rank_gradients, timed_exchange
 
     variables = model.trainable_variables
     gradients_here = rank_gradients(model, objective, plan, compiled=settings.precision.compile)
     # Keras sums over the workers by itself, after it has clipped what one of them computed. There is no switch for it.
     optimizer._all_reduce_sum_gradients = lambda summed: summed  # noqa: SLF001
 
-    def on_each_gpu(rows: Any, labels: Any) -> Any:
+    def on_each_gpu(rows: Any, labels: Any, timed: Any) -> Any:
         loss, gradients = gradients_here(rows, labels)
         here = tf.distribute.get_replica_context()
         # The sum comes first, because the norm that is clipped is that of the whole batch's gradient.
-        gradients = finish_gradients(
-            here.all_reduce(tf.distribute.ReduceOp.SUM, gradients), variables, settings.optimizer
+        gradients, waited = timed_exchange(
+            gradients, lambda mine: here.all_reduce(tf.distribute.ReduceOp.SUM, mine), timed
         )
-        optimizer.apply(gradients, variables)
-        return loss
+        optimizer.apply(finish_gradients(gradients, variables, settings.optimizer), variables)
+        return loss, waited
 
     @tf.function
-    def step(rows: Any, labels: Any) -> Any:
-        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(on_each_gpu, args=(rows, labels)), axis=None)
+    def step(rows: Any, labels: Any, timed: Any) -> Any:
+        losses, waits = map(strategy.experimental_local_results, strategy.run(on_each_gpu, args=(rows, labels, timed)))
+        # The workers' parts are added up when they are reported: to do so here would be one more exchange in each step.
+        return tf.add_n(losses), tf.reduce_max(waits)
 
-    return lambda rows, labels: step(rows, labels) / plan.world_size
+    return step
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     objective = objective_of(data.index, settings.optimizer.label_smoothing)
     step = training_step(model, optimizer, objective, world.strategy, plan, settings.optimizer)
 
-    meter = LossMeter(world, alone=True)
+    meter = LossMeter(world, feed.timer, alone=True)
     with TrainingRun(settings, world, saver, at, schedule, meter) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):

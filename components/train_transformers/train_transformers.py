@@ -116,7 +116,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     schedule = LearningSchedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
     saver = make_saver(settings, data, world, feed.steps_per_epoch, net)
     at = saver.restore()
-    first, meter = at.step, LossMeter(world)
+    first, meter = at.step, LossMeter(world, feed.timer)
     with TrainingRun(settings, world, saver, at, schedule, meter) as run:
 
         def begin() -> None:
@@ -197,6 +197,7 @@ def training_arguments(
         ddp_find_unused_parameters=unused,
         save_strategy="no",
         logging_strategy="no",
+        logging_nan_inf_filter=False,  # it would wait for the device after each pass
         eval_strategy="no",
         report_to=[],
         disable_tqdm=True,

@@ -161,6 +161,12 @@ def test_it_leaves_what_it_promises(few: Path, tmp_path: Path) -> None:
     assert {"loss", "learning_rate", "samples_per_second"} <= set(written[0]["metrics"])
     assert written[0]["step"] == 5
     assert {line["total"] for line in written} == {metrics["steps"]}
+    times = metrics["time"]
+    assert times["steps"] == metrics["steps"]
+    assert times["slow_ranks"] == []
+    assert times["ranks"][0]["compute_s"] > 0
+    assert {f"time/{name}_s" for name in ("data", "compute", "wait", "save")} <= set(written[-2]["metrics"])
+    assert "time data" in result.stdout
     assert "epoch 2/2" in result.stdout
     newest = choose.newest_valid_checkpoint(tmp_path / "checkpoints")
     assert newest is not None

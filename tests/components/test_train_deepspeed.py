@@ -14,7 +14,7 @@ import torch
 from shared.models import load_model
 from tests.components.frameworks import furthest as furthest_of
 from tests.components.frameworks import run_trainer, weights_of
-from tests.components.training import bit_equal, furthest, lines, train, training, weights, write_digits
+from tests.components.training import bit_equal, check_times, furthest, lines, train, training, weights, write_digits
 from tests.helpers import ROOT, finish, run_ranks
 from tests.shared.samples import write_language_dataset
 from tests.shared.test_deepspeed import GUIDE
@@ -138,6 +138,7 @@ def test_another_stage_on_another_number_of_ranks_goes_on(few: Path, tmp_path: P
     config = written(tmp_path / "config.json", {"zero_optimization": {"stage": 3, **SHARDED}})
     train(few, tmp_path / "half", **options, epochs=1, processes=2, config=config)
     half = tmp_path / "half" / "checkpoints"
+    check_times(tmp_path / "half" / "metrics")
     train(few, tmp_path / "other half", **options, epochs=2, zero_stage=0, resume_from=half)
     train(few, tmp_path / "whole", **{**options, "script": "train_ddp"}, epochs=2)
     assert furthest(weights(tmp_path / "whole"), weights(tmp_path / "other half")) < 1e-5

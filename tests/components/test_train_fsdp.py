@@ -17,7 +17,7 @@ from shared.data import Dataset
 from shared.models.predictor import load_predictor
 from shared.training.torch.objective import objective_of
 from tests.components.support import run_component
-from tests.components.training import arguments, furthest, lines, train, training, weights
+from tests.components.training import arguments, check_times, furthest, lines, train, training, weights
 from tests.helpers import finish
 from tests.shared.samples import write_language_dataset
 
@@ -115,6 +115,7 @@ def test_what_saves_memory_does_not_change_the_result(text: Path, tmp_path: Path
     train(text, tmp_path / "plain", **(options | {"accumulation_steps": 1}))
     spared = {"gradient_checkpointing": "true", "reshard_after_forward": "false", "cpu_offload": "true"}
     train(text, tmp_path / "spared", processes=2, **(options | spared))
+    check_times(tmp_path / "spared" / "metrics")
     assert furthest(weights(tmp_path / "plain"), weights(tmp_path / "spared")) < 1e-9
     assert gap(curve(tmp_path / "plain"), curve(tmp_path / "spared")) < 1e-9
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.components.frameworks import furthest, run_killed_trainer, run_trainer, weights_of
 from tests.components.test_batch_norm import MINE, measured
-from tests.components.training import train, weights, write_digits
+from tests.components.training import check_times, train, weights, write_digits
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +30,7 @@ def test_the_weights_are_those_of_ddp_on_any_number_of_ranks(digits: Path, tmp_p
 def test_accumulated_passes_give_the_same_weights(digits: Path, tmp_path: Path) -> None:
     whole = run_trainer("train_horovod", digits, tmp_path, "1x2", "epochs=1")
     parts = run_trainer("train_horovod", digits, tmp_path, "1x2", "epochs=1", "accumulation_steps=4")
+    check_times(Path(parts["outputs"]["metrics"]))
     assert furthest(weights_of(whole), weights_of(parts)) < 1e-5
 
 

@@ -14,7 +14,17 @@ from shared.checkpoint import choose
 from shared.data import Dataset
 from shared.models import load_model
 from shared.models.predictor import load_predictor
-from tests.components.training import arguments, bit_equal, furthest, lines, train, training, weights, write_digits
+from tests.components.training import (
+    arguments,
+    bit_equal,
+    check_times,
+    furthest,
+    lines,
+    train,
+    training,
+    weights,
+    write_digits,
+)
 from tests.helpers import ROOT, clean_environment, finish
 from tests.local.support import pipeline, run_json
 
@@ -104,6 +114,7 @@ def test_the_weights_are_those_of_ddp_and_under_mpi_nothing_is_set_by_hand(few: 
     expected = weights(tmp_path / "ddp")
     train(few, tmp_path / "here", **LIGHTNING, epochs=2, processes=2, accumulation_steps=2)
     assert furthest(expected, weights(tmp_path / "here")) < 1e-5
+    check_times(tmp_path / "here" / "metrics")
     step = (
         f"{{type: command, component: {ROOT}/components/train_lightning/component.yaml, "
         "inputs: {data: '${{parent.inputs.data}}', epochs: 2, batch_size: 24}, "

@@ -10,7 +10,7 @@ import pytest
 
 from tests.components.frameworks import furthest, run_killed_trainer, run_trainer, weights_of, write_line
 from tests.components.support import run_component
-from tests.components.training import write_digits
+from tests.components.training import check_times, write_digits
 
 pytestmark = pytest.mark.slow
 
@@ -24,6 +24,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_multiworker_is_the_same_on_1_2_and_4_workers(digits: Path, tmp_path: Path) -> None:
     runs = {shape: run_trainer("train_tf_multiworker", digits, tmp_path, shape, "epochs=2") for shape in ("1x1", "2x1")}
     runs["4x1"] = run_trainer("train_tf_multiworker", digits, tmp_path, "4x1", "epochs=2")
+    check_times(Path(runs["4x1"]["outputs"]["metrics"]), ranks=4)
     for shape in ("2x1", "4x1"):
         assert furthest(weights_of(runs["1x1"]), weights_of(runs[shape])) < 1e-5
 
@@ -40,12 +41,14 @@ def test_horovod_with_keras_does_synchronise(digits: Path, tmp_path: Path) -> No
     """`horovod.keras.DistributedOptimizer` does not under Keras 3: each rank would end with weights of its own."""
     one = run_trainer("train_horovod_keras", digits, tmp_path, "1x1", "epochs=2")
     four = run_trainer("train_horovod_keras", digits, tmp_path, "2x2", "epochs=2")
+    check_times(Path(four["outputs"]["metrics"]), ranks=4)
     assert furthest(weights_of(one), weights_of(four)) < 1e-5
 
 
 @pytest.mark.timeout(600)
 def test_parameter_server_learns_and_evaluate_takes_its_model(digits: Path, tmp_path: Path) -> None:
     step = run_trainer("train_tf_parameter_server", digits, tmp_path, "2x1", "epochs=8")
+    check_times(Path(step["outputs"]["metrics"]), ranks=1)  # of the coordinator, who waits for the workers
     model, report = step["outputs"]["model"], tmp_path / "report"
     done = run_component("evaluate", "--data", digits, "--model", model, "--report", report, folder=tmp_path)
     assert done.ok, done.output

@@ -21,7 +21,7 @@ from shared.checkpoint import saving
 from shared.data import Dataset
 from shared.distributed import Refusal
 from shared.models.predictor import load_predictor
-from tests.components.training import bit_equal, furthest, lines, train, training, weights
+from tests.components.training import bit_equal, check_times, furthest, lines, train, training, weights
 from tests.helpers import ROOT, clean_environment, finish, free_port
 from tests.local.support import pipeline, run_json
 from tests.shared.samples import write_language_dataset, write_text_classification_dataset
@@ -146,6 +146,7 @@ def test_a_sharded_training_goes_on_with_the_same_bits(sharding: str, passages: 
     assert "step-00000010 is passed over: the sha256 of " in results[0].stderr
     assert "continuing from" in results[0].stdout
     assert bit_equal(weights(tmp_path / "whole"), weights(tmp_path / "again"))
+    check_times(tmp_path / "whole" / "metrics")
 
 
 @pytest.mark.slow

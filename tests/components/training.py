@@ -116,6 +116,17 @@ def bit_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> b
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
+def check_times(metrics: Path, ranks: int = 2) -> None:
+    """See that the folder `metrics` divides the time of so many ranks, who all have computed and waited."""
+    times = json.loads((metrics / "metrics.json").read_text())["time"]
+    assert [rank["rank"] for rank in times["ranks"]] == list(range(ranks))
+    assert times["steps"] > 0
+    for rank in times["ranks"]:
+        shares = [rank[f"{name}_share"] for name in ("data", "compute", "wait", "save")]
+        assert abs(sum(shares) - 1) < 1e-4
+        assert min(rank["compute_s"], rank["wait_s"]) > 0
+
+
 def lines(out: Path) -> list[dict[str, Any]]:
     """Lines of metrics.jsonl, as far as they are written."""
     path = out / "outputs" / "metrics.jsonl"

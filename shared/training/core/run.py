@@ -6,7 +6,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
@@ -19,6 +19,7 @@ from shared.tracking import Tracker
 from shared.training.core.meter import LossMeter, MeterReading
 from shared.training.core.position import CheckpointSaver, TrainingPosition
 from shared.training.core.schedule import LearningSchedule
+from shared.training.core.time_report import TimeReport
 
 _NOTE_SECONDS = 10.0
 """An epoch that takes long is heard of this often."""
@@ -29,7 +30,8 @@ class TrainingRun:
 
     Every rank calls the same methods at the same steps, because the ranks agree inside them. `at`, where the training
     starts, is moved on as it goes. `throughput` makes further numbers of the samples per second; `steps_per_epoch` is
-    of a whole epoch, where the schedule ends in the middle of one.
+    of a whole epoch, where the schedule ends in the middle of one. `groups` are the ranks that compute alike, if not
+    all of them do.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class TrainingRun:
         meter: LossMeter,
         throughput: Callable[[float], Mapping[str, float]] = lambda _: {},
         steps_per_epoch: int | None = None,
+        groups: Sequence[Sequence[int]] | None = None,
     ) -> None:
         self._settings, self._world, self._saver, self.at, self._schedule = settings, world, saver, at, schedule
         self._steps_per_epoch = steps_per_epoch or schedule.steps // settings.loop.epochs
@@ -51,7 +54,7 @@ class TrainingRun:
         self._speed: list[float] = []
         self._stalls: list[float] = []
         self._unreported: dict[str, float] = {}
-        self._meter, self._throughput = meter, throughput
+        self._meter, self._throughput, self._times = meter, throughput, TimeReport(world, groups)
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -97,7 +100,7 @@ class TrainingRun:
         last_of_epoch = at.batch == self._steps_per_epoch or at.step == self._schedule.steps
         if not save and not stop and at.step % self._settings.reports.log_every and not last_of_epoch:
             return False
-        reading = self._meter.read(save=self._is_save_due())
+        reading = self._meter.read(save=self._is_save_due(), split=last_of_epoch)
         at.epoch_loss += reading.loss_sum
         self._check_finite("loss", reading.loss)
         self._report(reading)
@@ -120,6 +123,7 @@ class TrainingRun:
             Refusal: if the validation loss is not finite.
         """
         at, now = self.at, time.perf_counter()
+        self._meter.restart()  # the validation is no part of the steps
         self._check_finite("validation loss", validation.get("loss", 0.0))
         numbers = {
             "epoch": float(at.epoch + 1),
@@ -135,7 +139,7 @@ class TrainingRun:
             f"{name.replace('_', ' ')} {numbers[name]:.4f}"
             for name in numbers
             if name.endswith(("loss", "accuracy", "rmse", "bits_per_byte"))
-        ]
+        ] + self._times.end_epoch()
         self._world.note(
             f"epoch {at.epoch + 1}/{math.ceil(self._schedule.steps / self._steps_per_epoch)}  " + "  ".join(shown)
         )
@@ -163,6 +167,7 @@ class TrainingRun:
             "seconds": time.perf_counter() - self._started,
             "world_size": self._world.world_size,
             **self._saving_times(),
+            **self._times.document(),
             "history": self.at.history,
         }
         folder = self._settings.metrics
@@ -191,7 +196,8 @@ class TrainingRun:
 
     def _save(self) -> None:
         began, self._saved_at = time.perf_counter(), time.monotonic()
-        self._saver.save(self.at)
+        with self._meter.clock.saving():
+            self._saver.save(self.at)
         self._saved = self.at.step
         self._stalls.append(time.perf_counter() - began)
         self._unreported = {"checkpoint_stall_ms": 1e3 * self._stalls[-1]}
@@ -215,6 +221,7 @@ class TrainingRun:
             "samples_per_second": speed,
             **self._throughput(speed),
             **self._unreported,
+            **self._report_times(reading),
         }
         self._unreported = {}
         self._tracker.log(numbers, self.at.step)
@@ -224,6 +231,15 @@ class TrainingRun:
             self._world.note(
                 f"step {self.at.step:,}/{self._schedule.steps:,}  loss {reading.loss:.4f}  {speed:,.0f} samples/s"
             )
+
+    def _report_times(self, reading: MeterReading) -> dict[str, float]:
+        """Give the metrics of the time split, where there is one, and name ranks that have become slow."""
+        if not reading.splits:
+            return {}
+        numbers, slow = self._times.add(reading.splits, reading.split_steps, self.at.step)
+        for rank in slow:
+            self._world.note(f"step {self.at.step:,}: {rank}")
+        return numbers
 
     def _check_finite(self, what: str, value: float) -> None:
         if not math.isfinite(value):

@@ -31,6 +31,12 @@ class RankLayout:
         """Number of ranks."""
         return self.data_parallel * self.tensor_parallel * self.pipeline_parallel
 
+    @property
+    def stages(self) -> list[range]:
+        """The ranks of each of the pipeline's stages: they compute alike."""
+        size = self.data_parallel * self.tensor_parallel
+        return [range(first, first + size) for first in range(0, self.world_size, size)]
+
 
 def plan_layout(
     parallel: ParallelSettings, sizes: DecoderSizes, accumulation_steps: int, world_size: int | None = None

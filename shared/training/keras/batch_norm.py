@@ -8,20 +8,23 @@ import keras
 import tensorflow as tf
 
 from shared.distributed import World
+from shared.training.keras.replicas import count_replicas, strategy_of
 
 
 def share_statistics(model: keras.Model, world: World) -> None:
-    """Give all ranks the statistics of rank 0, which are those that are saved; every rank calls this.
+    """Give all ranks, and all their GPUs, the statistics of rank 0's first, which are saved; every rank calls this.
 
-    Each rank's batch normalization has seen its own rows only: Keras brings nothing of them together. What moves are
+    Each GPU's batch normalization has seen its own rows only: Keras brings nothing of them together. What moves are
     the weights of floating point that do not train; the generators that dropout draws from rightly differ.
     """
     statistics = [
         variable.value for variable in model.non_trainable_variables if tf.as_dtype(variable.dtype).is_floating
     ]
-    strategy = _strategy_of(world)
-    if world.world_size == 1 or not statistics or isinstance(strategy, tf.distribute.ParameterServerStrategy):
+    strategy = strategy_of(world)
+    if not statistics or isinstance(strategy, tf.distribute.ParameterServerStrategy):
         return  # on parameter servers there is one of each for all
+    if world.world_size == count_replicas(strategy) == 1:
+        return
     if strategy is None:
         import horovod.tensorflow as hvd
 
@@ -29,13 +32,6 @@ def share_statistics(model: keras.Model, world: World) -> None:
     else:
         for variable, value in zip(statistics, _of_the_first(statistics, strategy), strict=True):
             variable.assign(value)
-
-
-def _strategy_of(world: World) -> Any:
-    try:
-        return world.strategy
-    except RuntimeError:  # Horovod has none
-        return None
 
 
 def _of_the_first(variables: list[Any], strategy: Any) -> list[Any]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import keras
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from shared.data import Dataset
@@ -14,13 +16,14 @@ from shared.distributed import World
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.keras.batch_norm import share_statistics
 from shared.training.keras.objective import objective_of
+from shared.training.keras.replicas import count_replicas, spread_rows, strategy_of
 
 
 @dataclass
 class SplitEvaluation:
     """Measures a model on a split; on an empty split there is nothing to measure.
 
-    Each rank takes every n-th row; `alone`, rank 0 takes all, because the others compute for it.
+    Each rank takes every n-th row, on all its GPUs; `alone`, rank 0 takes all, because the others compute for it.
     """
 
     data: Dataset
@@ -45,17 +48,35 @@ class SplitEvaluation:
         first, step = (0, 1) if self.alone else (self.world.rank, self.world.world_size)
         mine = np.arange(first, self._rows, step)
         size = 4 * self.plan.rows_per_pass  # no activations are kept, so more fit than in training
-        sums = [0.0] * self._objective.sums
+        sums, strategy = [0.0] * self._objective.sums, strategy_of(self.world)
         for start in range(0, len(mine), size):
             arrays = self._split.take(mine[start : start + size])
-            found = self._objective.measure(_outputs(model, arrays["x"]), arrays["y"])
+            found = self._objective.measure(replica_outputs(model, arrays["x"], strategy), arrays["y"])
             sums = [one + other for one, other in zip(sums, found, strict=True)]
         if not self.alone:
             sums = list(self.world.sum(sums, "validation", self.timeout))
         return self._objective.metrics(sums, self._rows)
 
 
+def replica_outputs(model: keras.Model, rows: npt.NDArray[Any], strategy: Any) -> tf.Tensor:
+    """Compute the outputs for rows (N, ...) on all GPUs of this process, in the order of the rows: (N, outputs).
+
+    Rows that are missing for equal parts are filled up with the last one, and what comes out for them is left out.
+    """
+    replicas = count_replicas(strategy)
+    if replicas == 1:
+        return _outputs(model, rows)
+    filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % replicas, axis=0)])
+    parts = strategy.experimental_local_results(_replicated(model, spread_rows(strategy, filled), strategy))
+    return tf.concat([part.numpy() for part in parts], 0)[: len(rows)]  # they lie on different GPUs
+
+
 @tf.function
 def _outputs(model: keras.Model, rows: object) -> tf.Tensor:
     """As a graph, once for each number of rows: layer by layer a small model takes six times as long."""
     return model(rows, training=False)
+
+
+@tf.function
+def _replicated(model: keras.Model, rows: object, strategy: Any) -> Any:
+    return strategy.run(lambda part: model(part, training=False), args=(rows,))

@@ -19,6 +19,7 @@ from shared.training.augmentation.batches import BatchAugmentation
 from shared.training.augmentation.processes import PictureReader, picture_reader
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.read_ahead import Asked, rank_batches, read_ahead
+from shared.training.core.time_split import DataTimer
 
 TensorBatch = tuple[tf.Tensor, tf.Tensor]
 """Raw rows (N, *shape) and their labels (N,), int64, or their targets (N,), float64, as tensors; of mixed pictures the
@@ -28,7 +29,10 @@ NamedArrays = Mapping[str, npt.NDArray[Any]]
 
 
 class BatchFeed:
-    """The rank's part of each global batch of an epoch, in an order that the number of ranks does not change."""
+    """The rank's part of each global batch of an epoch, in an order that the number of ranks does not change.
+
+    `timer` tells how long was waited for the batches.
+    """
 
     def __init__(
         self,
@@ -42,9 +46,13 @@ class BatchFeed:
         self._split, self._plan, self._rank, self._loader, self._seed = split, plan, rank, loader, seed
         self._augmentation = augmentation
         self.steps_per_epoch = split.rows // plan.batch_size
+        self.timer = DataTimer()
 
     def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[TensorBatch]:
         """Give the batches of an epoch (from 0) from `start_batch` on; each has `plan.rows_per_rank` rows."""
+        return self.timer.watch(self._batches(epoch, start_batch))
+
+    def _batches(self, epoch: int, start_batch: int) -> Iterator[TensorBatch]:
         if start_batch >= self.steps_per_epoch:
             return iter(())
         if self._augmentation is not None:

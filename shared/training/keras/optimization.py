@@ -6,6 +6,7 @@ The trainers differ in how they bring the gradients of all ranks together.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 
 import keras
@@ -93,6 +94,26 @@ def in_buckets(
     for bucket in buckets:
         exchanged.update(zip(bucket, exchange([gradients[number] for number in bucket]), strict=True))
     return [exchanged[number] for number in range(len(gradients))]
+
+
+def timed_exchange(
+    gradients: Sequence[tf.Tensor], exchange: Callable[[Sequence[tf.Tensor]], Sequence[tf.Tensor]], timed: tf.Tensor
+) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """Exchange gradients; if `timed`, also give the seconds from when this rank had computed all to when all had come.
+
+    The clock is the host's: on a GPU what is not computed yet, but under way, counts as there.
+    """
+    with tf.control_dependencies(gradients):
+        ready = _host_clock(timed)
+    exchanged = list(exchange(gradients))
+    with tf.control_dependencies(exchanged):
+        return exchanged, _host_clock(timed) - ready
+
+
+def _host_clock(timed: tf.Tensor) -> tf.Tensor:
+    """Tell the time in seconds, in a graph, or 0; `tf.timestamp` would, but not where operations are deterministic."""
+    now = tf.cond(timed, lambda: tf.numpy_function(time.perf_counter, [], "float64"), lambda: tf.zeros((), "float64"))
+    return tf.reshape(now, [])
 
 
 def _decays(variable: keras.Variable) -> bool:

@@ -38,8 +38,13 @@ class RunCallback(Callback):
         self._open = ExitStack()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Take SIGTERM back: Lightning's handler broadcasts from inside itself, wherever the other ranks are."""
-        del trainer, pl_module
+        """Take SIGTERM back: Lightning's handler broadcasts from inside itself, wherever the other ranks are.
+
+        Before each batch Lightning 2.6 lets rank 0 tell all others whether it had one, and waits for the device to hear
+        of it. That falls away too: all ranks agree when to stop without a collective in a step.
+        """
+        del pl_module
+        trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]  # noqa: SLF001
         self._open.enter_context(self.meter.stopping_on_sigterm())
 
     def on_train_batch_end(

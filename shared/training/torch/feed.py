@@ -19,6 +19,7 @@ from shared.training.augmentation.batches import BatchAugmentation, BatchPlace
 from shared.training.augmentation.processes import PictureReader, picture_reader
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.read_ahead import Asked, batches_at_once, rank_batches, read_ahead
+from shared.training.torch.device_copies import copy_ahead, data_timer
 
 DEVICE_HELD_BYTES = 256 * 2**20
 """Splits up to this size are held in memory, on the device."""
@@ -49,7 +50,7 @@ class RowReader:
 
     def __init__(self, split: Split, device: torch.device, loader: LoaderSettings) -> None:
         self.split = split
-        self._device = device
+        self.device = device
         self._pin = loader.pin_memory and device.type == "cuda"
         self._names = ("x", "y") if "y" in split.arrays else ("x",)  # a language model's labels are its next tokens
         self._ragged = split.arrays["x"].ragged  # in memory the longest row would decide on the width of all
@@ -88,13 +89,19 @@ class RowReader:
         """Copy what was read to the device, and make a batch of it."""
         return self._batch(self._copied(tensors))
 
+    def to_device_ahead(self, batches: Iterator[StoredTensors]) -> Iterator[TensorBatch]:
+        """Do so for one batch after another; a GPU gets the next one while it computes."""
+        if self.device.type == "cuda":
+            return map(self._batch, copy_ahead(batches, self.device))
+        return map(self.to_device, batches)
+
     def take(self, rows: RowNumbers) -> TensorBatch:
         """Give rows on the device, in the order asked."""
         if self.held is None:
             return self.to_device(self.read(rows))
         index = torch.from_numpy(rows)
-        if self._device.type == "cuda":  # a copy from ordinary memory would wait for the steps before
-            index = index.pin_memory().to(self._device, non_blocking=True)
+        if self.device.type == "cuda":  # a copy from ordinary memory would wait for the steps before
+            index = index.pin_memory().to(self.device, non_blocking=True)
         return self._batch(tuple(tensor.index_select(0, index) for tensor in self.held))
 
     def _read(self, rows: RowNumbers) -> StoredTensors:
@@ -104,7 +111,7 @@ class RowReader:
         return tuple(torch.from_numpy(arrays[name]) for name in self._names)
 
     def _copied(self, tensors: StoredTensors) -> StoredTensors:
-        return tuple(tensor.to(self._device, non_blocking=self._pin) for tensor in tensors)
+        return tuple(tensor.to(self.device, non_blocking=self._pin) for tensor in tensors)
 
     def _batch(self, tensors: StoredTensors) -> TensorBatch:
         if len(tensors) == 1:
@@ -118,7 +125,7 @@ class BatchFeed:
 
     With `loader_workers` of 0, and where the rows are held in memory, nothing is read ahead; pictures that an
     `augmentation` changes are not held on the device. `steps` are those of the whole training, in `epochs` of which the
-    last may be cut short.
+    last may be cut short. `timer` tells how long was waited for the batches.
     """
 
     def __init__(
@@ -133,6 +140,7 @@ class BatchFeed:
     ) -> None:
         self._reader, self._plan, self._rank, self._seed, self._augmentation = reader, plan, rank, seed, augmentation
         self._workers, self._prefetch = loader.loader_workers, loader.prefetch
+        self.timer = data_timer(reader.device)
         self.steps_per_epoch = reader.split.rows // plan.batch_size
         self.steps = min(loop.epochs * self.steps_per_epoch, loop.max_steps or sys.maxsize)
         self.epochs = math.ceil(self.steps / self.steps_per_epoch)
@@ -144,13 +152,16 @@ class BatchFeed:
 
     def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[TensorBatch]:
         """Give the batches of an epoch (from 0) from `start_batch` on; each has `plan.rows_per_rank` rows."""
+        return self.timer.watch(self._batches(epoch, start_batch))
+
+    def _batches(self, epoch: int, start_batch: int) -> Iterator[TensorBatch]:
         end = min(self.steps_per_epoch, self.steps - epoch * self.steps_per_epoch)
         if start_batch >= end:
             return iter(())
         if self._augmentation is not None:
             places = self._augmentation.places(self._reader.split, self._plan, epoch, start_batch)
             changed = self._ahead(self._changed, islice(places, end - start_batch))
-            return map(self._reader.to_device, changed)
+            return self._reader.to_device_ahead(changed)
         whole = rank_batches(self._reader.split, self._plan, self._rank, self._seed, epoch, start_batch)
         order = islice(whole, end - start_batch)
         if self._workers == 0 or self._reader.held is not None:
@@ -159,7 +170,7 @@ class BatchFeed:
         several = read_ahead(
             self._reader.read_several, batches_at_once(order, at_once), self._workers, -(-self._prefetch // at_once)
         )
-        return map(self._reader.to_device, chain.from_iterable(several))
+        return self._reader.to_device_ahead(chain.from_iterable(several))
 
     def _ahead(self, read: Callable[[Asked], StoredTensors], order: Iterator[Asked]) -> Iterator[StoredTensors]:
         return read_ahead(read, order, self._workers, self._prefetch) if self._workers else map(read, order)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 
 import torch
@@ -9,6 +10,7 @@ import torch.distributed as dist
 
 from shared.distributed import World
 from shared.training.core import meter
+from shared.training.core.time_split import DataTimer
 
 _LOSSES_KEPT = 256
 """Losses that are kept on the device before they are added up."""
@@ -17,8 +19,9 @@ _LOSSES_KEPT = 256
 class LossMeter(meter.LossMeter):
     """Adds up the loss on the device, so that no step waits for it."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, world: World, data: DataTimer | None = None) -> None:
+        # A thread that sleeps may wait for its own GPU.
+        super().__init__(world, data, counts_waits=world.device.type == "cuda")
         self._sum = torch.zeros((), dtype=torch.float64, device=world.device)
         self._losses: list[torch.Tensor] = []
 
@@ -37,12 +40,17 @@ class LossMeter(meter.LossMeter):
         self._add_up()
         values = torch.stack([self._sum / self._world.world_size, self._sum.new_tensor(wish)])
         self._sum.zero_()
+        if values.is_cuda:
+            torch.cuda.current_stream().synchronize()  # as reading the values does: from here on it is for others
+        began = time.perf_counter()
         if dist.is_initialized():
             if self._world.world_size > 1:
                 dist.all_reduce(values)
             total, wishes = values.tolist()
         else:  # the group that carries the gradients is not torch's
             total, wishes = self._world.sum(values.tolist(), "meter")
+        if self._world.world_size > 1:
+            self._waited += time.perf_counter() - began
         return total, wishes
 
     def hardware(self) -> dict[str, float]:
