@@ -1,4 +1,4 @@
-"""Mapping `.npy` files of which is known what they hold."""
+"""Mapping and reading `.npy` files of which is known what they hold."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from shared.storage import RandomReads
 
 
 def map_npy(path: Path, shape: tuple[int, ...], dtype: str, *, whole: bool = False) -> npt.NDArray[Any]:
@@ -40,6 +42,18 @@ def map_npy(path: Path, shape: tuple[int, ...], dtype: str, *, whole: bool = Fal
                 _read_pages(pages)
             return np.frombuffer(pages, dtype, offset=len(header)).reshape(shape)
     return np.ascontiguousarray(np.load(path, mmap_mode="r", allow_pickle=False))
+
+
+def read_npy(path: Path, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
+    """Read a file into memory, from storage that may fail for a moment; else as `map_npy`."""
+    header, file = _npy_header(shape, dtype), RandomReads(path)
+    try:
+        content = file.read(0, file.size)
+    finally:
+        file.close()
+    if content.startswith(header) and len(content) == len(header) + math.prod(shape) * np.dtype(dtype).itemsize:
+        return np.frombuffer(content, dtype, offset=len(header)).reshape(shape)
+    return np.ascontiguousarray(np.load(io.BytesIO(content), allow_pickle=False))
 
 
 @lru_cache(maxsize=256)

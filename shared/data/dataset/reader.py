@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import SPLITS, TOKENIZER_FILE, Array, Index, Shard, offsets_name, read_index
 from shared.data.dataset.joint_rows import JointRows
-from shared.data.dataset.npy_files import map_npy
+from shared.data.dataset.npy_files import map_npy, read_npy
 from shared.data.dataset.order import RowNumbers, batch_starts, epoch_order
 from shared.data.dataset.ragged import Ragged
 from shared.distributed import Refusal
@@ -27,6 +27,9 @@ RowsBetween = Callable[[int, int], RowNumbers]
 
 RowCopier = Callable[[npt.NDArray[Any], RowNumbers], npt.NDArray[Any]]
 """Copies rows out of an array, in the order asked."""
+
+FileReader = Callable[[Path, tuple[int, ...], str], npt.NDArray[Any]]
+"""Reads a file of which the shape and the type are expected."""
 
 HELD_ARRAY_BYTES = 32 * 2**20
 """An array of a split up to this size is read whole at its first use: labels nearly always are."""
@@ -173,7 +176,12 @@ class Split:
 
     def _whole(self, name: str) -> npt.NDArray[Any]:
         if name not in self._held:
-            self._held[name] = np.concatenate([self._map(name, number) for number in range(len(self.shards))])
+            array = self.arrays[name]
+            whole = np.empty((self.rows, *array.shape), array.dtype)
+            for number, shard in enumerate(self.shards):  # not mapped: where a mount fails, that would kill the process
+                rows = self._load(name, number, (shard.rows, *array.shape), array.dtype, read_npy)
+                whole[self._starts[number] : self._ends[number]] = rows
+            self._held[name] = whole
         return self._held[name]
 
     def _copied(
@@ -241,12 +249,14 @@ class Split:
         array = self.arrays[name]
         return self._load(name, number, (self.shards[number].rows, *array.shape), array.dtype)
 
-    def _load(self, file: str, number: int, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
-        """Map one file of a shard, and see that it holds what the index says."""
+    def _load(
+        self, file: str, number: int, shape: tuple[int, ...], dtype: str, read: FileReader | None = None
+    ) -> npt.NDArray[Any]:
+        """Map one file of a shard, or read it otherwise, and see that it holds what the index says."""
         found = self.shards[number].files[file]
         path, again = self.folder / found.path, "Prepare the data again."
         try:
-            mapped = self._read_file(path, found.sha256, shape, dtype)
+            mapped = read(path, shape, dtype) if read else self._read_file(path, found.sha256, shape, dtype)
         except OSError as error:
             if error.errno != errno.EMFILE:
                 raise Refusal(f"{path} cannot be read: {error.strerror or error}. {again}") from error

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import Index, TextEncoding
 from shared.data.dataset.joint_rows import JointRows
-from shared.data.dataset.npy_files import map_npy
+from shared.data.dataset.npy_files import map_npy, read_npy
 from shared.data.dataset.order import RowNumbers
 from shared.data.dataset.ragged import Ragged
 from shared.data.dataset.reader import Dataset, RowsBetween, Split
@@ -183,6 +183,5 @@ class StreamedSplit(Split):
         how = self.streaming
         local = how.cache.fetch(path, sha256) if how.cache else None
         if local is None and not how.in_place:
-            whole: npt.NDArray[Any] = np.load(path, allow_pickle=False)
-            return np.ascontiguousarray(whole)
+            return read_npy(path, shape, dtype)
         return map_npy(local or path, shape, dtype, whole=True)
