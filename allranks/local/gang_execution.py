@@ -14,6 +14,7 @@ from allranks.errors import StorageError
 from allranks.local import cache, fingerprint, machine, snapshot
 from allranks.local.aborts import ABORT_REPEATS, was_aborted_at_exit
 from allranks.local.cache import FinishedStep, StepCache
+from allranks.local.downloads import copy_inputs
 from allranks.local.execution import RunContext, StepExecution
 from allranks.local.gang import RankGang
 from allranks.local.guard import ProcessGuard
@@ -75,9 +76,11 @@ class GangExecution(StepExecution):
             processes = self.step.nodes * self.step.launched + self.step.parameter_servers
             self._cluster = self._emulate(self.context.ports.row(1 + processes))
         self._inputs = {path: fingerprint.tree_fingerprint(path) for path in data.values()}
-        places = self._make_places()
-        context = self._launch_context({name: str(path) for name, path in data.items()}, places)
-        context = replace(context, reads=tuple(data.values()), writes=(self.workplace.outputs,))
+        cache.remove_path(self.folder.downloads)
+        copies = copy_inputs(data, self.step.downloaded, self._inputs, self.folder.downloads)
+        data = {**data, **copies}
+        context = self._launch_context({name: str(path) for name, path in data.items()}, self._make_places())
+        context = replace(context, reads=tuple(data.values()), writes=(self.workplace.outputs, *copies.values()))
         self._hosted.write_files(context)
         marker = f"AZUREML_RUN_ID={job_run_id(self.context.run.id, self.step.name)}"
         self.gang = RankGang(self._hosted.commands(context), guard, marker, self.context.umask, self.step.host.end)
@@ -217,7 +220,9 @@ class GangExecution(StepExecution):
             return StepFailure(f"succeeded but did not write its output {', '.join(missing)}")
         changed = [str(path) for path, before in self._inputs.items() if fingerprint.tree_fingerprint(path) != before]
         if changed:
-            return StepFailure(f"wrote to its input {', '.join(changed)}, which is read-only on Azure ML")
+            return StepFailure(
+                f"wrote to its input {', '.join(changed)}, which is read-only on Azure ML but for downloads"
+            )
         return None
 
     def may_retry(self, retries: int, gang: RankGang) -> bool:
@@ -237,6 +242,7 @@ class GangExecution(StepExecution):
     def end(self, status: str, failure: StepFailure | None = None) -> None:
         """Nothing more will happen to this step."""
         super().end(status, failure)
+        shutil.rmtree(self.folder.downloads, ignore_errors=True)
         for overlay in self._overlays if self._installs else ():
             shutil.rmtree(overlay, ignore_errors=True)
 
