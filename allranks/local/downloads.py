@@ -10,7 +10,7 @@ from pathlib import Path
 from allranks.spec import Component, Data, Input, Step
 from allranks.spec.expressions import single_reference
 
-COPIED_BYTES = 4 * 2**30
+COPIED_BYTES = 2**30
 """An input up to this size is copied; larger ones would fill the disks on which people try pipelines."""
 
 _DOWNLOAD = "download"
