@@ -55,6 +55,7 @@ def finetune_text(
         sharding=sharding,
         seed=seed,
     )
+    train.inputs.data.mode = "download"  # read in each epoch: docs/data.md says when another mode fits
     scale(train, nodes=nodes, processes_per_node=processes_per_node)
 
     evaluate = components.evaluate(data=prepare.outputs.data, model=train.outputs.model)

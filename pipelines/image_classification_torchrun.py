@@ -47,6 +47,7 @@ def image_classification_torchrun(
         learning_rate=learning_rate,
         seed=seed,
     )
+    train.inputs.data.mode = "download"  # read in each epoch: docs/data.md says when another mode fits
     scale(train, nodes=nodes, processes_per_node=processes_per_node)
 
     evaluate = components.evaluate(data=prepare.outputs.data, model=train.outputs.model)

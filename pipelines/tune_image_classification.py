@@ -53,6 +53,7 @@ def tune_image_classification(
         max_concurrent_trials=2,
         timeout=7200,
     )
+    train.inputs.data.mode = "download"  # read in each epoch: docs/data.md says when another mode fits
 
     evaluate = components.evaluate(data=prepare.outputs.data, model=train.outputs.model)
 

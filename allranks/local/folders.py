@@ -100,6 +100,11 @@ class StepFolder:
         """The temporary folder of a node."""
         return self.path / "nodes" / str(node) / "tmp"
 
+    @property
+    def downloads(self) -> Path:
+        """Copies of the inputs of ``mode: download``, while the step runs."""
+        return self.path / "nodes" / "inputs"
+
     def overlay(self, node: int) -> Path:
         """What a node's processes install; see ``overlay.py``."""
         return self.path / "nodes" / str(node) / "python"

@@ -15,6 +15,7 @@ from allranks.local import cache, fingerprint, machine, snapshot
 from allranks.local.aborts import ABORT_REPEATS, was_aborted_at_exit
 from allranks.local.attempts import attempt_of, data_sizes, shown_variables
 from allranks.local.cache import FinishedStep, StepCache
+from allranks.local.downloads import copy_inputs
 from allranks.local.execution import RunContext, StepExecution
 from allranks.local.gang import RankGang
 from allranks.local.guard import ProcessGuard
@@ -76,9 +77,11 @@ class GangExecution(StepExecution):
             self._cluster = self._emulate(self.context.ports.row(1 + processes))
         self._inputs = {path: fingerprint.tree_fingerprint(path) for path in data.values()}
         self.data_sizes = data_sizes(self.step.paths, self._inputs)
-        places = self._make_places()
-        context = self._launch_context({name: str(path) for name, path in data.items()}, places)
-        context = replace(context, reads=tuple(data.values()), writes=(self.workplace.outputs,))
+        cache.remove_path(self.folder.downloads)
+        copies = copy_inputs(data, self.step.downloaded, self._inputs, self.folder.downloads)
+        data = {**data, **copies}
+        context = self._launch_context({name: str(path) for name, path in data.items()}, self._make_places())
+        context = replace(context, reads=tuple(data.values()), writes=(self.workplace.outputs, *copies.values()))
         self._hosted.write_files(context)
         marker = f"AZUREML_RUN_ID={job_run_id(self.context.run.id, self.step.name)}"
         commands = self._hosted.commands(context)
@@ -222,7 +225,9 @@ class GangExecution(StepExecution):
             return StepFailure(f"succeeded but did not write its output {', '.join(missing)}")
         changed = [str(path) for path, before in self._inputs.items() if fingerprint.tree_fingerprint(path) != before]
         if changed:
-            return StepFailure(f"wrote to its input {', '.join(changed)}, which is read-only on Azure ML")
+            return StepFailure(
+                f"wrote to its input {', '.join(changed)}, which is read-only on Azure ML but for downloads"
+            )
         return None
 
     def may_retry(self, retries: int, gang: RankGang) -> bool:
@@ -245,6 +250,7 @@ class GangExecution(StepExecution):
             message = failure.message if failure else ""
             self.past_attempts.append(attempt_of(self.gang, self.context.began, status, message))
         super().end(status, failure)
+        shutil.rmtree(self.folder.downloads, ignore_errors=True)
         for overlay in self._overlays if self._installs else ():
             shutil.rmtree(overlay, ignore_errors=True)
 

@@ -51,6 +51,7 @@ class PlannedStep:
         chosen_by: the steps that decide whether it runs, each with the decision at which it does.
         python: the interpreter of the environment that the step names; None for the run's own.
         shm_size, docker_args: what it asks for its container.
+        downloaded: the data inputs of which it gets copies.
         host: where its ranks run.
     """
 
@@ -71,6 +72,7 @@ class PlannedStep:
     needs: Mapping[str, str] = field(default_factory=dict)
     shm_size: str | None = None
     docker_args: tuple[str, ...] = ()
+    downloaded: frozenset[str] = frozenset()
     host: NodeHost = THIS_MACHINE
     sources: Mapping[str, str] = field(default_factory=dict)
 

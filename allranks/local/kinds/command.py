@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from allranks.local.bindings import PipelineScope, planned_value
+from allranks.local.downloads import downloaded_inputs
 from allranks.local.gang_execution import GangExecution
 from allranks.local.kinds import StepKind
 from allranks.local.launch import LAUNCHERS
@@ -46,6 +47,7 @@ def plan_command(step: Step, component: Component, scope: PipelineScope, searche
         parameter_servers=servers,
         shm_size=None if resources.shm_size is None else scope.as_text(resources.shm_size),
         docker_args=resources.docker_args,
+        downloaded=downloaded_inputs(step, component, scope.pipeline.inputs),
     )
 
 

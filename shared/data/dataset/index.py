@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from shared.distributed import Refusal
+from shared.storage import read_bytes
 
 DATASET_FORMAT = "allranks-dataset/1"
 INDEX_FILE = "index.json"
@@ -216,13 +217,12 @@ def read_index(folder: Path) -> Index:
     Raises:
         Refusal: if the folder holds no dataset, an unfinished one, one of another format, or a damaged index.
     """
-    path = folder / INDEX_FILE
-    if not path.is_file():
+    if not (path := folder / INDEX_FILE).is_file():
         unfinished = any((folder / split).is_dir() for split in SPLITS)
         why = "was not finished: it has shards but no" if unfinished else "is not a prepared dataset: it has no"
         raise Refusal(f"{folder} {why} {INDEX_FILE}. Run prepare_data and give its output `data`.")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(read_bytes(path))
         if document["format"] != DATASET_FORMAT:
             raise Refusal(f"{path} has the format {document['format']!r}; this library reads {DATASET_FORMAT!r}.")
         return _parse(document)

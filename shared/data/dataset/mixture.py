@@ -9,6 +9,7 @@ once, whatever the weights and wherever an epoch ends. An epoch has as many rows
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import Index
 from shared.data.dataset.order import RowNumbers, batch_starts
-from shared.data.dataset.reader import Dataset, RowsBetween, Split
+from shared.data.dataset.reader import Dataset, RowCopier, RowsBetween, Split
 from shared.distributed import Refusal
 
 BLOCK_ROWS = 1000
@@ -117,13 +118,13 @@ class MixedSplit(Split):
         places, before = _MixedPlaces(self, seed), epoch * (self.rows // batch_size * batch_size)
         return (places.rows_between(before + start, before + start + batch_size) for start in starts)
 
-    def take(self, indices: RowNumbers) -> dict[str, npt.NDArray[Any]]:
+    def take(self, indices: RowNumbers, copy: RowCopier = operator.getitem) -> dict[str, npt.NDArray[Any]]:
         """Copy rows, as `Split.take` does; where rows differ in length, they are filled up to the longest of all."""
         indices = np.asarray(indices)
         of = np.searchsorted(self._ends, indices, side="right")
         places = [np.flatnonzero(of == number) for number in range(len(self.mixed))]
         found = [
-            (place, split.take(indices[place] - start))
+            (place, split.take(indices[place] - start, copy))
             for place, split, start in zip(places, self.mixed, self.starts.tolist(), strict=True)
             if len(place)
         ]

@@ -15,17 +15,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from shared.distributed import Refusal
+from shared.storage import retry_transient
 
 _COMMITTED_NS = 10**18
 """Time of change of a whole file: 2001-09-09T01:46:40Z."""
 
 _PIECE_BYTES = 4 * 2**20
-_TRIES = 4
 _LEFTOVER_SECONDS = 3600.0
 
 
@@ -75,23 +75,15 @@ class ShardCache:
 
     def _fetch(self, source: Path, copy: Path, sha256: str) -> bool:
         """Copy and commit; False if there is no room for a file of this size."""
-        size, part = source.stat().st_size, copy.with_suffix(".part")
+        size, part = retry_transient(source.stat).st_size, copy.with_suffix(".part")
         with self._locked("room"):
             if not self._make_room(size, part):
                 return False
         try:
-            for left in reversed(range(_TRIES)):
-                try:
-                    if _copy_hashed(source, part) == sha256:
-                        break
-                    fault: Exception = Refusal(
-                        f"{source} is not the file that was prepared: its sha256 differs. Prepare the data again."
-                    )
-                except OSError as error:
-                    fault = error
-                if not left:
-                    raise fault
-                time.sleep(0.1 * 2 ** (_TRIES - left))  # storage that is far away fails now and then
+            if _copy_hashed(source, part) != sha256 and _copy_hashed(source, part) != sha256:
+                raise Refusal(
+                    f"{source} is not the file that was prepared: its sha256 differs. Prepare the data again."
+                )
             os.utime(part, ns=(time.time_ns(), _COMMITTED_NS))
             part.replace(copy)
         finally:
@@ -164,13 +156,17 @@ def is_local(data: Path) -> bool:
 
 
 def _copy_hashed(source: Path, part: Path) -> str:
-    """Copy a file to the disk, front to back; its sha256."""
-    digest = hashlib.sha256()
-    with source.open("rb", buffering=0) as file, _opened(part) as copy:
-        while piece := file.read(_PIECE_BYTES):
-            digest.update(piece)
-            _write(copy, piece)
-        _write(copy, b"", last=True)
+    """Copy a file to the disk, front to back, from storage that may fail for a moment; its sha256."""
+    digest, file = hashlib.sha256(), retry_transient(lambda: source.open("rb", buffering=0))
+    try:
+        with _opened(part) as copy:
+            while piece := retry_transient(lambda: file.read(_PIECE_BYTES)):
+                digest.update(piece)
+                _write(copy, piece)
+            _write(copy, b"", last=True)
+    finally:
+        with suppress(OSError):  # what a mount says to that does no harm to what has been read
+            file.close()
     return digest.hexdigest()
 
 

@@ -11,6 +11,8 @@ of (seed, epoch, its number) alone.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import numpy as np
 
 from shared.data.dataset.order import RowNumbers
@@ -36,8 +38,10 @@ class ShardOrder:
         sizes = np.add.reduceat(rows, firsts)
         self._early = sizes // 2  # of each group, the rows that come in the phase of its own number
         self._early[-1] = sizes[-1]
-        self._ends = np.cumsum(self._early + np.concatenate([[0], (sizes - self._early)[:-1]]))
+        ends = np.cumsum(self._early + np.concatenate([[0], (sizes - self._early)[:-1]]))
+        self._ends: list[int] = ends.tolist()  # of Python's numbers: a search costs a tenth of NumPy's
         self._made: dict[int, RowNumbers] = {}
+        self._left = -1, np.empty(0, np.int64)
 
     def rows_between(self, first: int, last: int) -> RowNumbers:
         """Numbers of the rows that come at the places from `first` to before `last` of the epoch."""
@@ -49,17 +53,20 @@ class ShardOrder:
 
     def phases_between(self, first: int, last: int) -> range:
         """Numbers of the phases that some places lie in."""
-        begin, end = np.searchsorted(self._ends, (max(0, first), min(last, int(self._ends[-1])) - 1), side="right")
-        return range(int(begin), int(end) + 1)
+        begin, end = max(0, first), min(last, self._ends[-1]) - 1
+        return range(bisect_right(self._ends, begin), bisect_right(self._ends, end) + 1)
 
     def shards_of(self, phases: range) -> list[int]:
         """Numbers of the shards that some phases are made of, in the order in which they are needed."""
         return [int(shard) for group in self._groups[max(0, phases.start - 1) : phases.stop] for shard in group]
 
     def _phase(self, number: int) -> RowNumbers:
-        early = self._group(number)[: self._early[number]]
-        late = self._group(number - 1)[self._early[number - 1] :] if number else early[:0]
-        return self._mixed(np.concatenate([late, early]), _OF_PHASE, number)
+        before, late = self._left
+        if number and before != number - 1:
+            late = self._group(number - 1)[self._early[number - 1] :]
+        group = self._group(number)
+        early, self._left = group[: self._early[number]], (number, group[self._early[number] :])
+        return self._mixed(np.concatenate([late, early]) if number else early, _OF_PHASE, number)
 
     def _group(self, number: int) -> RowNumbers:
         shards = self._groups[number].tolist()

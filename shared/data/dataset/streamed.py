@@ -6,8 +6,6 @@ lie on the node's disk, so that its ranks share them.
 
 from __future__ import annotations
 
-import mmap
-import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.dataset.index import Index, TextEncoding
+from shared.data.dataset.joint_rows import JointRows
+from shared.data.dataset.npy_files import map_npy, read_npy
 from shared.data.dataset.order import RowNumbers
 from shared.data.dataset.ragged import Ragged
 from shared.data.dataset.reader import Dataset, RowsBetween, Split
@@ -111,17 +111,21 @@ class StreamedSplit(Split):
     def epoch_places(self, seed: int, epoch: int) -> RowsBetween:
         """Give what says which rows come when; as it is asked for one place after the other, shards come and go."""
         order = ShardOrder(np.array([shard.rows for shard in self.shards]), self.group_rows, seed, epoch)
-        margin, phases = self.group_rows // 4, range(0)  # batches are read later than their numbers are given
+        held = range(0)
 
         def rows_between(first: int, last: int) -> RowNumbers:
-            nonlocal phases
-            needed = order.phases_between(first - margin, last + margin)
-            if needed != phases:
-                phases = needed
-                self._keep(order.shards_of(phases))
+            nonlocal held
+            if (needed := self._phases_held(order, first, last)) != held:
+                held = needed
+                self._keep(order.shards_of(held))
             return order.rows_between(first, last)
 
         return rows_between
+
+    def _phases_held(self, order: ShardOrder, first: int, last: int) -> range:
+        """Two phases, if a batch lies in no more: the one before while its batches may still be read, else the next."""
+        before = order.phases_between(first - self.group_rows // 4, last)
+        return before if len(before) > 1 else order.phases_between(first, last + self.group_rows)[:2]
 
     def _keep(self, shards: list[int]) -> None:
         """Give up all other shards, and begin to fetch those of these that are not here."""
@@ -154,6 +158,17 @@ class StreamedSplit(Split):
         assert not isinstance(found, Ragged)  # noqa: S101  # it is asked for rows of one length
         return found
 
+    def _joint_rows(self, name: str, needed: set[int]) -> JointRows:
+        """Join the shards that are needed with those that are here; what was given up meanwhile is let go."""
+        joint = self._joint.get(name)
+        kept = needed.union(self._shards_open)
+        if joint is None or not needed <= joint.arrays.keys() <= kept:
+            before = joint.arrays if joint else {}
+            here = {n for n, future in list(self._shards_open.items()) if future.done() and not future.exception()}
+            arrays = {n: before[n] if n in before else self._shard(name, n) for n in needed | here}
+            joint = self._joint[name] = JointRows(arrays, self._starts)
+        return joint
+
     def _ragged_shard(self, name: str, number: int) -> Ragged:
         found = self._files(number)[name]
         assert isinstance(found, Ragged)  # noqa: S101  # it is asked for rows of many lengths
@@ -163,21 +178,10 @@ class StreamedSplit(Split):
         del name
         return False
 
-    def _read_file(self, path: Path, sha256: str) -> npt.NDArray[Any]:
+    def _read_file(self, path: Path, sha256: str, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
         """Read a file front to back: a copy on this node's disk is mapped, what lies elsewhere goes into memory."""
         how = self.streaming
         local = how.cache.fetch(path, sha256) if how.cache else None
         if local is None and not how.in_place:
-            whole: npt.NDArray[Any] = np.load(path, allow_pickle=False)
-            return whole
-        return _map_read(local or path)
-
-
-def _map_read(path: Path) -> npt.NDArray[Any]:
-    """Map a file that is in the system's memory by then, so that no batch waits for the disk."""
-    mapped: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    with path.open("rb") as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
-    # One byte of each page: NumPy lets others compute while the disk answers, which mmap's own advice does not.
-    mapped.reshape(-1).view(np.uint8)[:: mmap.PAGESIZE].max(initial=0)
-    return mapped
+            return read_npy(path, shape, dtype)
+        return map_npy(local or path, shape, dtype, whole=True)

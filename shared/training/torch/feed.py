@@ -7,8 +7,10 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import chain, islice
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from shared.data import Split
@@ -73,8 +75,8 @@ class RowReader:
         return tuple(tensor.pin_memory() for tensor in tensors) if self._pin else tensors
 
     def batches_at_once(self, rows: int) -> int:
-        """How many batches of so many rows are best read together: many small ones, from many shards."""
-        if self._ragged or self.split.access != "streaming":  # the longest row decides on the width of its batch alone
+        """How many batches of so many rows are best read together: a thread's turn costs as much as a small one."""
+        if self._ragged:  # the longest row decides on the width of its batch alone
             return 1
         return max(1, _AT_ONCE_BYTES // (rows * self._row_bytes))
 
@@ -105,7 +107,7 @@ class RowReader:
         return self._batch(tuple(tensor.index_select(0, index) for tensor in self.held))
 
     def _read(self, rows: RowNumbers) -> StoredTensors:
-        arrays = self.split.take(rows)
+        arrays = self.split.take(rows, _copy_rows)
         if len(self._names) == 1 or self._ragged:
             arrays["x"] = arrays["x"].astype(_TOKEN)
         return tuple(torch.from_numpy(arrays[name]) for name in self._names)
@@ -118,6 +120,12 @@ class RowReader:
             tokens = tensors[0].long()
             return tokens[:, :-1], tokens[:, 1:]
         return tensors[0].long() if self._ragged else tensors[0], tensors[1]
+
+
+def _copy_rows(array: npt.NDArray[Any], rows: RowNumbers) -> npt.NDArray[Any]:
+    """Copy rows as the reader of rows in memory does: NumPy takes 1.2 times as long."""
+    found: npt.NDArray[Any] = torch.from_numpy(array).index_select(0, torch.from_numpy(rows)).numpy()
+    return found
 
 
 class BatchFeed:

@@ -1,0 +1,72 @@
+"""`mode: download`: a step writes to a copy of its input, and nothing of the user's changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from allranks.local import downloads
+from allranks.local.downloads import copy_inputs
+from allranks.local.fingerprint import tree_fingerprint
+from tests.local.support import pipeline, run_json, step
+
+WRITES = "echo more >> ${{inputs.data}}/a; rm ${{inputs.data}}/b/c; ls -R ${{inputs.data}} > ${{outputs.out}}"
+FILE = "test -w ${{inputs.one}}; cat ${{inputs.one}} $AZURE_ML_INPUT_one > ${{outputs.out}}; echo x > ${{inputs.one}}"
+OUT = "out: {type: uri_file}"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "data" / "b").mkdir(parents=True)
+    (tmp_path / "data" / "a").write_text("a\n")
+    (tmp_path / "data" / "b" / "c").write_text("c\n")
+    (tmp_path / "data" / "link").symlink_to("a")
+    (tmp_path / "data" / "broken").symlink_to("nowhere")
+    return tmp_path / "data"
+
+
+def test_a_step_writes_to_a_copy_however_the_mode_is_said(data: Path, tmp_path: Path) -> None:
+    before = tree_fingerprint(data)
+    file = pipeline(
+        tmp_path,
+        f"""
+        type: pipeline
+        inputs:
+          given: {{type: uri_folder, path: ./data, mode: download}}
+          plain: {{type: uri_folder, path: ./data}}
+        jobs:
+          own: {step(WRITES, inputs="data: {type: uri_folder, path: ./data, mode: download}", outputs=OUT)}
+          bound: {step(WRITES, inputs="data: '${{parent.inputs.given}}'", outputs=OUT)}
+          said: {step(WRITES, inputs="data: {path: '${{parent.inputs.plain}}', mode: download}", outputs=OUT)}
+          after: {step(FILE, inputs="one: {path: '${{parent.jobs.own.outputs.out}}', mode: download}", outputs=OUT)}
+        """,
+    )
+    result = run_json(file, cwd=tmp_path)
+    assert result["exit"] == 0, result
+    assert tree_fingerprint(data) == before
+    listed = Path(result["steps"]["own"]["outputs"]["out"]).read_text()
+    assert Path(result["steps"]["after"]["outputs"]["out"]).read_text() == 2 * listed
+    assert not list((tmp_path / ".allranks").glob("runs/*/steps/*/nodes/inputs")), "copies go with the step's end"
+    assert all(one["reused"] for one in run_json(file, cwd=tmp_path)["steps"].values())
+
+
+def test_a_step_that_says_ro_mount_may_not_write(data: Path, tmp_path: Path) -> None:
+    inputs = "data: {path: '${{parent.inputs.given}}', mode: ro_mount}"
+    file = pipeline(
+        tmp_path,
+        f"""
+        type: pipeline
+        inputs: {{given: {{type: uri_folder, path: ./data, mode: download}}}}
+        jobs: {{mounted: {step(WRITES, inputs=inputs, outputs=OUT)}}}
+        """,
+    )
+    failure = run_json(file, cwd=tmp_path)["steps"]["mounted"]["failure"]
+    assert f"wrote to its input {data}" in failure["message"]
+
+
+def test_what_is_too_large_is_not_copied(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {data: tree_fingerprint(data)}
+    assert copy_inputs({"x": data, "y": data}, {"x"}, files, tmp_path / "copies") == {"x": tmp_path / "copies" / "x"}
+    monkeypatch.setattr(downloads, "COPIED_BYTES", 3)
+    assert copy_inputs({"x": data}, {"x"}, files, tmp_path / "others") == {}
