@@ -45,6 +45,8 @@ OF_COMPONENTS = {
     "train_deepspeed": "deepspeed",
     "train_fsdp": "torch",
     "train_lightning": "lightning",
+    "train_tf_multiworker": "tensorflow",
+    "train_tf_parameter_server": "tensorflow",
     "train_transformers": "transformers",
 }
 

@@ -49,11 +49,12 @@ def scale(
     without InfiniBand are warned of, and the variables that help NCCL on InfiniBand are set unless the step has them.
 
     Args:
-        step: a command step of the SDK, such as ``components.train_ddp(...)`` inside a ``@pipeline`` function, or what
-            its ``.sweep(...)`` returned.
+        step: a command step of the SDK, such as ``components.train_ddp(...)`` inside a ``@pipeline`` function, what its
+            ``.sweep(...)`` returned, or a parallel step, of which the SDK sends no timeout and no tier.
         nodes: number of machines, at least 1. For TensorFlow the number of workers follows.
         processes_per_node: ranks on each machine, at least 1: the number of its GPUs. It goes to the component's
-            input of the same name if it has one, else to the distribution.
+            input of the same name if it has one, else to the distribution; of a parallel step, the workers on each
+            machine, to ``max_concurrency_per_instance``.
         instance_type: VM size, such as ``Standard_ND96isr_H100_v5``, for serverless compute.
         shm_size: shared memory of the container, such as ``8g``.
         timeout: after what time Azure ML ends the step (a sweep as a whole): seconds, or a text such as ``2h``.
@@ -70,15 +71,21 @@ def scale(
     Raises:
         UsageError: a value is out of range, or the step's distribution or machine cannot take it.
     """
-    from azure.ai.ml.entities import Command, Sweep
+    from azure.ai.ml.entities import Command, Parallel, Sweep
 
-    if not isinstance(step, (Command, Sweep)):
-        raise UsageError(f"scale() takes a command or sweep step of a pipeline, not a {type(step).__name__}.")
+    if not isinstance(step, (Command, Parallel, Sweep)):
+        kinds = "a command, sweep or parallel step"
+        raise UsageError(f"scale() takes {kinds} of a pipeline, not a {type(step).__name__}.")
+    if isinstance(step, Parallel):
+        _check_parallel(timeout, tier)
     if isinstance(step, Sweep) and (environment_variables or identity is not None):
         message = "scale() cannot set environment_variables and identity of a sweep step: the SDK sends none."
         raise UsageError(message, "Variables belong in the trial's component, an identity to the whole job.")
     _provide(step, nodes, instance_type, shm_size)
-    _distribute(step, nodes, processes_per_node)
+    if not isinstance(step, Parallel):
+        _distribute(step, nodes, processes_per_node)
+    elif processes_per_node is not None:
+        step.max_concurrency_per_instance = _count(processes_per_node, _PROCESSES_INPUT)
     if timeout is not None:
         _limit(step, timeout)
     if environment_variables:
@@ -87,8 +94,18 @@ def scale(
         _queue(step, tier)
     if identity is not None:
         step.identity = sdk_identity(identity)
-    _fit(step)
+    if not isinstance(step, Parallel):  # its workers share GPUs, or use none
+        _fit(step)
     return step
+
+
+def _check_parallel(timeout: Any, tier: Any) -> None:
+    """Refuse what no field of the SDK's parallel step holds."""
+    if timeout is not None:
+        message = "timeout of a parallel step: Azure ML has none for the step as a whole, and the SDK sends none."
+        raise UsageError(message, "retry_settings.timeout in its YAML ends one call of run(); cancel the job by hand.")
+    if tier is not None:
+        raise UsageError("tier of a parallel step: the SDK sends none.", "Name a cluster of low priority as compute.")
 
 
 def _carrier(step: Any) -> Any:

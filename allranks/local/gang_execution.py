@@ -13,6 +13,7 @@ from typing import Any
 from allranks.errors import StorageError
 from allranks.local import cache, fingerprint, machine, snapshot
 from allranks.local.aborts import ABORT_REPEATS, was_aborted_at_exit
+from allranks.local.artifact_paths import artifact_path_help
 from allranks.local.attempts import attempt_of, data_sizes, shown_variables
 from allranks.local.cache import FinishedStep, StepCache
 from allranks.local.downloads import copy_inputs
@@ -268,7 +269,7 @@ class GangExecution(StepExecution):
             message = f"not finished after {self.limit} = {self.step.timeout:g} s"
         quoted = point_at_sources(last_lines(command.log), self.folder, self.files)
         advice = keras_2_help(quoted, self.step.name, self.step.environment_variables)
-        message = "; ".join(filter(None, (message, advice)))
+        message = "; ".join(filter(None, (message, advice or artifact_path_help(quoted))))
         return StepFailure(message, command.rank, command.node, command.log, quoted)
 
     # A dry run

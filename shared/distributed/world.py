@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, TypeAlias, TypeVar
 
 from shared.distributed.control import Control
-from shared.distributed.errors import OnceError, Refusal
+from shared.distributed.errors import OnceError, PeerError, Refusal
 from shared.distributed.frameworks import FrameworkGroup
 from shared.distributed.launch import Launch
 from shared.distributed.meeting import LeaderScope
@@ -179,6 +179,12 @@ class World:
     def wait_for_announcement(self, name: str) -> None:
         """Wait until some rank announces it, as long as that takes."""
         self._control.get(f"announced/{name}")
+
+    def check_peers(self) -> None:
+        """Raise ``PeerError`` if another rank is known to have died or failed; never waits."""
+        news = self._control.bad_news()
+        if news is not None:
+            raise PeerError(news)
 
     def announce_failure(self, error: BaseException) -> None:
         """Tell the other ranks that this one fails with this error, before it closes what may take long; never raises.

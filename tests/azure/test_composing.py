@@ -127,6 +127,36 @@ def test_scale_leaves_other_steps_of_the_same_object_alone() -> None:
     assert sent(first)["resources"]["instance_count"] == 4
 
 
+def parallel_step() -> Any:
+    from azure.ai.ml.parallel import RunFunction, parallel_run_function
+
+    task = RunFunction(code="./src", entry_script="score.py", environment="azureml:numbers:1")
+    make = parallel_run_function(
+        name="score",
+        inputs={"rows": Input(type="uri_folder")},
+        input_data="${{inputs.rows}}",
+        instance_count=2,
+        max_concurrency_per_instance=2,
+        task=task,
+    )
+    return make(rows=DATA)
+
+
+def test_a_parallel_step_gets_machines_and_workers_and_no_timeout_that_is_never_sent() -> None:
+    step = parallel_step()
+    scale(step, nodes=3, processes_per_node=4, instance_type="Standard_X", identity="managed")
+    sent = step._to_rest_object()
+    assert sent["resources"] == {"instance_count": 3, "instance_type": "Standard_X"}
+    assert (sent["max_concurrency_per_instance"], sent["identity"]["identity_type"]) == (4, "Managed")
+    bound = scale(parallel_step(), processes_per_node="${{parent.inputs.workers}}")
+    assert bound._to_rest_object()["max_concurrency_per_instance"] == "${{parent.inputs.workers}}"
+    with pytest.raises(UsageError, match="none for the step as a whole") as caught:
+        scale(parallel_step(), timeout="2h")
+    assert "retry_settings.timeout" in caught.value.hint
+    with pytest.raises(UsageError, match="tier of a parallel step"):
+        scale(parallel_step(), tier="spot")
+
+
 def test_what_is_not_given_stays_as_it_is() -> None:
     step = load_component(ADD)(data=DATA)
     before = sent(step)

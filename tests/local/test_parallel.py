@@ -140,6 +140,19 @@ def test_a_mini_batch_that_fails_is_tried_again(tmp_path, code):
     assert result["exit"] == 0
     assert tries(tmp_path) == [1, 1, 1, 2 if "sleep" in code else 3, 1, 1, 1]
     assert Path(result["steps"]["score"]["outputs"]["out"]).read_text() == "".join(f"f0{n}\n" for n in range(7))
+    counted = {name: result["steps"]["score"]["metrics"].get(name, 0) for name in ("retries", "timeouts")}
+    assert counted == {"retries": 1 if "sleep" in code else 2, "timeouts": int("sleep" in code)}
+
+
+def test_calls_that_are_too_slow_are_seen_at_once_and_said_at_the_end(tmp_path: Path) -> None:
+    result = faulty(tmp_path, "time.sleep(60)", retry_settings={"max_retries": 0, "timeout": 1})
+    score = result["steps"]["score"]
+    assert (score["metrics"]["mini_batches"], score["metrics"]["timeouts"]) == (7, 7)
+    lines = "\n".join(score["failure"]["last_lines"])
+    assert (
+        "all 7 mini batches have failed; 7 calls of run() took longer than retry_settings.timeout = 1 s: raise it"
+        in lines
+    )
 
 
 def test_what_fails_for_good_is_left_out_within_the_thresholds(tmp_path):
@@ -183,6 +196,7 @@ def test_empty_answers_are_no_failures_where_nobody_counts_items(tmp_path):
     result = faulty(tmp_path, "return []", error_threshold=-1, **changes)
     assert result["exit"] == 0
     assert tries(tmp_path) == [1] * 7
+    assert result["steps"]["score"]["metrics"]["failed_items"] == 0
 
 
 @pytest.mark.parametrize(
@@ -399,9 +413,12 @@ def test_what_would_be_sent_names_nodes_and_workers(tmp_path):
     done = allranks("submit", file, "--dry-run", "--json", "--compute", "c", cwd=tmp_path)
     sent = json.loads(done.stdout)["steps"]["score"]
     assert (sent["nodes"], sent["processes"], sent["files"]) == (3, 2, 1)
-    refused = allranks("submit", file, "--dry-run", "--scale", "score=2x1", "--compute", "c", cwd=tmp_path)
+    changes = ("--scale", "score=2x5", "--compute", "serverless", "--instance-type", "score=Standard_E4s_v3")
+    changed = json.loads(allranks("submit", file, "--dry-run", "--json", *changes, cwd=tmp_path).stdout)
+    assert {"nodes": 2, "processes": 5}.items() <= changed["steps"]["score"].items()
+    refused = allranks("submit", file, "--dry-run", "--timeout", "score=2h", "--compute", "c", cwd=tmp_path)
     assert refused.returncode == 2
-    assert "not a Parallel" in refused.stderr
+    assert "timeout of a parallel step" in refused.stderr
     scaled = allranks("run", file, "--dry-run", "--json", "--scale", "score=1x4", cwd=tmp_path)
     step = json.loads(scaled.stdout)["steps"]["score"]
     assert (step["nodes"], step["processes"]) == (1, 4)

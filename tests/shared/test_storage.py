@@ -16,7 +16,7 @@ from shared.checkpoint import choose, reading, saving
 from shared.data import Array, Dataset, Index, Statistics
 from shared.data.write import write_index, write_shard
 from shared.models.folder import begin_model, write_weights
-from shared.storage import append_text, copy_folder, read_bytes, retry_transient, write_file
+from shared.storage import RandomReads, append_text, copy_folder, read_bytes, retry_transient, write_file
 from shared.tensors import write_safetensors
 from tests.blob_mount import BlobFaults, blob_mount, can_mount
 
@@ -121,3 +121,14 @@ def test_what_does_not_pass_is_said_at_once() -> None:
     with pytest.raises(OSError, match="full"):
         retry_transient(full)
     assert tries == 1
+
+
+@mounted
+def test_closing_what_was_read_says_nothing(tmp_path: Path) -> None:
+    """A mount may answer even that with an error, which once made a sound checkpoint one that is passed over."""
+    with blob_mount(tmp_path / "blob", BlobFaults(errors=1.0)) as place:
+        retry_transient(lambda: (place / "file").write_bytes(b"abc"))
+        for _ in range(4):  # each second closing fails
+            reads = RandomReads(place / "file")
+            assert reads.read(0, 3) == b"abc"
+            reads.close()

@@ -82,10 +82,12 @@ class BatchCoordinator:
             for worker in list(self._workers.values()):
                 if worker.deadline < now and (worker.batch is not None or not worker.is_ready):
                     self._time_out(worker)
-            if fault := self.tally.fault:
-                raise StepFailedError(fault)
-        if fault := self.tally.final_fault:
-            raise StepFailedError(fault)
+            self._check(self.tally.fault)
+        self._check(self.tally.final_fault)
+
+    def _check(self, fault: str) -> None:
+        if fault:
+            raise StepFailedError("; ".join(filter(None, [fault, self.tally.slowness])))
 
     def close(self) -> None:
         """Let the workers shut down; those that do not are killed."""
@@ -128,7 +130,7 @@ class BatchCoordinator:
             worker.is_ready, self._early_deaths = True, 0
         elif index is not None and what == "started":
             self._items[index] = answer["items"]
-            seconds = self._rules.run_timeout
+            seconds, worker.is_running = self._rules.run_timeout, True
             worker.expect(seconds, f"run() has not returned after retry_settings.timeout = {seconds:g} s")
         elif index is not None:
             worker.batch = None
@@ -156,6 +158,8 @@ class BatchCoordinator:
         left = self._rules.max_retries + 1 - self._tries[index]
         _say(f"mini batch {index}, try {self._tries[index]}, {'is tried again' if left else 'has failed'}: {why}")
         if left:
+            self.tally.retries += 1
+            self._progress()
             self._waiting.append(index)
             self._wake()
         else:
@@ -169,7 +173,8 @@ class BatchCoordinator:
         """Give a worker the next mini batch, if one waits."""
         if not self._waiting:
             return
-        index = worker.batch = self._waiting.popleft()
+        index, worker.is_running = self._waiting.popleft(), False
+        worker.batch = index
         seconds = self._rules.overhead_timeout
         worker.expect(seconds, f"a mini batch was not loaded after task_overhead_timeout = {seconds:g} s")
         worker.tell(index=index, batch=self._batches[index], results=str(self._result_file(index)))
@@ -181,6 +186,7 @@ class BatchCoordinator:
             self._give(worker)
 
     def _time_out(self, worker: Worker) -> None:
+        self.tally.timeouts += worker.is_running
         worker.ask_for_stack()
         self._end(worker)
         self._lose(worker, worker.limit)

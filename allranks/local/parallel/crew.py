@@ -33,14 +33,14 @@ class Worker:
 
     Attributes:
         batch: the index of the mini batch that it has, or None; ``attempt`` counts from 0.
-        is_ready: whether ``init`` has returned.
+        is_ready: whether ``init`` has returned; ``is_running``: whether ``run`` has been called with the mini batch.
         deadline: when what it does now has taken too long (monotonic seconds), for the reason ``limit``.
     """
 
     def __init__(self, place: WorkerPlace, program: Path, settings: dict[str, Any], patience: float) -> None:
         self.place = place
         self.batch: int | None = None
-        self.is_ready = False
+        self.is_ready = self.is_running = False
         self.deadline = time.monotonic() + patience
         self.limit = f"init() has not returned after {patience:g} s"
         self._received = b""

@@ -18,12 +18,13 @@ class BatchTally:
         total: number of mini batches.
         done: those of which nothing more will be heard, ``failed`` ones included.
         returned: items that ``run`` has returned, of ``failed_items`` it has not.
+        retries: mini batches that were given out again; ``timeouts``: calls of ``run`` that were ended as too slow.
     """
 
     def __init__(self, rules: BatchRules, total: int) -> None:
         self._rules = rules
         self.total = total
-        self.done = self.failed = self.returned = self.failed_items = 0
+        self.done = self.failed = self.returned = self.failed_items = self.retries = self.timeouts = 0
 
     def is_short(self, items: int, returned: int) -> bool:
         """Whether so few returned items make a mini batch one that has failed."""
@@ -34,7 +35,8 @@ class BatchTally:
         self.done += 1
         self.failed += failed
         self.returned += returned
-        self.failed_items += max(0, items - returned)
+        if failed or self._rules.error_threshold >= 0:
+            self.failed_items += max(0, items - returned)
 
     @property
     def fault(self) -> str:
@@ -61,10 +63,23 @@ class BatchTally:
 
     @property
     def metrics(self) -> dict[str, int]:
-        """Its counts, as a step logs them."""
+        """Its counts, as a step logs them; of what rarely happens only if it has."""
+        rare = {"retries": self.retries, "timeouts": self.timeouts}
         return {
             "mini_batches": self.done,
             "failed_mini_batches": self.failed,
             "items": self.returned,
             "failed_items": self.failed_items,
+            **{name: count for name, count in rare.items() if count},
         }
+
+    @property
+    def slowness(self) -> str:
+        """What to do about calls that were ended as too slow; empty if there was none."""
+        if not self.timeouts:
+            return ""
+        times = "1 call" if self.timeouts == 1 else f"{self.timeouts} calls"
+        return (
+            f"{times} of run() took longer than retry_settings.timeout = {self._rules.run_timeout:g} s: raise it, or "
+            "lower max_concurrency_per_instance where the workers wait for processors"
+        )

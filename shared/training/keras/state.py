@@ -40,6 +40,8 @@ class TrainingSaver(CheckpointSaver):
         weights = weight_arrays(self.model)
         if not all(np.isfinite(array.sum(dtype=np.float64)) for array in weights.values()):
             raise self._not_finite(position)
+        if self._together is None:  # Keras reads this count and writes it: steps that overlap have left some out
+            cast("Any", self.optimizer).iterations.assign(position.step)
         state = {"position": asdict(position), "settings": self.identity, "world_size": self.world.world_size}
         self.writer.save(position.step, self._parts(weights) if self.world.is_main else (), state)
 
@@ -48,6 +50,8 @@ class TrainingSaver(CheckpointSaver):
             yield ShardPart.whole(f"model.{name}", array)
         for number, variable in enumerate(self.optimizer.variables):
             yield ShardPart.whole(f"optimizer.{number}", np.asarray(variable.numpy(), order="C"))
+        if self._together is None:  # a lost worker's step is done again by another one, whatever was applied of it
+            self.world.check_peers()
 
     def _load(self, saved: CheckpointReader) -> Mapping[str, Any]:
         path, state = saved.path, saved.state

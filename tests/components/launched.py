@@ -1,0 +1,119 @@
+"""Every trainer on two ranks as its component starts it, and one rank killed at a moment that the test draws."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tests.components.training import arguments
+from tests.helpers import ROOT, RankResult, RunningRank, azure_variables, finish, free_port, started
+
+Options = Mapping[str, object]
+
+MPI_TRAINERS = ("train_horovod", "train_horovod_keras")
+TENSORFLOW_TRAINERS = ("train_tf_multiworker", "train_tf_parameter_server")
+# The environment's own mpirun, whether or not its bin folder is in PATH.
+_MPIRUN = (str(Path(sys.executable).with_name("mpirun")), "--allow-run-as-root", "--oversubscribe", "-np", "2")
+_TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nnodes", "1", "--node_rank", "0")
+_SCRIPTS = {"train_torchrun": "train_ddp"}  # a component without a script of its own
+
+
+@contextmanager
+def launched(trainer: str, data: Path, out: Path, options: Options) -> Iterator[list[RunningRank]]:
+    """Start a trainer on two ranks, with `out` as their working folder; under a launcher it is the one process."""
+    out.mkdir(parents=True, exist_ok=True)
+    script = _SCRIPTS.get(trainer, trainer)
+    path = ROOT / "components" / script / f"{script}.py"
+    code = f"""
+        import runpy, sys
+        sys.argv = {[str(path), *arguments(data, out, **options)]!r}
+        runpy.run_path({str(path)!r}, run_name="__main__")
+    """
+    port = free_port()
+    job = {"AZUREML_RUN_ID": f"launched_{port}", "AZUREML_NODE_COUNT": "1"}
+    if trainer in MPI_TRAINERS:
+        context = started(code, [job], out, [*_MPIRUN, sys.executable])
+    elif trainer in TENSORFLOW_TRAINERS:
+        context = started(code, [{**job, "TF_CONFIG": task} for task in _tasks(trainer)], out)
+    elif trainer == "train_torchrun":
+        where = ("--nproc_per_node", "2", "--master_addr", "127.0.0.1", "--master_port", str(port))
+        context = started(code, [{**job, "NODE_RANK": "0"}], out, [*_TORCHRUN, *where])
+    else:
+        context = started(code, [azure_variables(rank, 1, 2, port) for rank in range(2)], out)
+    with context as ranks:
+        yield ranks
+
+
+def run_launched(trainer: str, data: Path, out: Path, options: Options) -> list[RankResult]:
+    """Train to the end and expect success."""
+    with launched(trainer, data, out, options) as ranks:
+        results = finish(ranks, 200)
+    assert not any(result.returncode for result in results), "".join(result.stderr[-3000:] for result in results)
+    return results
+
+
+def kill_in_training(
+    trainer: str, data: Path, out: Path, options: Options, checkpoints: Path, draw: random.Random, longest: float
+) -> tuple[bool, str]:
+    """Train, and kill a process of it up to `longest` seconds after its first save has begun.
+
+    Returns whether it still ran, and what it printed on standard output.
+    `checkpoints` is where the folders of the saves are seen at once.
+    """
+    with launched(trainer, data, out, options) as ranks:
+        before, until = last_step(checkpoints), time.monotonic() + 120
+        while last_step(checkpoints) <= before and all(rank.process.poll() is None for rank in ranks):
+            assert time.monotonic() < until, ranks[0].stderr
+            time.sleep(0.001)
+        time.sleep(draw.random() * longest)
+        running = all(rank.process.poll() is None for rank in ranks)
+        with suppress(ProcessLookupError):
+            os.kill(draw.choice(_processes(ranks)), signal.SIGKILL)
+        return running, finish(ranks, 120)[0].stdout
+
+
+def last_step(checkpoints: Path) -> int:
+    """The newest step that has begun to be saved."""
+    return max((int(path.name[5:]) for path in checkpoints.glob("step-*")), default=0)
+
+
+def _tasks(trainer: str) -> list[str]:
+    """TF_CONFIG of each process: two workers, and a server of parameters where the trainer wants one."""
+    counts = {"worker": 2} | ({"ps": 1} if trainer == "train_tf_parameter_server" else {})
+    cluster = {role: [f"127.0.0.1:{free_port()}" for _ in range(count)] for role, count in counts.items()}
+    return [
+        json.dumps({"cluster": cluster, "task": {"type": role, "index": index}})
+        for role, count in counts.items()
+        for index in range(count)
+    ]
+
+
+def _processes(ranks: list[RunningRank]) -> list[int]:
+    """Those that train: what a launcher has started, or the ranks themselves."""
+    children = [pid for rank in ranks for pid in _descendants(rank.process.pid)]
+    return [pid for pid in children if "runpy" in _script_of(pid)] or [rank.process.pid for rank in ranks]
+
+
+def _script_of(pid: int) -> str:
+    """The Python source that a process runs; empty if it runs none."""
+    try:
+        named = [word for word in Path(f"/proc/{pid}/cmdline").read_text().split("\0") if word.endswith("script.py")]
+        return Path(named[0]).read_text() if named else ""
+    except OSError:
+        return ""
+
+
+def _descendants(pid: int) -> list[int]:
+    """The processes that a process has started, and those that these have."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return [found for child in children for found in (int(child), *_descendants(int(child)))]
