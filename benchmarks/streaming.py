@@ -52,7 +52,7 @@ def main() -> None:
         folder = Path(name)
         small, large = write_rows(folder / "small", ROWS), write_rows(folder / "large", 4 * ROWS)
         (folder / "cache").mkdir()
-        memory, streamed = feed(Dataset.open(small)), feed(stream(small))
+        memory, streamed, twice = feed(Dataset.open(small)), feed(stream(small)), feed(stream(small), 2)
         cached = feed(stream(small, ShardCache(folder / "cache", 10**9)))
         compared = [
             in_turn(
@@ -66,7 +66,11 @@ def main() -> None:
                 ("training an mlp", train, 7, "1.11: 0.9 of the throughput"),
                 ("reading alone", read, 15, "1.11: 0.9 of the throughput"),
             )
-            for ours, one in (("streamed", streamed), ("streamed from the cache", cached))
+            for ours, one in (
+                ("streamed", streamed),
+                ("streamed from the cache", cached),
+                ("streamed, 2 loader_workers", twice),
+            )
         ]
         grown = {f"{rows:,} rows": measured(data) for rows, data in ((ROWS, small), (4 * ROWS, large))}
         both = (("memory", memory), ("streamed", streamed))
@@ -95,9 +99,9 @@ def stream(folder: Path, cache: ShardCache | None = None) -> Dataset:
     return StreamedDataset(folder, read_index(folder), streaming=ShardStreaming(BUFFER_BYTES, 1, cache))
 
 
-def feed(data: Dataset) -> BatchFeed:
+def feed(data: Dataset, workers: int = 1) -> BatchFeed:
     """The feed of one rank."""
-    loader = LoaderSettings()
+    loader = LoaderSettings(loader_workers=workers)
     reader = RowReader(data.split("train"), torch.device("cpu"), loader)
     return BatchFeed(reader, BatchPlan(BATCH, 1, 1), 0, LoopSettings(epochs=10**6), loader, 0)
 
