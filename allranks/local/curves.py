@@ -15,7 +15,7 @@ _SIZE, _MINOR_SIZE = (340, 170), (240, 110)
 _LOGARITHMIC_FROM = 100.0  # the largest value through the smallest, above which a linear axis hides the small ones
 _MOST_POINTS = 400  # of one line; a page of a long training stays small
 
-_MINOR = re.compile(r"learning_rate|_per_second|seconds|norm|memory|epoch|^lr$")
+_MINOR = re.compile(r"learning_rate|_per_second|seconds|norm|memory|epoch|^lr$|^time/")
 _OF_VALIDATION = re.compile(r"^(?:validation|valid|val|eval|test|train)[_/](?=.)")
 
 _UNITS = {
@@ -30,6 +30,7 @@ _UNITS = {
     "bits_per_byte": "bits/byte",
 }
 """What names of metrics end in, and the unit that it stands for."""
+_OF_RANKS = re.compile(r"(?<=_s)_(?:min|max)$")  # of the mean over the ranks, in the trainers' time split
 
 _LARGEST, _SMALLEST = 1e300, 1e-300  # beyond these an axis would overflow; drawn as these, and as 0
 
@@ -64,7 +65,9 @@ def draw_charts(curves: Mapping[str, MetricCurve]) -> list[_Chart]:
     """A chart for each metric with at least two values, in the order of the curves, the minor ones last."""
     groups: dict[str, dict[str, MetricCurve]] = {}
     for name, points in curves.items():
-        groups.setdefault(_OF_VALIDATION.sub("", name), {})[name] = [(x, _drawable(y)) for x, y in points]
+        groups.setdefault(_OF_RANKS.sub("", _OF_VALIDATION.sub("", name)), {})[name] = [
+            (x, _drawable(y)) for x, y in points
+        ]
     drawn = [_chart(group) for group in groups.values() if any(len(points) > 1 for points in group.values())]
     return sorted(drawn, key=lambda chart: chart.minor)
 
