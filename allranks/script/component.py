@@ -206,7 +206,8 @@ class ScriptComponent:
         *first, last = starter
         yield from first
         yield f"{last} {Path(os.path.relpath(self.script, self.code)).as_posix()}"
-        for port in self.ports:
+        # Positional ones first: behind an option with several values they would be taken for one of these.
+        for port in sorted(self.ports, key=lambda port: bool(port.argument.flag)):
             yield _command_part(port)
 
     def _pipeline(self) -> str:
