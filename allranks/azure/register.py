@@ -26,6 +26,7 @@ from allranks.errors import UsageError
 _READERS = 8
 """Assets that are asked for at once."""
 
+_RAISE = "the version of this checkout, which all assets carry, and register again: allranks version --raise patch"
 _Tell = Callable[[str], None]
 
 
@@ -65,10 +66,11 @@ def require_unchanged(plan: RegistrationPlan) -> None:
     refused = plan.with_action("refused")
     if refused:
         listed = "\n".join(f"  {row.asset.kind} {row.asset.name} {row.asset.version}: {row.why}" for row in refused)
+        own = dict.fromkeys(str(row.asset.path) for row in refused if row.asset.own_version)
+        whose = f"`version:` in {', '.join(own)}, and register again." if own else _RAISE
         raise UsageError(
             f"published versions never change, and these differ from what is in the {plan.place}:\n{listed}",
-            "Nothing was sent. Raise the version of this checkout, which all assets carry, and register again:"
-            " allranks version --raise patch",
+            f"Nothing was sent. Raise {whose}",
         )
 
 

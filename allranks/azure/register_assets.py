@@ -41,6 +41,7 @@ class LibraryAsset:
             in every workspace and registry, and without anything that the SDK writes, so that its releases do not
             change them.
         document: what the YAML says; for a pipeline the document of the pipeline component.
+        own_version: of a user's own component and its environment; those of the library all carry the library's.
         dropped: names of the settings of a pipeline; a pipeline component has none (the SDK leaves them out as well).
     """
 
@@ -51,11 +52,12 @@ class LibraryAsset:
     marks: Mapping[str, str]
     document: Mapping[str, Any]
     dropped: tuple[str, ...] = ()
+    own_version: str = ""
 
     @property
     def version(self) -> str:
-        """The library's version, which all assets carry."""
-        return library.VERSION
+        """Its version: the library's, which all its assets carry, or the user's own."""
+        return self.own_version or library.VERSION
 
     @property
     def family(self) -> str:
@@ -67,7 +69,7 @@ def find_assets(names: Sequence[str] = ()) -> tuple[LibraryAsset, ...]:
     """The assets to register, with all that they need, in the order in which they have to be published.
 
     Without names that is everything; an environment is ``allranks-pytorch``, or ``pytorch`` where no component is
-    called so.
+    called so. A path is a component of the user's own: its YAML, or the folder with its component.yaml.
 
     Raises:
         UnknownNameError: the library has no such name.
@@ -75,7 +77,10 @@ def find_assets(names: Sequence[str] = ()) -> tuple[LibraryAsset, ...]:
     """
     found: dict[tuple[_Kind, str], LibraryAsset] = {}
     problems: list[Problem] = []
-    wanted = [*map(_named, names)] or list(_everything())
+    paths = [name for name in names if is_own_path(name)]
+    own = [asset for path in paths for asset in own_assets(Path(path))]
+    wanted = [_named(name) for name in names if name not in paths] or ([] if own else list(_everything()))
+    wanted += [needed for asset in own for needed in asset.needs if needed in set(_everything())]
     while wanted:
         key = wanted.pop()
         if key in found:
@@ -88,7 +93,69 @@ def find_assets(names: Sequence[str] = ()) -> tuple[LibraryAsset, ...]:
             wanted += found[key].needs
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
-    return tuple(found[key] for key in _everything() if key in found)
+    return (*(found[key] for key in _everything() if key in found), *own)
+
+
+def is_own_path(name: str) -> bool:
+    """Whether what is to be registered is a user's own: a YAML file, or a folder that is no name of the library."""
+    return name.endswith((".yml", ".yaml")) or (Path(name).is_dir() and catalogue.resolve(name) is None)
+
+
+def own_assets(path: Path) -> list[LibraryAsset]:
+    """A user's own component, after the environment that stands in its YAML, which gets a name and the same version.
+
+    Azure ML would make that an anonymous one, of which a registry takes no second version [SDK issue #37464].
+
+    Raises:
+        UnknownNameError: there is no such file.
+        SpecError: the component is not valid, or has no version.
+    """
+    files = [path / name for name in ("component.yaml", "component.yml")] if path.is_dir() else [path]
+    file = next((one for one in files if one.is_file()), None)
+    if file is None:
+        missing = f"there is no component.yaml in {str(path)!r}" if path.is_dir() else f"there is no file {str(path)!r}"
+        raise UnknownNameError(f"{missing}.", "`allranks init SCRIPT` writes one.")
+    component, document = read_component(file), _document(file)
+    version, written = str(document.get("version") or ""), document.get("environment")
+    if problems := _own_problems(component, document, version, file):
+        raise SpecError(problems)
+    kept = {key: value for key, value in document.items() if key not in (*_NOT_COMPARED, *_WORDS, *_INTERFACE)}
+    marks = {"interface": _mark_of(document, _INTERFACE), "words": _mark_of(document, _WORDS)}
+    marks["code"] = snapshot.content_hash(snapshot.snapshot_files(component))
+    environment = _own_environment(component.name, version, written, file) if isinstance(written, dict) else None
+    ours = catalogue.environment_of(written) if isinstance(written, str) else None
+    needs: tuple[tuple[_Kind, str], ...] = (("environment", f"{_PREFIX}{ours}"),) if ours else ()
+    if environment is not None:
+        needs, kept = (("environment", environment.name),), {**kept, "environment": dict(environment.marks)}
+    marks["command"] = _mark(kept)
+    asset = LibraryAsset("component", component.name, file, needs, MappingProxyType(marks), document, (), version)
+    return [asset] if environment is None else [environment, asset]
+
+
+def _own_problems(component: Component, document: Mapping[str, Any], version: str, file: Path) -> list[Problem]:
+    problems = _errors(check_document(component))
+    if not version:
+        problems.append(Problem("has no version.", "version", file, hint='Write version: "1".'))
+    if document.get("type", "command") != "command" or "jobs" in document:
+        problems.append(Problem("only a command component can be registered by its path.", "type", file))
+    return problems
+
+
+def _own_environment(name: str, version: str, written: Mapping[str, Any], file: Path) -> LibraryAsset:
+    """The environment that stands in a component, its conda file's content in place of its path."""
+    document = {key: value for key, value in written.items() if key not in ("name", "version")}
+    conda = document.get("conda_file")
+    if isinstance(conda, str):
+        document["conda_file"] = _document(file.parent / conda)
+    marks = {"definition": _mark(document)}
+    build = document.get("build")
+    if isinstance(build, dict):
+        folder = (file.parent / str(build.get("path", "."))).resolve()
+        document["build"] = {**build, "path": str(folder)}
+        context = Component(name=name, source=Source(file, file.parent), code=folder)
+        marks["files"] = snapshot.content_hash(snapshot.snapshot_files(context))
+    named = {"name": f"{name}-environment", "version": version, **document}
+    return LibraryAsset("environment", named["name"], file, (), MappingProxyType(marks), named, (), version)
 
 
 def _everything() -> Iterator[tuple[_Kind, str]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from allranks import library
 from allranks.azure.client import AssetPlace
 from allranks.azure.register_assets import LibraryAsset, component_key
 from allranks.azure.sdk import name_component, rest_body
@@ -29,10 +30,16 @@ def asset_copy(asset: LibraryAsset, place: AssetPlace) -> Any:
     """
     from azure.ai.ml import load_component, load_environment
 
-    if asset.kind == "environment":
+    if asset.kind == "environment" and asset.own_version:  # it stands in its component's YAML
+        entity = load_environment(StringIO(yaml.safe_dump(dict(asset.document), sort_keys=False)))
+    elif asset.kind == "environment":
         entity = load_environment(asset.path)
+    elif asset.kind == "component" and not asset.needs:
+        entity = load_component(asset.path)
     elif asset.kind == "component":
-        environment = place.id_of("environments", asset.needs[0][1], asset.version)
+        name = asset.needs[0][1]
+        version = asset.version if name == f"{asset.name}-environment" else library.VERSION
+        environment = place.id_of("environments", name, version)
         entity = load_component(asset.path, params_override=[{"environment": environment}])
     else:
         entity = _pipeline_component(asset, place)

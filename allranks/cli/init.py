@@ -14,9 +14,10 @@ from allranks.cli import text
 from allranks.cli.inputs import parse_scale
 from allranks.errors import StorageError, UsageError
 from allranks.files import write_files
-from allranks.script.component import ScriptComponent
+from allranks.script.component import ScriptComponent, ScriptPort
 from allranks.script.launches import DISTRIBUTION_CHOICES, NO_DISTRIBUTION, RecognisedLaunch, recognise_launch
 from allranks.script.packages import NeededPackages, needed_packages
+from allranks.script.paths import FILE
 from allranks.script.reading import read_arguments, read_by_help
 from allranks.script.sources import NOTEBOOK, ScriptSource, is_script, read_script, with_local_modules
 from allranks.script.templates import ScriptTemplate, find_template, template_lines
@@ -130,6 +131,7 @@ def _described(
         description=found.description,
         uses_torchrun=uses_torchrun,
         environment=environment,
+        text="\n".join(source.text for source in sources),
     )
     return _Written(component, component.texts(), (*found.unread, *packages.notes, *notes))
 
@@ -163,6 +165,10 @@ def _environment(packages: NeededPackages) -> tuple[str, list[str]]:
     return f"azureml:allranks-horovod:{library.VERSION}", [note]
 
 
+def _takes_file(port: ScriptPort) -> bool:
+    return port.role is not None and port.role.type == FILE
+
+
 def _present(path: Path) -> str | None:
     try:
         return path.read_text(encoding="utf-8")
@@ -177,8 +183,9 @@ def _shown(path: Path) -> str:
 def _print_result(args: argparse.Namespace, written: _Written, changed: list[Path]) -> None:
     component = written.component
     ports = component.ports
-    needed = [f"{p.argument.name}=PATH" for p in ports if p.role and not (p.is_output or p.is_optional or p.value)]
-    needed += [f"{p.argument.name}=VALUE" for p in ports if not p.role and p.argument.required]
+    paths = [port for port in ports if port.role and not (port.is_output or port.is_optional or port.value)]
+    needed = [f"{port.argument.name}={'FILE' if _takes_file(port) else 'FOLDER'}" for port in paths]
+    needed += [f"{name}=VALUE" for name in component.open_values]
     command = " ".join(["allranks run", shlex.quote(_shown(component.folder)), *needed])
     if args.json:
         document = {
@@ -200,6 +207,9 @@ def _print_result(args: argparse.Namespace, written: _Written, changed: list[Pat
     outputs = [port.argument.name for port in component.ports if port.is_output]
     print(f"inputs: {', '.join(inputs) or 'none'}; outputs: {', '.join(outputs) or 'none'}")
     print(f"packages: from {component.packages.origin}")
+    if component.open_values:
+        listed = ", ".join(component.open_values)
+        text.print_note(f"pipeline.yml is not written: a job needs a value of {listed}, and the script has no default.")
     for line in written.unread:
         text.print_note(line)
     print(f"\nnext: {command}")

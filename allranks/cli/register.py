@@ -21,7 +21,7 @@ HELP = "register components, pipelines and their environments in a workspace or 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    names = "names from `allranks list`; what they need comes along (default: the whole library)"
+    names = "names from `allranks list`, or a component of yours: its folder or YAML (default: the whole library)"
     parser.add_argument("names", metavar="NAME", nargs="*", help=names)
     place = parser.add_mutually_exclusive_group()
     workspace = "a workspace; without NAME that of AZUREML_ARM_WORKSPACE_NAME or config.json"
@@ -115,8 +115,12 @@ def _plan_summary(plan: RegistrationPlan, *, dry_run: bool) -> str:
     counts = {action: len(plan.with_action(action)) for action in ("publish", "unchanged", "refused")}
     words = {"publish": "to publish" if dry_run else "published", "unchanged": "unchanged", "refused": "refused"}
     said = [f"{count} {words[action]}" for action, count in counts.items() if count]
-    lines = [f"{plan.place}, version {library.VERSION}: {', '.join(said)}", *_plan_notes(plan)]
-    if counts["refused"]:
+    versions = ", ".join(dict.fromkeys(row.asset.version for row in plan.rows))
+    lines = [f"{plan.place}, version {versions}: {', '.join(said)}", *_plan_notes(plan)]
+    own = [row for row in plan.with_action("refused") if row.asset.own_version]
+    if own:
+        lines.append(f"published versions never change; raise `version:` in {own[0].asset.path}")
+    elif counts["refused"]:
         lines.append("published versions never change; raise that of this checkout: allranks version --raise patch")
     return "\n".join(lines)
 

@@ -20,6 +20,7 @@ _OF_VALIDATION = re.compile(r"^(?:validation|valid|val|eval|test|train)[_/](?=.)
 
 _UNITS = {
     "seconds": "s",
+    "s": "s",
     "second": "s",
     "ms": "ms",
     "gb": "GB",

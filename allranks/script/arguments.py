@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from keyword import iskeyword
 from pathlib import PurePath
 from typing import Any, TypeAlias
@@ -71,8 +71,24 @@ class FoundArguments:
         taken = {one.name.lower() for one in self.arguments}
         while name.lower() in taken:
             name += "_"
-        fields = {one: getattr(argument, one) for one in ScriptArgument.__dataclass_fields__}
-        self.arguments.append(ScriptArgument(**{**fields, "name": name}))
+        argument = _with_text_choices(argument)
+        if argument.choices and argument.default is not None and argument.default not in argument.choices:
+            self.unread.append(
+                f"{argument.place}: the default of {name}, {argument.default!r}, is none of its choices."
+            )
+            argument = replace(argument, default=None)
+        self.arguments.append(replace(argument, name=name))
+
+
+def _with_text_choices(argument: ScriptArgument) -> ScriptArgument:
+    """Choices that are numbers as a range, or else as texts: an ``enum`` of Azure ML's inputs holds texts."""
+    numbers = [one for one in argument.choices if isinstance(one, int) and not isinstance(one, bool)]
+    if argument.type == "integer" and numbers and sorted(numbers) == list(range(min(numbers), max(numbers) + 1)):
+        return replace(argument, choices=(), min=min(numbers), max=max(numbers))
+    if argument.choices and argument.type in ("integer", "number"):
+        default = None if argument.default is None else str(argument.default)
+        return replace(argument, type="string", choices=tuple(map(str, argument.choices)), default=default)
+    return argument
 
 
 def constant_names(sources: Iterable[ScriptSource]) -> dict[str, Any]:

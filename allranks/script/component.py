@@ -15,7 +15,7 @@ import yaml
 from allranks.script.arguments import PAIR, SEVERAL, SWITCH, ScriptArgument
 from allranks.script.launches import RecognisedLaunch
 from allranks.script.packages import MADE, NeededPackages, conda_text
-from allranks.script.paths import FILE, FOLDER, WRITTEN, PathRole, path_role
+from allranks.script.paths import FILE, FOLDER, WRITTEN, PathRole, path_role, used_as
 from allranks.script.target import step_name
 from allranks.sizes.builds import build_table
 
@@ -96,6 +96,7 @@ class ScriptComponent:
         scale: nodes, and processes on each.
         uses_torchrun: whether each node starts torchrun, which starts the processes.
         environment: the name of a registered one; empty for what ``packages`` say.
+        text: of the script and its modules: whether a path is a file shows in how it is used.
     """
 
     script: Path
@@ -108,6 +109,7 @@ class ScriptComponent:
     description: str = ""
     uses_torchrun: bool = False
     environment: str = ""
+    text: str = ""
 
     @property
     def name(self) -> str:
@@ -119,9 +121,16 @@ class ScriptComponent:
         """The arguments in their order; those that are paths are data, but for a small file beside the script."""
         return tuple(map(self._port, self.arguments))
 
+    @property
+    def open_values(self) -> list[str]:
+        """The literals that somebody has to give: a pipeline job has a value for each, and so there is none."""
+        return [port.argument.name for port in self.ports if port.role is None and _is_open(port.argument)]
+
     def texts(self) -> dict[Path, str]:
         """The files that are written, with what is in each."""
-        files = {self.folder / "component.yaml": self._component(), self.folder / "pipeline.yml": self._pipeline()}
+        files = {self.folder / "component.yaml": self._component()}
+        if not self.open_values:
+            files[self.folder / "pipeline.yml"] = self._pipeline()
         if self._writes_conda:
             build = build_table().builds["torch"]
             index = build.index if self.packages.names(f"torch=={build.version}") else ""
@@ -141,7 +150,10 @@ class ScriptComponent:
         role = path_role(argument.name, default, is_path=argument.type == "path")
         if role is None:
             return ScriptPort(replace(argument, type="string"))
-        if role.type == FOLDER and not default and _FILE_HELP.search(argument.help.lower()):
+        shown = used_as(argument.name, self.text)
+        if shown:
+            role = replace(role, type=shown)
+        elif role.type == FOLDER and not default and _FILE_HELP.search(argument.help.lower()):
             role = replace(role, type=FILE)
         place = self.code / default if default else None
         if role.use == WRITTEN or place is None or not place.exists():
@@ -194,7 +206,8 @@ class ScriptComponent:
         *first, last = starter
         yield from first
         yield f"{last} {Path(os.path.relpath(self.script, self.code)).as_posix()}"
-        for port in self.ports:
+        # Positional ones first: behind an option with several values they would be taken for one of these.
+        for port in sorted(self.ports, key=lambda port: bool(port.argument.flag)):
             yield _command_part(port)
 
     def _pipeline(self) -> str:
@@ -207,7 +220,8 @@ class ScriptComponent:
                 inputs[argument.name] = {"type": port.role.type, "path": _relative(port.value, self.folder)}
             elif not port.is_optional:
                 declared = _declared_input(port)
-                inputs[argument.name] = declared["default"] if "default" in declared else {"type": declared["type"]}
+                first = str(argument.choices[0]) if argument.choices else {"type": declared["type"]}
+                inputs[argument.name] = declared.get("default", first)
         outputs = {p.argument.name: {"type": p.role.type if p.role else FOLDER} for p in self.ports if p.is_output}
         step: dict[str, Any] = {"type": "command", "component": "./component.yaml"}
         step |= {"inputs": {name: f"${{{{parent.inputs.{name}}}}}" for name in inputs}} if inputs else {}
@@ -232,6 +246,10 @@ class ScriptComponent:
                 name = port.value.resolve().relative_to(self.code.resolve()).as_posix()
                 lines.append(f"/{name}/" if port.value.is_dir() else f"/{name}")
         return "\n".join(dict.fromkeys(lines)) + "\n"
+
+
+def _is_open(argument: ScriptArgument) -> bool:
+    return argument.required and argument.default is None and not argument.choices
 
 
 def _declared_input(port: ScriptPort) -> dict[str, Any]:

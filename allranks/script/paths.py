@@ -62,6 +62,18 @@ def path_role(name: str, value: str = "", *, is_path: bool = False) -> PathRole 
     return None
 
 
+def used_as(name: str, text: str) -> str:
+    """Whether a script, by its text, takes a path for a file or for a folder; empty where it does not say."""
+    place = rf"(?:\w+\.)?{re.escape(name)}\b"
+    listed = rf"(?:join|listdir|walk|scandir|glob|makedirs|ImageFolder)\({place}|{place}\.(?:glob|rglob|iterdir|mkdir)"
+    joined = rf"{place}\s*/\s*[\"'\w]|\{{{place}\}}/|{place}\s*\+\s*[\"']/"
+    if re.search(f"{listed}|{joined}", text):
+        return FOLDER
+    opened = rf"(?:open|read_\w+|load|loadtxt|to_\w+|savetxt|imread)\(\s*{place}"
+    written = rf"(?:save|dump)\([^()\n]*,\s*{place}|{place}\.(?:read_|write_|open\()"
+    return FILE if re.search(f"{opened}|{written}", text) else ""
+
+
 def looks_like_path(value: str) -> bool:
     """Whether a text is written as people write paths: ``./data``, ``data/``, ``train.csv``; no address, no name."""
     if not value or "://" in value or value.startswith("azureml:") or any(char in value for char in "\n*{<"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -99,7 +100,7 @@ class _AnnotationReader:
             )
             for parameter, annotation, default, node in _parameters(functions[name]):
                 flag = "" if default is None else f"--{parameter}"
-                self._typed(flag, parameter, annotation, default, source, node, truth=TRUTH)
+                self._typed(flag, parameter, annotation, default, source, node, truth=TRUTH, as_list=True)
 
     def read_dataclasses(self, call: ast.Call, source: ScriptSource) -> None:
         """The fields of the dataclasses that HfArgumentParser is given."""
@@ -200,6 +201,7 @@ class _AnnotationReader:
         choices: tuple[Constant, ...] = (),
         off: str = "",
         bounds: tuple[Any, Any] = (None, None),
+        as_list: bool = False,
     ) -> None:
         kind, listed, many = self._kind(annotation)
         is_required = default is None
@@ -228,6 +230,8 @@ class _AnnotationReader:
                 self._say(source, node, f"{flag} is given once for each value; the input gives it one.")
             default_text = spaced_text(value) if isinstance(value, list) else None
             form = SEVERAL if truth == TRUTH or not flag else "value"
+            if as_list:  # jsonargparse takes a list as YAML writes it
+                default_text, form = plain_default(json.dumps(value) if isinstance(value, list) else None), "value"
             argument = replace(argument, type="string", default=default_text, form=form)
         else:
             plain = plain_default(value)

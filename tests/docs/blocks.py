@@ -28,6 +28,7 @@ HOW = {
     r"allranks run image_classification epochs=5 --scale train=1x4": "train",
     r"allranks run (language_model|finetune_text|compare_frameworks)": "plan",
     r"allranks run (train|evaluate|prepare|compare)_?\w* .*": "plan",
+    r"allranks (submit|register) \. .*": "no: they need the folder that the page has made; tests/azure/test_register_own.py has one",
     # With Azure's SDK, against the stand-in of tests/azure.
     r"allranks (cluster create|register|submit|lint --designer) .*": "azure",
     r"allranks runs (--azure|(show|watch|logs|cancel) .*)": "azure",
@@ -51,7 +52,8 @@ WITHOUT_LINE = {"docs/registering.md": "azure", "docs/sizes.md": "azure"}
 """Extras of pages that prescribe none but lead to docs/azure.md; the others lead to the README's ``local``."""
 
 TYPED = "docs/your-own.md"
-"""The page that is typed from top to bottom, with the files that it shows."""
+SCRIPT_PAGE = "docs/my-script.md"
+"""The pages that are typed from top to bottom, with the files that they show."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def commands_of(page: Path) -> Iterator[Command]:
             command = re.sub(r"(^|\s+)#.*", "", line).strip()
             if command:
                 how = next((how for pattern, how in HOW.items() if re.fullmatch(pattern, command)), "")
-                how = "typed" if name == TYPED and how != "install" else how
+                how = "typed" if name in (TYPED, SCRIPT_PAGE) and how != "install" and how[:3] != "no:" else how
                 yield Command(name, command, ",".join(sorted(given.split(","))), how)
 
 

@@ -13,7 +13,7 @@ import yaml
 
 from tests.azure.stand_in.fixture import StandIn, azure_server
 from tests.components.training import write_digits
-from tests.docs.blocks import COMMANDS, PAGES, ROOT, SHOWN, TYPED, blocks_of
+from tests.docs.blocks import COMMANDS, PAGES, ROOT, SCRIPT_PAGE, SHOWN, TYPED, blocks_of
 from tests.docs.installing import Installation, clean_copy, installed, installed_wheel
 
 __all__ = ["azure_server"]
@@ -172,3 +172,19 @@ def test_a_component_of_your_own_runs_as_it_is_typed(copy: Path, local: Installa
     results = [path.read_text() for path in sorted(tmp_path.glob(".allranks/runs/*/steps/mean/outputs/out/mean.txt"))]
     assert results == ["3.0\n", "1.5\n", "1.5\n"], "the mean of 0 2 4 6, and of 0 3; the last run is the second resumed"
     assert "1 of 1 steps reused" in said["allranks run --resume latest"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_script_of_your_own_runs_as_it_is_typed(local: Installation, tmp_path: Path) -> None:
+    (text,) = re.findall(r"```python\n# train.py\n(.*?)```", (ROOT / SCRIPT_PAGE).read_text(), flags=re.DOTALL)
+    (tmp_path / "train.py").write_text(text)
+    commands = [command.text for command in COMMANDS if command.page == SCRIPT_PAGE and command.how == "typed"]
+    said = {text: local.must(text, tmp_path) for text in commands}
+    first, *_ = said.values()
+    assert [f"[rank {rank}] epoch 2 on rank {rank} of 4" in first for rank in range(4)] == [True] * 4
+    assert "outputs/ (1 file)" in first
+    assert "inputs: epochs; outputs: output_dir" in said["allranks init train.py"]
+    assert "nothing wrong" in said["allranks lint ."]
+    assert "4 ranks, 2 nodes x 2" in said["allranks run . epochs=1"]
+    assert (tmp_path / "my_ddp/component.yaml").is_file()

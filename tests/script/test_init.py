@@ -1,0 +1,275 @@
+"""`allranks init`: what is read of a script by whichever library takes its arguments, and what is written for it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from allranks.script.templates import template_lines
+from allranks.spec import check_document, check_quotes, read_spec
+from tests.local.support import allranks
+
+DISTRIBUTED = """\
+import argparse, os
+from pathlib import Path
+import numpy, horovd_missing
+RATE = 1e-3
+def more(parser):
+    group = parser.add_argument_group("more")
+    group.add_argument("--layers", type=int, nargs="+", default=[1, 2], help="widths")
+    return parser
+parser = argparse.ArgumentParser(description="Trains.")
+parser.add_argument("data", help="a folder")
+parser.add_argument("--epochs", "-e", type=int, default=2, help="passes (default: %(default)s)")
+parser.add_argument("--lr", type=float, default=RATE * 10)
+parser.add_argument("--kind", choices=["a", "b"], default="b")
+parser.add_argument("--amp", action="store_true")
+parser.add_argument("--note", default=None)
+parser.add_argument("--home", default=os.environ.get("HOME"))
+parser.add_argument("--local_rank", type=int)
+parser.add_argument("--level", type=int, choices=range(1, 4), default=1)
+parser.add_argument("--output-dir", type=Path, default=Path("outputs"))
+for name in ("x", "y"):
+    parser.add_argument(f"--{name}")
+args = more(parser).parse_args()
+rank = int(os.environ["RANK"])
+print(rank, sorted(os.listdir(args.data)), args.epochs, args.lr, args.kind, args.amp, args.note, args.layers, args.level)
+(args.output_dir / f"rank{rank}.txt").write_text("x")
+"""
+
+
+def init(folder: Path, *arguments: str) -> dict[str, Any]:
+    done = allranks("init", *arguments, "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def component(folder: Path) -> dict[str, Any]:
+    """The component.yaml of a folder, which lint has nothing to say of, nor of the pipeline."""
+    for name in ("component.yaml", "pipeline.yml"):
+        if (folder / name).exists():
+            document = read_spec(folder / name)
+            assert [*check_document(document), *check_quotes(document)] == []
+    found: dict[str, Any] = yaml.safe_load((folder / "component.yaml").read_text())
+    return found
+
+
+def test_argparse_from_the_text_to_ranks_that_run(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(DISTRIBUTED)
+    said = init(tmp_path, "train.py")
+    document = component(tmp_path)
+    inputs = document["inputs"]
+    assert inputs["epochs"] == {"type": "integer", "default": 2, "description": "passes"}
+    assert (inputs["lr"]["default"], inputs["kind"]["enum"]) == (0.01, ["a", "b"])
+    assert inputs["amp"] == {"type": "string", "default": "false", "enum": ["true", "false"]}
+    assert (inputs["data"]["type"], inputs["layers"]["default"], inputs["level"]["max"]) == ("uri_folder", "1 2", 3)
+    assert inputs["note"] == {"type": "string", "optional": True}
+    assert document["outputs"] == {"output_dir": {"type": "uri_folder"}}
+    assert document["distribution"] == {"type": "pytorch", "process_count_per_instance": 2}
+    assert said["next"] == "allranks run . data=FOLDER"
+    unread = "\n".join(said["unread"])
+    assert "train.py:16: --home: its default is computed" in unread
+    assert "train.py:21: the name of an argument is only known when the script runs" in unread
+    assert "train.py:17: --local_rank is left to the launcher." in unread
+    assert "horovd_missing is not installed here" in unread
+    packages = yaml.safe_load((tmp_path / "conda.yaml").read_text())["dependencies"][-1]["pip"]
+    assert [line.partition("==")[0] for line in packages] == ["horovd_missing", "numpy"]
+    (tmp_path / "train.py").write_text(DISTRIBUTED.replace(", horovd_missing", ""))
+    assert "conda.yaml" in allranks("init", "train.py", cwd=tmp_path).stderr, "it differs, and is not overwritten"
+    init(tmp_path, "train.py", "--force")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/one").touch()
+    done = allranks("run", ".", "data=d", "train.amp=true", "--scale", "2x2", "--json", cwd=tmp_path)
+    step = json.loads(done.stdout)["steps"]["train"]
+    assert (step["status"], step["nodes"], step["processes"]) == ("succeeded", 2, 2), done.stderr
+    assert "this Python has all that environment train pins" not in done.stdout
+    assert sorted(path.name for path in Path(step["outputs"]["output_dir"]).iterdir()) == [
+        f"rank{rank}.txt" for rank in range(4)
+    ]
+    log = (Path(step["folder"]) / "user_logs/std_log_process_3.txt").read_text()
+    assert log == "3 ['one'] 2 0.01 b True None [1, 2] 1\n"
+
+
+CLICK = """\
+import click
+@click.command()
+@click.option("--epochs", default=3, help="passes")
+@click.option("--rate", type=click.FloatRange(0, 1), default=0.5)
+@click.option("--amp/--no-amp", default=True)
+@click.option("--kind", type=click.Choice(["a", "b"]))
+@click.argument("source", type=click.Path())
+def main(epochs, rate, amp, kind, source):
+    "Trains."
+    print(epochs, rate, amp, kind, open(source).read())
+main()
+"""
+TYPER = """\
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Optional
+import typer
+class Kind(str, Enum):
+    a = "a"
+    b = "b"
+app = typer.Typer()
+@app.command()
+def main(source: Path, epochs: int = 3, rate: Annotated[float, typer.Option(help="r", min=0, max=1)] = 0.5,
+         amp: bool = True, kind: Optional[Kind] = None):
+    "Trains."
+    print(epochs, rate, amp, kind, source.read_text())
+app()
+"""
+JSONARGPARSE = """\
+from jsonargparse import CLI
+from typing import Literal
+def main(source: str, epochs: int = 3, rate: float = 0.5, amp: bool = True, kind: Literal["a", "b"] | None = None):
+    print(epochs, rate, amp, kind, open(source).read())
+CLI(main)
+"""
+DATACLASS = """\
+from dataclasses import dataclass, field
+from typing import Literal, Optional
+from transformers import HfArgumentParser
+@dataclass
+class Arguments:
+    source: str = field(metadata={"help": "a text file"})
+    epochs: int = 3
+    rate: float = field(default=0.5, metadata={"help": "r"})
+    amp: bool = True
+    kind: Optional[Literal["a", "b"]] = None
+(args,) = HfArgumentParser(Arguments).parse_args_into_dataclasses()
+open(args.source)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "amp"),
+    [
+        (CLICK, "$([ '${{inputs.amp}}' = true ] && echo --amp || echo --no-amp)"),
+        (TYPER, "$([ '${{inputs.amp}}' = true ] && echo --amp || echo --no-amp)"),
+        (JSONARGPARSE, "--amp '${{inputs.amp}}'"),
+        (DATACLASS, "--amp '${{inputs.amp}}'"),
+    ],
+    ids=["click", "typer", "jsonargparse", "dataclass"],
+)
+def test_the_other_libraries(tmp_path: Path, text: str, amp: str) -> None:
+    (tmp_path / "train.py").write_text(text)
+    init(tmp_path, "train.py")
+    inputs = component(tmp_path)["inputs"]
+    assert inputs["epochs"] | {"description": ""} == {"type": "integer", "default": 3, "description": ""}
+    assert (inputs["rate"]["type"], inputs["rate"]["default"]) == ("number", 0.5)
+    assert (inputs["amp"]["default"], inputs["kind"]["enum"]) == ("true", ["a", "b"])
+    assert inputs["kind"]["optional"]
+    assert amp in component(tmp_path)["command"]
+
+
+def test_click_runs_as_it_was_read(tmp_path: Path) -> None:
+    pytest.importorskip("click")
+    (tmp_path / "train.py").write_text(CLICK)
+    (tmp_path / "text.txt").write_text("words")
+    init(tmp_path, "train.py")
+    assert component(tmp_path)["inputs"]["source"]["type"] == "uri_file"
+    done = allranks("run", ".", "source=text.txt", "amp=false", "train.kind=b", "--json", cwd=tmp_path)
+    (step,) = json.loads(done.stdout)["steps"].values()
+    assert (Path(step["folder"]) / "user_logs/std_log.txt").read_text() == "3 0.5 False b words\n", done.stderr
+
+
+def test_by_help_asks_the_script_and_has_a_limit(tmp_path: Path) -> None:
+    text = "import argparse\np = argparse.ArgumentParser()\nn = '--epo' + 'chs'\nk = dict(default=3, type=int)\n"
+    text += "p.add_argument(n, help='passes (default: 3)', **k)\np.add_argument('--amp', action='store_true')\np.parse_args()\n"
+    (tmp_path / "odd.py").write_text(text)
+    init(tmp_path, "odd.py", "--by-help")
+    assert component(tmp_path)["inputs"]["epochs"] == {"type": "integer", "default": 3, "description": "passes"}
+    (tmp_path / "bad.py").write_text("raise SystemExit('no help here')\n")
+    done = allranks("init", "bad.py", "--by-help", cwd=tmp_path)
+    assert (done.returncode, "bad.py --help ended with exit code 1: no help here" in done.stderr) == (2, True)
+
+
+def test_locks_are_taken_in_place_of_imports(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import numpy, yaml\n")
+    (tmp_path / "requirements.txt").write_text("numpy>=1\nsome-tool==3.1  # pinned\n")
+    said = init(tmp_path, "train.py")
+    pip = yaml.safe_load((tmp_path / "conda.yaml").read_text())["dependencies"][-1]["pip"]
+    assert pip[0].startswith("numpy==")
+    assert pip[1] == "some-tool==3.1"
+    assert "requirements.txt does not name pyyaml, which the script imports: import yaml, train.py:1." in said["unread"]
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\nversion = "1"\ndependencies = ["numpy"]\n')
+    (tmp_path / "uv.lock").write_text('version = 1\n[[package]]\nname = "numpy"\nversion = "1.2.3"\n')
+    init(tmp_path, "train.py", "--force")
+    assert "- numpy==1.2.3\n" in (tmp_path / "conda.yaml").read_text()
+    (tmp_path / "environment.yml").write_text("dependencies: [python=3.11, numpy]\n")
+    init(tmp_path, "train.py", "--force")
+    assert component(tmp_path)["environment"]["conda_file"] == "./environment.yml"
+
+
+def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(1)\n")
+    (tmp_path / ".gitignore").write_text("secret.txt\n")
+    (tmp_path / "component.yaml").write_text("mine\n")
+    before = {path: path.read_text() for path in tmp_path.iterdir()}
+    done = allranks("init", "train.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there already, with other contents: component.yaml." in done.stderr
+    assert {path: path.read_text() for path in tmp_path.iterdir()} == before
+    (tmp_path / "pipeline.yml").mkdir()
+    assert allranks("init", "train.py", "--force", cwd=tmp_path).returncode == 2
+    assert {path: path.read_text() for path in tmp_path.iterdir() if path.is_file()} == before
+    (tmp_path / "pipeline.yml").rmdir()
+    init(tmp_path, "train.py", "--force")
+    assert "secret.txt" in (tmp_path / ".amlignore").read_text().splitlines(), "of two ignore files the first counts"
+
+
+def test_a_notebook_becomes_a_script_beside_it(tmp_path: Path) -> None:
+    cell = {
+        "cell_type": "code",
+        "source": "import argparse\np = argparse.ArgumentParser()\np.add_argument('--n', type=int)",
+    }
+    (tmp_path / "look.ipynb").write_text(json.dumps({"nbformat": 4, "metadata": {}, "cells": [cell]}))
+    init(tmp_path, "look.ipynb")
+    assert component(tmp_path)["inputs"] == {"n": {"type": "integer", "optional": True}}
+    assert (tmp_path / "look.py").read_text().startswith("# %% cell 1 of look.ipynb\nimport argparse\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give one of SCRIPT and --template NAME."),
+        (["--template", "dpd"], "there is no template 'dpd' (did you mean 'ddp'?)."),
+        (["lost.py"], "the script 'lost.py' is not there."),
+        (["train.py", "--scale", "2x2"], "--scale 2x2: without a distribution there is one process."),
+        (["train.py", "--torchrun"], "torchrun starts ranks of PyTorch."),
+    ],
+)
+def test_what_is_wrong_is_told_and_nothing_written(tmp_path: Path, arguments: list[str], message: str) -> None:
+    (tmp_path / "train.py").write_text("print(1)\n")
+    done = allranks("init", *arguments, cwd=tmp_path)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
+@pytest.mark.parametrize("template", template_lines())
+def test_a_template_is_a_script_with_a_component(tmp_path: Path, template: str) -> None:
+    said = init(tmp_path, "--template", template)
+    document = component(tmp_path / template)
+    assert said["inputs"][0] == "epochs"
+    assert said["next"] == f"allranks run {template}"
+    assert ("torchrun" in document["command"]) == (template == "torchrun")
+    expected = {"plain": "none", "horovod": "mpi", "tensorflow": "tensorflow"}.get(template, "pytorch")
+    assert document.get("distribution", {"type": "none"})["type"] == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("template", ["ddp", "torchrun"])
+def test_a_template_runs_at_once(tmp_path: Path, template: str) -> None:
+    init(tmp_path, "--template", template, "--out", "mine")
+    done = allranks("run", "mine", "epochs=1", "--json", cwd=tmp_path)
+    document = json.loads(done.stdout)
+    assert document["status"] == "succeeded", done.stdout
+    assert (Path(document["outputs"]["output_dir"]) / "model.pt").is_file()
+    log = (Path(document["steps"]["train"]["folder"]) / "user_logs/std_log_process_0.txt").read_text()
+    assert "on 4 ranks" in log
