@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.dataset.index import Index, TextEncoding
+from shared.data.dataset.encodings import TextEncoding
+from shared.data.dataset.index import Index
 from shared.data.dataset.order import RowNumbers
 from shared.data.dataset.ragged import Ragged
 from shared.data.dataset.reader import Dataset, RowsBetween, Split
