@@ -43,7 +43,9 @@ class PrepareData(CommandComponent):
         task: Literal["classification", "regression"] | Text = "classification",
         target: Text = "target",
         ignore_columns: Text | None = None,
-        on_missing: Literal["fail", "skip"] | Text = "fail",
+        categorical_columns: Text | None = None,
+        missing_values: Text | None = None,
+        on_missing: Literal["fail", "skip", "impute"] | Text = "fail",
         image_size: Whole | None = None,
         color: Literal["auto", "grayscale", "rgb"] | Text = "auto",
         max_megapixels: Whole = 64,
@@ -69,11 +71,17 @@ class PrepareData(CommandComponent):
                 apart.
             task: What is predicted: a class, or a number. regression is for csv, parquet and npy.
             target: For csv and parquet: the column that is predicted. Classes are texts or numbers. All other columns
-                are features and have to hold numbers.
+                are features: numbers, or categories if they hold texts.
             ignore_columns: For csv and parquet: columns that are left out, separated by commas, such as an identifier
                 or a text.
+            categorical_columns: For csv and parquet: columns that are categories though they hold numbers, such as a
+                code, or texts and numbers, separated by commas. Columns of texts alone are categories without being
+                named.
+            missing_values: For csv and parquet: what stands for a missing value, separated by commas, such as ?,-999.
+                Empty cells and NA, N/A, NaN, null and None always do.
             on_missing: For csv and parquet, when a row lacks a value: fail stops and names file, line and column; skip
-                leaves the row out.
+                leaves the row out; impute gives a number the mean of train and a feature that says so, makes a category
+                of its own of missing texts, and leaves out rows that lack the target.
             image_size: For image_folder, cifar and idx: side in pixels to which images are brought, scaled and then
                 cropped around the centre. Needed when they differ in size.
             color: For image_folder, cifar and idx: channels of the images, one (grayscale) or three (rgb). auto is rgb

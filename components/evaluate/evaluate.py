@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data import Dataset, Index, Split, TextEncoding
+from shared.data.dataset.encodings import TableEncoding
 from shared.data.dataset.order import RowNumbers
 from shared.distributed import Refusal, World, init
 from shared.language import LanguageMetrics
@@ -107,9 +109,21 @@ def array_problems(card: ModelCard, index: Index) -> list[str]:
     x, problems = index.arrays["x"], []
     if card.input_shape != x.shape:
         problems.append(f"the model takes rows of shape {card.input_shape}, the data has {x.shape}")
+    if unlike := table_differences(card, index):
+        problems.append(f"the tables' columns differ in what they were made of: {unlike}")
     if card.input_dtype != x.dtype:
         problems.append(f"the model was trained on {card.input_dtype}, the data holds {x.dtype}")
     return problems
+
+
+def table_differences(card: ModelCard, index: Index) -> str:
+    """Columns of a table whose values or fillings are others in the model than in the data."""
+    if not card.table or not index.table:
+        return ""
+    theirs = TableEncoding.from_json(card.table)
+    both = zip_longest(theirs.columns, index.table.columns)
+    odd = [(one or other).name for one, other in both if one != other and (one or other)]
+    return ", ".join(odd[:10])
 
 
 def text_problems(card: ModelCard, text: TextEncoding, model: Path) -> list[str]:

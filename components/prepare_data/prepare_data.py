@@ -13,7 +13,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from shared.data import Array, Index, Target
+from shared.data import Array, Index, Statistics, Target
+from shared.data.dataset.encodings import TableEncoding
 from shared.data.dataset.index import SPLITS
 from shared.data.sources import SOURCES, BadFiles, ItemSource, SourceRequest
 from shared.data.write import remove_leftovers, write_index, write_skipped
@@ -50,16 +51,27 @@ class Settings:
     )
     target: str = input_port(
         "For csv and parquet: the column that is predicted. Classes are texts or numbers. All other columns are "
-        "features and have to hold numbers.",
+        "features: numbers, or categories if they hold texts.",
         default="target",
     )
     ignore_columns: str | None = input_port(
         "For csv and parquet: columns that are left out, separated by commas, such as an identifier or a text.",
         default=None,
     )
-    on_missing: Literal["fail", "skip"] = input_port(
+    categorical_columns: str | None = input_port(
+        "For csv and parquet: columns that are categories though they hold numbers, such as a code, or texts and "
+        "numbers, separated by commas. Columns of texts alone are categories without being named.",
+        default=None,
+    )
+    missing_values: str | None = input_port(
+        "For csv and parquet: what stands for a missing value, separated by commas, such as ?,-999. Empty cells and "
+        "NA, N/A, NaN, null and None always do.",
+        default=None,
+    )
+    on_missing: Literal["fail", "skip", "impute"] = input_port(
         "For csv and parquet, when a row lacks a value: fail stops and names file, line and column; skip leaves the "
-        "row out.",
+        "row out; impute gives a number the mean of train and a feature that says so, makes a category of its own "
+        "of missing texts, and leaves out rows that lack the target.",
         default="fail",
     )
     image_size: int | None = input_port(
@@ -116,15 +128,15 @@ def refuse_problems(settings: Settings) -> None:
 def prepare_shards(settings: Settings, world: World) -> dict[str, Any]:
     """Do a node's part: open the source, write the node's shards, and say what was done."""
     splits, bad = settings.splits, BadFiles(skip=settings.splits.skip_bad)
-    source = SOURCES[settings.source.dataset](source_request(settings, bad, world))
+    opened = SOURCES[settings.source.dataset](source_request(settings, bad, world))
     plan = plan_items(
-        source,
+        opened,
         validation_fraction=splits.validation_fraction,
         test_fraction=splits.test_fraction,
         seed=splits.seed,
         rows_per_shard=splits.rows_per_shard,
     )
-    mine = plan.jobs[world.node_rank :: world.num_nodes]
+    source, mine = plan.source, plan.jobs[world.node_rank :: world.num_nodes]
     with PreparationProgress(world, sum(job.rows for job in mine)) as progress:
         written = []
         trained = np.zeros(len(source.classes), np.int64)
@@ -145,7 +157,6 @@ def count_classes(source: ItemSource, items: Any) -> npt.NDArray[np.int64]:
 
 def source_request(settings: Settings, bad: BadFiles, world: World) -> SourceRequest:
     """What the source is asked for."""
-    ignored = (settings.ignore_columns or "").split(",")
     return SourceRequest(
         dataset=settings.source.dataset,
         folder=settings.source.data,
@@ -154,11 +165,19 @@ def source_request(settings: Settings, bad: BadFiles, world: World) -> SourceReq
         max_megapixels=settings.max_megapixels,
         task=settings.task,
         target=settings.target,
-        ignore_columns=tuple(name.strip() for name in ignored if name.strip()),
+        ignore_columns=split_names(settings.ignore_columns),
+        categorical_columns=split_names(settings.categorical_columns),
+        missing_values=split_names(settings.missing_values),
         skip_missing=settings.on_missing == "skip",
+        impute_missing=settings.on_missing == "impute",
         bad=bad,
         note=world.note,
     )
+
+
+def split_names(text: str | None) -> tuple[str, ...]:
+    """The parts of an input with commas."""
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
 def describe_source(source: ItemSource) -> dict[str, Any]:
@@ -167,6 +186,7 @@ def describe_source(source: ItemSource) -> dict[str, Any]:
         "task": source.task,
         "classes": source.classes,
         "columns": source.columns,
+        "table": source.table.to_json() if source.table else None,
         "arrays": {name: asdict(array) for name, array in item_arrays(source).items()},
     }
 
@@ -184,7 +204,21 @@ def conclude_dataset(settings: Settings, parts: list[dict[str, Any]]) -> str:
     if skipped:
         write_skipped(output, skipped)
     write_index(output, index)
-    return "\n".join([*describe_skipped(skipped, "files"), summary_line(index, settings.source.dataset)])
+    lines = [*describe_skipped(skipped, "files"), *constant_lines(index), summary_line(index, settings.source.dataset)]
+    return "\n".join(lines)
+
+
+def constant_lines(index: Index) -> list[str]:
+    """Name the columns of a table that have one value in train."""
+    if index.table is None or index.statistics is None:
+        return []
+    statistics = zip(index.statistics.mean, index.statistics.std, strict=True)
+    columns = zip(index.table.columns, statistics, strict=False)  # the features for missing numbers are last
+    # A deviation is computed from sums, so that it may miss 0 by their last bits.
+    same = [
+        c.name for c, (mean, std) in columns if (std <= 1e-7 * abs(mean) if c.values is None else len(c.values) == 1)
+    ]
+    return [f"one value in the whole of train, from which nothing is learnt: {list_names(same)}"] if same else []
 
 
 def refuse_lost_classes(parts: list[dict[str, Any]]) -> None:
@@ -203,19 +237,29 @@ def make_index(source: dict[str, Any], arrays: dict[str, Array], written: list[W
     train = [one for one in written if one.split == "train"]
     of_x = [one.moments for one in train if one.moments is not None]
     of_y = [one.target for one in train if one.target is not None]
-    statistics = Moments.merge(of_y).statistics() if of_y else None
+    target_statistics = Moments.merge(of_y).statistics() if of_y else None
+    table = TableEncoding.from_json(source["table"]) if source["table"] else None
     return Index(
         task=source["task"],
         arrays=arrays,
         classes=tuple(source["classes"]),
-        statistics=Moments.merge(of_x).statistics(),
+        statistics=plain_codes(Moments.merge(of_x).statistics(), table),
         splits={
             split: tuple(one.shard for one in written if one.split == split and one.shard is not None)
             for split in SPLITS
         },
         columns=tuple(source["columns"]),
-        target=Target(target, statistics.mean[0], statistics.std[0]) if statistics else None,
+        target=Target(target, target_statistics.mean[0], target_statistics.std[0]) if target_statistics else None,
+        table=table,
     )
+
+
+def plain_codes(statistics: Statistics, table: TableEncoding | None) -> Statistics:
+    """Statistics that leave the codes of categories as they are, which have no mean."""
+    mean, std = list(statistics.mean), list(statistics.std)
+    for number in table.categories if table else ():
+        mean[number], std[number] = 0.0, 1.0
+    return Statistics(tuple(mean), tuple(std))
 
 
 def summary_line(index: Index, dataset: str) -> str:

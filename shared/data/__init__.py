@@ -18,7 +18,8 @@ Reading: ``Dataset.open(folder).split("train").take(rows)``. The order of rows c
 does not depend on the number of ranks, and a run can go on from any batch at no cost.
 """
 
-from shared.data.dataset.index import Array, Index, Shard, ShardFile, Statistics, Target, TextEncoding
+from shared.data.dataset.encodings import TextEncoding
+from shared.data.dataset.index import Array, Index, Shard, ShardFile, Statistics, Target
 from shared.data.dataset.order import batches, epoch_order, rank_slice
 from shared.data.dataset.ragged import Ragged
 from shared.data.dataset.reader import Dataset, Split

@@ -33,6 +33,30 @@ ZOO: Mapping[str, NetworkBuilder] = MappingProxyType(
 IMAGE_ARCHITECTURES = tuple(name for name in ZOO if name != "mlp")
 
 
+class CategoryExpansion(nn.Module):
+    """Puts a feature for each value of a category, 1 or 0, in the place of its code: the first layer embeds them.
+
+    The code 0 is a value that the training has not seen: all of its features are 0.
+    """
+
+    numbers: torch.Tensor
+    places: torch.Tensor
+    codes: torch.Tensor
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__()
+        found = [(place, code) for place, size in enumerate(sizes) for code in range(1, size + 1)]
+        # Not in the state: they follow from the card.
+        plain = [place for place, size in enumerate(sizes) if not size]
+        self.register_buffer("numbers", torch.tensor(plain, dtype=torch.int64), persistent=False)
+        self.register_buffer("places", torch.tensor([place for place, _ in found], dtype=torch.int64), persistent=False)
+        self.register_buffer("codes", torch.tensor([code for _, code in found], dtype=torch.int64), persistent=False)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Map rows (N, features) to (N, numbers and values)."""
+        return torch.cat([rows[:, self.numbers], (rows[:, self.places] == self.codes).to(rows.dtype)], 1)
+
+
 class NormalisedModel(nn.Module):
     """A network that takes rows as the dataset holds them.
 
@@ -49,18 +73,21 @@ class NormalisedModel(nn.Module):
         net: nn.Module,
         target_mean: float = 0.0,
         target_std: float = 1.0,
+        category_sizes: Sequence[int] = (),
     ) -> None:
         super().__init__()
         self._target = (target_mean, target_std)  # of a regression, so that its outputs are in the target's units
         # A channel that never changes is only shifted: dividing by its deviation of 0 would make it not a number.
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32))
         self.register_buffer("std", torch.tensor([s or 1.0 for s in std], dtype=torch.float32))
+        self.expand = CategoryExpansion(category_sizes) if category_sizes else nn.Identity()
         self.net = net
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Map raw rows (N, *input_shape) of any type to logits or values (N, outputs); images come as (N, H, W, C)."""
         x = (rows.to(self.mean.dtype) - self.mean) / self.std
         # Moving the axis of contiguous NHWC rows is channels_last in memory, which convolutions on GPUs want.
+        x = self.expand(x)
         outputs = self.net(x.movedim(-1, 1) if x.ndim > 2 else x)
         mean, std = self._target
         return outputs if (mean, std) == (0.0, 1.0) else outputs.to(self.mean.dtype) * std + mean
@@ -78,7 +105,7 @@ def build_network(
     Args:
         architecture: a name of the zoo, or ``FILE.py:FUNCTION`` in the folder `model_code`, where
             ``function(input_shape, num_outputs)`` gets the channels-first shape and returns a ``torch.nn.Module``.
-        input_shape: (height, width, channels) for images, (features,) for tables.
+        input_shape: (height, width, channels) for images, (features,) for tables, as `ModelCard.network_shape` has it.
         num_outputs: number of logits, or 1 for a regression.
         model_code: folder with the user's code.
         arguments: by name, for a class in the user's file; it also gets ``input_shape`` and ``num_outputs``, if it has

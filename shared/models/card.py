@@ -39,6 +39,7 @@ class ModelCard:
         vocabulary: number of tokens, of a model that takes text.
         tokenizer: ``bytes`` or ``tokenizer``: the folder beside the card that holds it; empty without text.
         settings: sizes of a decoder, see `decoder.DecoderSettings`; of a model of transformers its `separator` alone.
+        table: how rows of the user's table become those that the model takes, as `index.json` has it; empty for others.
         arguments: what the class in ``FILE.py:CLASS`` is called with, by name; None where the architecture is none.
     """
 
@@ -59,6 +60,20 @@ class ModelCard:
     tokenizer: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     arguments: Mapping[str, Any] | None = None
+    table: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def category_sizes(self) -> tuple[int, ...]:
+        """Of each feature the number of values, if it is the code of a category, else 0; empty if none is."""
+        columns = self.table.get("columns", ())
+        sizes = [len(column.get("values", ())) for column in columns]
+        return (*sizes, *[0] * (self.input_shape[0] - len(sizes))) if any(sizes) else ()
+
+    @property
+    def network_shape(self) -> tuple[int, ...]:
+        """Shape of a row as the network gets it, with a feature for each value of a category."""
+        sizes = self.category_sizes
+        return (sum(size or 1 for size in sizes),) if sizes else self.input_shape
 
     @property
     def sequence_length(self) -> int:
@@ -103,6 +118,7 @@ class ModelCard:
                 vocabulary=int(found.get("vocabulary", 0)),
                 tokenizer=str(found.get("tokenizer", "")),
                 settings={name: _number(value) for name, value in found.get("settings", {}).items()},
+                table=dict(found.get("table", {})),
                 arguments=None if found.get("arguments") is None else dict(found["arguments"]),
             )
         except (KeyError, TypeError, ValueError) as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from .card import ModelCard
-from .mlmodel import environment_files, mlmodel_document
+from .mlmodel import environment_files, mlmodel_document, oldest_mlflow
 from .refuse import make_refusal
 
 WEIGHTS_NAME: Final = "weights.safetensors"
@@ -67,7 +67,7 @@ def finish_model(
         if source is not None:
             copy_folder(Path(source), inside / name, unwanted)
     copy_file(Path(__file__).with_name("serve.py"), folder / "serve.py")
-    for name, text in environment_files(platform.python_version(), installed).items():
+    for name, text in environment_files(platform.python_version(), installed, oldest_mlflow(card)).items():
         write_text(folder / name, text)
     size = retry_transient(lambda: sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()))
     write_text(folder / "MLmodel", mlmodel_document(card, platform.python_version(), size))

@@ -41,8 +41,20 @@ def open_initial(folder: str | Path, card: ModelCard) -> tuple[Path, ModelCard, 
             f"initial_model {folder} takes rows with {len(found.mean)} channels or features; the data has "
             f"{len(card.mean)}."
         )
+    if _table_values(found) != _table_values(card):
+        raise make_refusal(
+            f"initial_model {folder} was trained on a table with other columns or other values of a category than the "
+            "data has, so that its weights stand for something else. Prepare both from the same train rows, or leave "
+            "initial_model empty."
+        )
     other_head = (found.task, found.classes, found.target) != (card.task, card.classes, card.target)
     return inside / WEIGHTS_NAME, replace(card, mean=found.mean, std=found.std), other_head
+
+
+def _table_values(card: ModelCard) -> list[tuple[str, list[str] | None]]:
+    """Columns of a table with their values, as JSON has them."""
+    columns = card.table.get("columns", ())
+    return [(column["name"], list(column["values"]) if "values" in column else None) for column in columns]
 
 
 def differing_names(one: TensorShapes, other: TensorShapes) -> set[str]:

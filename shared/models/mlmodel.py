@@ -8,9 +8,13 @@ from datetime import UTC, datetime
 from importlib import metadata
 
 from .card import LANGUAGE_MODELING, ModelCard
+from .raw_rows import predicted_columns, table_columns
 
 _OLDEST_MLFLOW = "2.13.0"
 """The first one that loads models from code."""
+
+_OLDEST_FOR_TABLES = "2.19.0"
+"""The first one whose signatures have columns of any type."""
 
 _COLUMNS = [
     {"type": "string", "name": "text", "required": False},
@@ -25,6 +29,8 @@ def mlmodel_document(card: ModelCard, python: str, size: int) -> str:
     tensors = [_tensor(card.input_dtype, [-1, -1] if of_text else [-1, *card.input_shape])]
     inputs = _COLUMNS if card.framework == "transformers" else tensors
     outputs = [_tensor("float32", [-1, -1, card.outputs] if of_text else [-1, card.outputs])]
+    if card.table:
+        inputs, outputs = table_columns(card.table), predicted_columns(card.task)
     return f"""\
 flavors:
   python_function:
@@ -40,14 +46,19 @@ flavors:
     model_code_path: serve.py
     python_version: {python}
     streamable: false
-mlflow_version: {_OLDEST_MLFLOW}
+mlflow_version: {oldest_mlflow(card)}
 model_size_bytes: {size}
 signature:
-  inputs: '{json.dumps(inputs)}'
-  outputs: '{json.dumps(outputs)}'
+  inputs: '{_quoted(inputs)}'
+  outputs: '{_quoted(outputs)}'
   params: null
 utc_time_created: '{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}'
 """
+
+
+def oldest_mlflow(card: ModelCard) -> str:
+    """The first version of MLflow that loads a model and knows its signature."""
+    return _OLDEST_FOR_TABLES if card.table else _OLDEST_MLFLOW
 
 
 def installed_versions(names: Iterable[str]) -> dict[str, str]:
@@ -61,13 +72,14 @@ def installed_versions(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def environment_files(python: str, installed: Mapping[str, str]) -> dict[str, str]:
+def environment_files(python: str, installed: Mapping[str, str], mlflow: str = _OLDEST_MLFLOW) -> dict[str, str]:
     """Text of the three files from which MLflow and Azure ML make an environment, by name.
 
     `installed` maps each package that the model needs to its version; any will do where that is empty.
+    `mlflow` is the oldest version that serves it.
     """
     needed = [f"{name}=={version}" if version else name for name, version in installed.items()]
-    packages = [f"mlflow>={_OLDEST_MLFLOW},<4", *needed]
+    packages = [f"mlflow>={mlflow},<4", *needed]
     lines = "".join(f"  - {package}\n" for package in packages)
     return {
         "requirements.txt": "".join(f"{package}\n" for package in packages),
@@ -76,6 +88,11 @@ def environment_files(python: str, installed: Mapping[str, str]) -> dict[str, st
         "conda.yaml": "name: mlflow-env\nchannels:\n- conda-forge\ndependencies:\n"
         f"- python={python}\n- pip\n- pip:\n{lines}",
     }
+
+
+def _quoted(columns: object) -> str:
+    """JSON between the single quotes of YAML."""
+    return json.dumps(columns).replace("'", "''")
 
 
 def _tensor(dtype: str, shape: list[int]) -> dict[str, object]:

@@ -44,6 +44,7 @@ from .folder import (
 )
 from .llama import llama_name, llama_tensors, write_llama_config
 from .mlmodel import installed_versions
+from .raw_rows import serve_table
 from .refuse import make_refusal
 from .weight_files import FileWriter, WeightReader, divide_tensors
 
@@ -65,8 +66,8 @@ def from_card(card: ModelCard, model_code: str | Path | None = None) -> nn.Modul
     """
     if card.task == LANGUAGE_MODELING:
         return initialise_decoder(empty_decoder(card), seed=0)
-    net = build_network(card.architecture, card.input_shape, card.outputs, model_code, card.arguments)
-    return NormalisedModel(card.mean, card.std, net, card.target_mean, card.target_std)
+    net = build_network(card.architecture, card.network_shape, card.outputs, model_code, card.arguments)
+    return NormalisedModel(card.mean, card.std, net, card.target_mean, card.target_std, card.category_sizes)
 
 
 def empty_decoder(card: ModelCard) -> DecoderModel:
@@ -211,11 +212,11 @@ def check_decoder_weights(reader: WeightReader, settings: DecoderSettings) -> No
         raise make_refusal(f"The weights in {reader.folder} are not those of its model: {', '.join(wrong[:3])}{more}.")
 
 
-def load_served(inside: Path) -> Callable[[npt.NDArray[Any]], npt.NDArray[np.float32]]:
+def load_served(inside: Path) -> Callable[[Any], Any]:
     """Load a saved model as MLflow serves it: raw rows as the dataset held them to float32 outputs.
 
     They are one logit for each class or the value of a regression, (N, outputs); of a language model, which takes rows
-    of tokens (N, L), logits for what may follow each, (N, L, vocabulary).
+    of tokens (N, L), logits for what may follow each, (N, L, vocabulary). A model of a table takes the user's own rows.
     """
     module, card = load_model(inside)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -228,7 +229,7 @@ def load_served(inside: Path) -> Callable[[npt.NDArray[Any]], npt.NDArray[np.flo
         with torch.inference_mode():
             return torch.cat([module(part.to(device)).float().cpu() for part in rows.split(at_once)]).numpy()
 
-    return serve
+    return serve_table(card, serve) if card.table else serve
 
 
 def _state(module: nn.Module) -> dict[str, torch.Tensor]:

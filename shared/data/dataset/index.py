@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shared.data.dataset.encodings import TableEncoding, TextEncoding
 from shared.distributed import Refusal
 from shared.storage import read_bytes
 
@@ -71,54 +71,6 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class TextEncoding:
-    """What the rows of a text are made of.
-
-    Attributes:
-        tokenizer: ``bytes``, or the folder of the tokenizer, relative to the dataset's.
-        vocabulary: token ids are below this number.
-        sequence_length: tokens that a language model predicts in a row (which has one more); or the most tokens of a
-            passage to classify.
-        padding: token that fills rows up to the longest of a batch.
-        end_of_text: token after each document; 256 for bytes.
-        size: split to bytes of its text as UTF-8.
-        gzip_size: split to bytes of its text after gzip at level 9; empty for a classification.
-        tokens: split to number of its tokens, with those for the end of a text.
-        sha256: of the tokenizer's ``tokenizer.json``; empty for bytes.
-        documents: ``joined``, or ``separate``: a token is predicted from its own document alone.
-    """
-
-    tokenizer: str
-    vocabulary: int
-    sequence_length: int
-    padding: int
-    end_of_text: int
-    size: Mapping[str, int]
-    gzip_size: Mapping[str, int]
-    tokens: Mapping[str, int]
-    sha256: str = ""
-    documents: str = "joined"
-
-    @property
-    def separator(self) -> int:
-        """The token that a document begins behind, for a model that keeps documents apart; else -1."""
-        return self.end_of_text if self.documents == "separate" else -1
-
-    @property
-    def fingerprint(self) -> str:
-        """The same for the same tokenizer: ``bytes``, or the sha256 of its file."""
-        return self.sha256 or self.tokenizer
-
-    def bits_per_byte(self, split: str, nats_per_token: float) -> float:
-        """A model's mean loss on a split, as bits for each byte of UTF-8: comparable between tokenizers."""
-        return nats_per_token / math.log(2) * self.tokens[split] / self.size[split]
-
-    def gzip_bits_per_byte(self, split: str) -> float:
-        """What gzip needs for the same text."""
-        return 8 * self.gzip_size[split] / self.size[split]
-
-
-@dataclass(frozen=True, slots=True)
 class ShardFile:
     """A file of the dataset: its path relative to the dataset's folder, with slashes, and its sha256 in hex."""
 
@@ -150,6 +102,7 @@ class Index:
         columns: names of a table's features, in the order of ``x``; empty for anything else.
         target: of a regression; None for anything else.
         text: of the two tasks on text; None for anything else.
+        table: what the features of a table were made of; None for anything else, and for a table prepared before 0.2.
     """
 
     task: str
@@ -160,6 +113,7 @@ class Index:
     columns: tuple[str, ...] = ()
     target: Target | None = None
     text: TextEncoding | None = None
+    table: TableEncoding | None = None
 
     @property
     def outputs(self) -> int:
@@ -180,6 +134,7 @@ class Index:
             "arrays": {name: _array_to_json(array) for name, array in self.arrays.items()},
             "classes": self.classes,
             **({"columns": self.columns} if self.columns else {}),
+            **({"table": self.table.to_json()} if self.table else {}),
             **({"target": asdict(self.target)} if self.target else {}),
             **({"text": _text_to_json(self.text)} if self.text else {}),
             **({"statistics": asdict(self.statistics)} if self.statistics else {}),
@@ -254,6 +209,7 @@ def _parse(document: Mapping[str, Any]) -> Index:
         columns=tuple(map(str, document.get("columns", ()))),
         target=Target(str(target["name"]), float(target["mean"]), float(target["std"])) if target else None,
         text=text and _parse_text(text),
+        table=TableEncoding.from_json(document["table"]) if document.get("table") else None,
     )
 
 

@@ -77,6 +77,7 @@ def _schema(index: Index) -> Iterator[tuple[str, object]]:
     yield "a row's shape and type", {name: (array.shape, array.dtype) for name, array in index.arrays.items()}
     yield "the list of classes", index.classes
     yield "the list of columns", index.columns
+    yield "the values of its categories", tuple((c.name, c.values) for c in index.table.columns) if index.table else ()
     yield "the target", target.name if target else None
     yield "the tokenizer", text.fingerprint if text else None
     yield "the input documents", text.documents if text else None

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.dataset.index import Index, TextEncoding
+from shared.data.dataset.encodings import TextEncoding
+from shared.data.dataset.index import Index
 from shared.data.dataset.joint_rows import JointRows
 from shared.data.dataset.npy_files import map_npy, read_npy
 from shared.data.dataset.order import RowNumbers

@@ -67,7 +67,9 @@ class CsvFiles(TableFormat):
         del part
         return str(at)
 
-    def blocks(self, path: Path, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    def blocks(
+        self, path: Path, types: Mapping[str, pa.DataType], missing: Sequence[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
         """Rows of a file, a megabyte at a time; the columns are converted on all cores."""
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
@@ -77,13 +79,19 @@ class CsvFiles(TableFormat):
                 path,
                 read_options=arrow_csv.ReadOptions(block_size=_BLOCK_BYTES),
                 parse_options=arrow_csv.ParseOptions(delimiter=_read_header(path)[1]),
-                convert_options=arrow_csv.ConvertOptions(column_types=types, include_columns=list(types)),
+                convert_options=arrow_csv.ConvertOptions(
+                    column_types=types,
+                    include_columns=list(types),
+                    null_values=[*arrow_csv.ConvertOptions().null_values, *missing],
+                ),
             )
         except (pa.ArrowException, OSError) as error:
             if str(error) == "Empty CSV file":
                 return
             # One line of what Arrow says, which is neither line nor column: the rest is its own source's lines.
-            raise WrongFileError(f"cannot be read: {_find_fault(path, types) or str(error).splitlines()[0]}") from error
+            raise WrongFileError(
+                f"cannot be read: {_find_fault(path, types, missing) or str(error).splitlines()[0]}"
+            ) from error
 
     def row_place(self, path: Path, row: int) -> str:
         """Line of a row: read again, because empty lines and lines in quotes shift the count."""
@@ -118,7 +126,7 @@ def _read_cells(path: Path, most: int) -> Iterator[tuple[int, list[str]]]:
             raise WrongFileError(f"cannot be read after line {reader.line_num}: {error}") from error
 
 
-def _find_fault(path: Path, types: Mapping[str, pa.DataType]) -> str:
+def _find_fault(path: Path, types: Mapping[str, pa.DataType], missing: Sequence[str]) -> str:
     """Look for the first row that is not what its columns hold, cell by cell: slow, but it knows lines and columns."""
     header = _read_header(path)[0]
     for line, cells in _read_cells(path, _BLOCK_BYTES):
@@ -126,7 +134,7 @@ def _find_fault(path: Path, types: Mapping[str, pa.DataType]) -> str:
             return f"{path}:{line}: {len(cells)} cells, but {len(header)} columns"
         row = dict(zip(header, cells, strict=True))
         for name, kind in types.items():
-            if fault := _cell_fault(row[name], str(kind) == "string"):
+            if row[name] not in missing and (fault := _cell_fault(row[name], str(kind) == "string")):
                 return f"{path}:{line}: column {name!r} {fault}"
     return ""
 
@@ -141,7 +149,7 @@ def _cell_fault(cell: str, is_text: bool) -> str:  # noqa: FBT001  # of two kind
     try:
         value = float(text)
     except ValueError:
-        return f"is {cell!r:.60}, not a number"
+        return f"is {cell!r:.60}, not a number (if it means a missing one, name it in missing_values)"
     return "" if math.isfinite(value) and abs(value) <= _LARGEST else f"is {cell!r:.60}, too large for 32 bits"
 
 

@@ -115,10 +115,13 @@ class TableFormat(FileFormat):
     """What files with a table of numbers end in."""
 
     @abstractmethod
-    def blocks(self, path: Path, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    def blocks(
+        self, path: Path, types: Mapping[str, pa.DataType], missing: Sequence[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
         """Columns in the order asked, some rows at a time.
 
-        `types` maps each column to the type that its text becomes; a file that says types keeps its own.
+        `types` maps each column to the type that its text becomes; a file that says types keeps its own. Texts in
+        `missing` are no numbers, but missing ones, where texts become numbers.
 
         Raises:
             WrongFileError: if the file is damaged, or if a cell is not what its column holds.

@@ -70,11 +70,14 @@ class ParquetFiles(TableFormat):
         meta = _known_metadata(part.path)
         return str(sum(meta.row_group(number).num_rows for number in range(part.first)) + at)
 
-    def blocks(self, path: Path, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    def blocks(
+        self, path: Path, types: Mapping[str, pa.DataType], missing: Sequence[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
         """Rows of a file, 65,536 at a time; the columns are decoded on all cores."""
         import pyarrow as pa
         from pyarrow import parquet
 
+        del missing  # the file's numbers are numbers already
         names = list(types)
         try:
             with parquet.ParquetFile(

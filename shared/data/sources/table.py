@@ -1,4 +1,4 @@
-"""Tables of numbers with a column to predict: read once, block by block, into spools; then any row by number.
+"""Tables with a column to predict: read once, block by block, into spools; then any row by number.
 
 What one format knows is in `formats/`; what holds for all is here. Memory holds a block of rows, however many there
 are.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.dataset.index import Array
-from shared.data.dataset.order import RowNumbers
 from shared.data.formats.file_format import TableFormat, WrongFileError, find_file_fault, find_name_fault, is_utf8
-from shared.data.sources.table_columns import TableColumns, check_types, choose_columns
-from shared.data.write.request import BadFiles, ItemSource, SourceRequest, list_names
+from shared.data.sources.table_columns import TableColumns, check_types, choose_columns, find_categories, is_number
+from shared.data.sources.table_rows import MISSING_TEXTS, NumberTable, sort_texts
+from shared.data.write.request import SourceRequest, list_names
 from shared.data.write.splits import BLOCK_ROWS, count_labels
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal
@@ -28,24 +28,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _MOST_CLASSES = 10_000  # fewer than 16 bits can number
+_MOST_TEXTS = 10_000
+"""Different texts of a column that are kept in memory."""
 _NOTE_SECONDS = 10.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class NumberTable(ItemSource):
-    """Rows of numbers, float32, with a class or a target value each; and each file with the number of its first row."""
-
-    spool: Spool
-    files: tuple[tuple[str, int], ...]
-
-    def where(self, item: int) -> str:
-        """File of a row."""
-        return next(path for path, first in reversed(self.files) if first <= item)
-
-    def read(self, items: RowNumbers, bad: BadFiles) -> npt.NDArray[Any]:
-        """Rows by number."""
-        del bad  # the files were checked when they were read
-        return self.spool[items]
+_RISING_ROWS = 10
+"""Of whole numbers, each above the one before, that are called an identifier."""
 
 
 def open_table(request: SourceRequest, form: TableFormat) -> NumberTable:
@@ -71,6 +58,11 @@ class _Scan:
         self._request, self._form = request, form
         self._regression = request.task == "regression"
         self._columns = TableColumns((), request.target)  # until the first file decides on the features
+        self._missing_texts = frozenset((*MISSING_TEXTS, *request.missing_values))
+        self._values: dict[str, dict[str, int]] = {}
+        self._crowded: dict[str, int] = {}
+        self._rising = np.ones(0, bool)
+        self._last = np.zeros(0, np.float32)
         self._spool = Spool((0,), "float32")
         self._files: list[tuple[str, int]] = []
         self._targets = Spool((), "float64" if self._regression else "int16")
@@ -84,8 +76,8 @@ class _Scan:
         try:
             self._choose(path)
             before, features = 0, len(self._columns.features)
-            for block in self._form.blocks(path, self._types()):
-                x, target = _matrix(block, features), _target(block.column(features), regression=self._regression)
+            for block in self._form.blocks(path, self._types(), sorted(self._missing_texts)):
+                x, target = self._matrix(block), self._target(block.column(features))
                 self._add(path, before, x, target)
                 before += len(x)
                 self._note(path)
@@ -109,7 +101,9 @@ class _Scan:
             why = f"{found[0].path} {found[0].reason}" if found else "there is no row with all its values"
             raise Refusal(f"{self._request.folder}: none of its {len(files)} files gives a row; {why}.")
         if self._missing:
-            self._request.note(f"{self._missing:,} rows lack a value and are left out")
+            what = "what is predicted" if self._request.impute_missing else "a value"
+            self._request.note(f"{self._missing:,} rows lack {what} and are left out")
+        self._note_identifiers()
         classes = () if self._regression else _sort_classes(self._codes, self._targets)
         pa.default_memory_pool().release_unused()  # what Arrow holds for the next block goes back to the system
         return NumberTable(
@@ -120,7 +114,25 @@ class _Scan:
             array=Array(self._spool.shape, "float32"),
             task=self._request.task,
             columns=self._columns.features,
+            values={name: tuple(codes) for name, codes in self._values.items()},
+            crowded=self._crowded,
+            missing=tuple(sorted(self._missing_texts)),
+            imputes=self._request.impute_missing,
+            ignored=self._request.ignore_columns,
+            note=self._request.note,
         )
+
+    def _note_identifiers(self) -> None:
+        names = [
+            name
+            for name, rises in zip(self._columns.features, self._rising, strict=True)
+            if rises and name not in self._values
+        ]
+        if names and self._spool.rows >= _RISING_ROWS:
+            self._request.note(
+                f"whole numbers that rise from row to row, as identifiers do: {list_names(names)}; leave them out with "
+                f"ignore_columns {','.join((*self._request.ignore_columns, *names))!r} if they are"
+            )
 
     def _choose(self, path: Path) -> None:
         """Let the first file decide on the columns, and see that the others have them too."""
@@ -130,8 +142,12 @@ class _Scan:
         if not is_utf8("".join(header)):
             raise WrongFileError("cannot be read as text in UTF-8: the names of its columns are not")
         if not self._columns.features:
-            self._columns = choose_columns(header, self._request, path)
-            self._spool = Spool((len(self._columns.features),), "float32")
+            columns = choose_columns(header, self._request, path)
+            found = find_categories(self._form, path, columns.features, self._missing_texts)
+            self._columns = replace(columns, categories=columns.categories | found)
+            count = len(columns.features)
+            self._spool, self._values = Spool((count,), "float32"), {name: {} for name in self._columns.categories}
+            self._rising, self._last = np.ones(count, bool), np.full(count, -np.inf, np.float32)
         there = set(header)
         if lacking := [name for name in (*self._columns.features, self._columns.target) if name not in there]:
             raise WrongFileError(f"lacks columns that the files before it have: {list_names(lacking)}")
@@ -142,30 +158,80 @@ class _Scan:
         import pyarrow as pa
 
         target = pa.float64() if self._regression else pa.string()
-        return {**dict.fromkeys(self._columns.features, pa.float32()), self._columns.target: target}
+        kinds = {name: pa.string() if name in self._values else pa.float32() for name in self._columns.features}
+        return {**kinds, self._columns.target: target}
+
+    def _matrix(self, block: pa.RecordBatch) -> npt.NDArray[np.float32]:
+        """The features of a block as rows; not a number where one is missing."""
+        rows = np.empty((block.num_rows, len(self._columns.features)), np.float32)
+        for number, name in enumerate(self._columns.features):
+            column = block.column(number)
+            rows[:, number] = self._codes_of(name, column) if name in self._values else _numbers(column)
+        if absent := [float(text) for text in self._request.missing_values if is_number(text)]:
+            numbers = [number for number, name in enumerate(self._columns.features) if name not in self._values]
+            part = rows[:, numbers]
+            part[np.isin(part, np.array(absent, np.float32))] = np.nan
+            rows[:, numbers] = part
+        return rows
+
+    def _codes_of(self, name: str, column: pa.Array) -> npt.NDArray[Any]:
+        """Numbers of a category's values, in the order in which they first came."""
+        known = self._values[name]
+        try:
+            found = _plain(column).dictionary_encode()
+            texts = [_class_name(value) for value in found.dictionary.to_pylist()]
+        except UnicodeDecodeError as error:
+            raise WrongFileError(f"cannot be used: column {name!r} is not text in UTF-8") from error
+        if name in self._crowded or len(known) + len(texts) > _MOST_TEXTS:
+            self._crowded[name] = max(len(known), min(len(texts), _MOST_TEXTS))
+            texts = [""] * len(texts)  # what is known of it no longer matters: it will be refused
+        codes = [np.nan if t in self._missing_texts else known.setdefault(t, len(known)) for t in texts]
+        return np.array([*codes, np.nan])[found.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False)]
+
+    def _target(self, column: pa.Array) -> pa.Array:
+        """The target with null for an empty text, for what is not a number, and for what stands for a missing value."""
+        import pyarrow as pa
+        from pyarrow import compute, types
+
+        absent, column = self._request.missing_values, _plain(column)
+        if self._regression:
+            column = compute.cast(column, pa.float64(), safe=False)
+        if types.is_floating(column.type):
+            column = compute.if_else(compute.is_nan(column), None, column)
+        if types.is_string(column.type) or types.is_large_string(column.type):
+            return compute.if_else(compute.is_in(column, pa.array(["", *absent], column.type)), None, column)
+        if numbers := [float(text) for text in absent if is_number(text)]:
+            same = compute.is_in(compute.cast(column, pa.float64(), safe=False), pa.array(numbers))
+            column = compute.if_else(same, None, column)
+        return column
 
     def _add(self, path: Path, before: int, x: npt.NDArray[np.float32], target: pa.Array) -> None:
-        missing = np.isnan(x).any(1) | target.is_null().to_numpy(zero_copy_only=False)
+        missing = target.is_null().to_numpy(zero_copy_only=False)
+        if not self._request.impute_missing:
+            missing = missing | np.isnan(x).any(1)
         if missing.any():
-            if not self._request.skip_missing:
+            if not (self._request.skip_missing or self._request.impute_missing):
                 self._refuse_missing(path, before, x, int(missing.argmax()))
             self._missing += int(missing.sum())
             x, target = x[~missing], target.filter(~missing)
         y = target.to_numpy(zero_copy_only=False) if self._regression else self._encode(target)
-        finite = np.isfinite(x).all(1) & np.isfinite(y)
+        finite = ~np.isinf(x).any(1) & np.isfinite(y)
         if not finite.all():
             kept = np.flatnonzero(~missing)
             row = int(finite.argmin())
             place = self._form.row_place(path, before + int(kept[row]))
-            column = self._column(~np.isfinite(x[row]))
+            column = self._column(np.isinf(x[row]))
             raise WrongFileError(f"cannot be used: {place}: column {column} is not a finite number of 32 bits")
+        if len(x):
+            self._rising &= (np.diff(x, axis=0, prepend=self._last[None]) > 0).all(0) & (np.trunc(x) == x).all(0)
+            self._last = x[-1]
         self._spool.append(x)
         self._targets.append(y)
 
     def _refuse_missing(self, path: Path, before: int, x: npt.NDArray[np.float32], row: int) -> None:
         raise Refusal(
             f"{self._form.row_place(path, before + row)}: column {self._column(np.isnan(x[row]))} is empty. Fill it "
-            "in, or leave out rows that lack a value with on_missing skip."
+            "in, leave out rows that lack a value with on_missing skip, or let the model know with on_missing impute."
         )
 
     def _column(self, wrong: npt.NDArray[np.bool_]) -> str:
@@ -190,33 +256,21 @@ class _Scan:
             self._request.note(f"read {self._spool.rows:,} rows, now in {path.name}")
 
 
-def _matrix(block: pa.RecordBatch, count: int) -> npt.NDArray[np.float32]:
-    """The first columns of a block as rows; not a number where one is missing."""
+def _numbers(column: pa.Array) -> npt.NDArray[Any]:
+    """A column as numbers; not a number where one is missing."""
     import pyarrow as pa
     from pyarrow import compute
 
-    rows = np.empty((block.num_rows, count), np.float32)
-    for number in range(count):
-        column = block.column(number)
-        wide = column if column.type == pa.float32() else compute.cast(column, pa.float32(), safe=False)
-        rows[:, number] = wide.to_numpy(zero_copy_only=False)
-    return rows
+    wide = column if column.type == pa.float32() else compute.cast(column, pa.float32(), safe=False)
+    found: npt.NDArray[Any] = wide.to_numpy(zero_copy_only=False)
+    return found
 
 
-def _target(column: pa.Array, *, regression: bool) -> pa.Array:
-    """The target with null for an empty text or for what is not a number, too."""
-    import pyarrow as pa
-    from pyarrow import compute, types
+def _plain(column: pa.Array) -> pa.Array:
+    """A column without a dictionary of its own."""
+    from pyarrow import types
 
-    if regression:
-        column = compute.cast(column, pa.float64(), safe=False)
-    elif types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if types.is_floating(column.type):
-        return compute.if_else(compute.is_nan(column), None, column)
-    if types.is_string(column.type) or types.is_large_string(column.type):
-        return compute.if_else(compute.equal(column, ""), None, column)
-    return column
+    return column.dictionary_decode() if types.is_dictionary(column.type) else column
 
 
 def _class_name(value: object) -> str:
@@ -227,8 +281,7 @@ def _class_name(value: object) -> str:
 def _sort_classes(codes: dict[str, int], targets: Spool) -> tuple[str, ...]:
     """Classes in ascending order, as numbers if all are whole numbers, else as text; their codes become labels."""
     seen = count_labels(targets, len(codes))
-    used = [name for name, code in codes.items() if seen[code]]  # a file left out may have brought more
-    classes = tuple(sorted(used, key=int) if all(name.lstrip("-").isdecimal() for name in used) else sorted(used))
+    classes = sort_texts([name for name, code in codes.items() if seen[code]])  # a file left out may have brought more
     labels = np.zeros(len(codes), np.int16)
     labels[[codes[name] for name in classes]] = np.arange(len(classes))
     for first in range(0, len(targets), BLOCK_ROWS):

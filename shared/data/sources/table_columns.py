@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shared.data.formats.file_format import TableFormat
 from shared.data.write.request import SourceRequest, list_names
 from shared.distributed import Refusal
 
@@ -21,10 +22,11 @@ _PANDAS_INDEX = "__index_level_"
 
 @dataclass(frozen=True, slots=True)
 class TableColumns:
-    """Which columns of a table are read: the features in order, and the target."""
+    """Which columns of a table are read: the features in order, of which some are categories, and the target."""
 
     features: tuple[str, ...]
     target: str
+    categories: frozenset[str] = frozenset()
 
 
 def choose_columns(header: Sequence[str], request: SourceRequest, path: Path) -> TableColumns:
@@ -37,10 +39,16 @@ def choose_columns(header: Sequence[str], request: SourceRequest, path: Path) ->
     twice = sorted(name for name, times in Counter(header).items() if times > 1 and name)
     if twice:
         raise Refusal(f"{path} has more than one column called {list_names(twice)}. Rename them.")
-    for name, what in ((request.target, "target"), *((name, "ignore_columns") for name in request.ignore_columns)):
+    named = {"ignore_columns": request.ignore_columns, "categorical_columns": request.categorical_columns}
+    for name, what in ((request.target, "target"), *((name, what) for what, names in named.items() for name in names)):
         if name not in header:
             raise Refusal(_absent(name, what, header, path))
     left_out = {request.target, *request.ignore_columns}
+    if wrong := sorted(left_out & set(request.categorical_columns)):
+        raise Refusal(
+            f"categorical_columns names {list_names(wrong)}, which is the target or in ignore_columns: it is for "
+            "features."
+        )
     features = tuple(name for name in header if name not in left_out and not name.startswith(_PANDAS_INDEX))
     if "" in features:
         raise Refusal(
@@ -49,7 +57,32 @@ def choose_columns(header: Sequence[str], request: SourceRequest, path: Path) ->
         )
     if not features:
         raise Refusal(f"{path} has no column besides {list_names(sorted(left_out))}: there is nothing to predict from.")
-    return TableColumns(features, request.target)
+    return TableColumns(features, request.target, frozenset(request.categorical_columns))
+
+
+def find_categories(form: TableFormat, path: Path, names: Sequence[str], missing: frozenset[str]) -> frozenset[str]:
+    """Which columns of the first file are categories by themselves: those of texts.
+
+    Where the file says no types, a column holds texts if no cell of its first filled block is a number, and numbers if
+    one is: a text among numbers is then an error, with its line, and not a category that nobody wanted.
+
+    Raises:
+        WrongFileError: if the file is damaged.
+    """
+    import pyarrow as pa
+
+    if types := form.types(path):
+        return frozenset(name for name in names if _holds_texts(types[name]))
+    undecided, found = list(names), set()
+    for block in form.blocks(path, dict.fromkeys(names, pa.string())):
+        for name in list(undecided):
+            filled = [text for text in block.column(name).unique().to_pylist() if text not in missing]
+            if filled:
+                undecided.remove(name)
+                found |= set() if any(map(is_number, filled)) else {name}
+        if not undecided:
+            break
+    return frozenset(found)
 
 
 def check_types(path: Path, types: Mapping[str, pa.DataType], columns: TableColumns, task: str) -> None:
@@ -58,7 +91,8 @@ def check_types(path: Path, types: Mapping[str, pa.DataType], columns: TableColu
     Raises:
         Refusal: for features that are not numbers, and for a target that is nested or a date.
     """
-    wrong = {name: types[name] for name in columns.features if name in types and not _holds_numbers(types[name])}
+    there = {name: types[name] for name in columns.features if name in types and not _holds_numbers(types[name])}
+    wrong = {name: kind for name, kind in there.items() if not (name in columns.categories and _holds_texts(kind))}
     if wrong:
         shown = ", ".join(f"{name} ({kind})" for name, kind in wrong.items())
         raise Refusal(
@@ -78,23 +112,31 @@ def _holds_numbers(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
+def _holds_texts(kind: pa.DataType) -> bool:
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
 def _holds_classes(kind: pa.DataType) -> bool:
     from pyarrow import types
 
     kind = kind.value_type if types.is_dictionary(kind) else kind
-    return types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)
+    return _holds_texts(kind) or types.is_integer(kind)
 
 
 def _absent(name: str, what: str, header: Sequence[str], path: Path) -> str:
     lower = {column.lower(): column for column in header}
     near = [lower[found] for found in get_close_matches(name.lower(), lower, n=3, cutoff=0.6)]
     hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"Give {what} the name of a column."
-    if all(_is_number(column) for column in header):
+    if all(is_number(column) for column in header):
         hint = "Its first line holds numbers: put a line with the columns' names before it."
     return f"{path} has no column {name!r} ({what}); it has {list_names(list(header), 20)}. {hint}"
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
     try:
         float(text)
     except ValueError:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shared.data.dataset.index import BYTE_TOKENIZER, SPLITS, TOKENIZER_FOLDER, TextEncoding
+from shared.data.dataset.encodings import TextEncoding
+from shared.data.dataset.index import BYTE_TOKENIZER, SPLITS, TOKENIZER_FOLDER
 from shared.data.text.encode import RowLayout, UnitCounts
 from shared.data.text.shards import NodeReport
 from shared.data.write.request import list_names

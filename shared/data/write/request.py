@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy.typing as npt
 
+from shared.data.dataset.encodings import TableEncoding
 from shared.data.dataset.index import Array
 from shared.data.dataset.order import RowNumbers
 from shared.data.formats.file_format import show_name
 from shared.data.write.splits import DocumentSplitter, Labels
+from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
 _EVERYTHING_TRAINS = DocumentSplitter(seed=0, validation=0, test=0)
@@ -73,7 +75,10 @@ class SourceRequest:
         task: ``classification`` or ``regression``.
         target: the column of a table that is to be predicted.
         ignore_columns: columns of a table that are left out.
+        categorical_columns: columns of a table that are categories, whatever they hold.
+        missing_values: texts or numbers in a table that stand for a missing value, besides those that always do.
         skip_missing: leave out rows of a table that lack a value, instead of refusing the table.
+        impute_missing: fill in what is missing, and leave out rows that lack what is predicted alone.
         note: told now and then how far a long reading is.
     """
 
@@ -91,7 +96,10 @@ class SourceRequest:
     task: str = "classification"
     target: str = "target"
     ignore_columns: tuple[str, ...] = ()
+    categorical_columns: tuple[str, ...] = ()
+    missing_values: tuple[str, ...] = ()
     skip_missing: bool = False
+    impute_missing: bool = False
     bad: BadFiles = field(default_factory=BadFiles)
     note: Callable[[str], None] = _silent
 
@@ -173,7 +181,8 @@ class ItemSource(ABC):
     Sources that decode travel to worker processes, so they hold paths rather than open files.
 
     The `array` is shape and dtype of one item, its last axis the channel (or the feature); `columns` are a table's
-    features, in order. A source `decodes` if reading an item costs enough work for several processes to pay.
+    features, in order, and `table` says what they were made of. A source `decodes` if reading an item costs enough work
+    for several processes to pay.
     """
 
     labels: Labels
@@ -181,7 +190,17 @@ class ItemSource(ABC):
     array: Array
     task: str = "classification"
     columns: tuple[str, ...] = ()
+    table: TableEncoding | None = None
     decodes: bool = False
+
+    def encoded(self, train: Spool) -> ItemSource:
+        """The source with what has to be learnt from the items of the train split, whose numbers are given.
+
+        Raises:
+            Refusal: if they cannot be learnt from.
+        """
+        del train
+        return self
 
     @abstractmethod
     def where(self, item: int) -> str:

@@ -33,9 +33,10 @@ _WORTH_PROCESSES = 2_000  # images to decode, below which starting worker proces
 class ItemPlan:
     """Every shard of a dataset of items, in order, and the numbers of each split's items in the source.
 
-    These are on disk: a plan of millions of items is a small one.
+    These are on disk: a plan of millions of items is a small one. The `source` is what the shards are written from.
     """
 
+    source: ItemSource
     items: Mapping[str, Spool]
     jobs: list[ShardJob]
 
@@ -85,7 +86,8 @@ def plan_items(
 ) -> ItemPlan:
     """Every shard of the dataset, in order: a function of the source and these numbers alone.
 
-    Fractions are shares of all items; without ``rows_per_shard`` files have about 16 MiB.
+    What a table's columns are encoded with is learnt from the items of train. Fractions are shares of all items;
+    without ``rows_per_shard`` files have about 16 MiB.
 
     Raises:
         Refusal: if there are too few items, of a class or altogether.
@@ -96,9 +98,10 @@ def plan_items(
     if classes and (validation_fraction > 0 or test_fraction > 0):
         _refuse_lonely(source)
     splits = stratified_split(strata, validation_fraction=validation_fraction, test_fraction=test_fraction, seed=seed)
+    source = source.encoded(splits["train"])
     size = rows_per_shard or int(np.clip(SHARD_BYTES // _row_bytes(source.array), *_SHARD_ROWS))
     jobs = [job for split, items in splits.items() for job in plan_split(split, [range(len(items))], size)]
-    return ItemPlan(splits, jobs)
+    return ItemPlan(source, splits, jobs)
 
 
 def _refuse_lonely(source: ItemSource) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import keras
 import numpy as np
@@ -52,6 +53,7 @@ def build_network(card: ModelCard, dtype: str = "float32", model_code: str | Pat
         # A channel that never changes is only shifted: dividing by its deviation of 0 would make it not a number.
         variance = [deviation**2 or 1.0 for deviation in card.std]
         x = keras.layers.Normalization(mean=np.array(card.mean), variance=np.array(variance))(rows)
+        x = expand_categories(card.category_sizes, x)
         # At least 32 bits at the end, whatever the layers compute with.
         wide = "float64" if dtype == "float64" else "float32"
         outputs = _apply(card, model_code, x)
@@ -69,11 +71,25 @@ def build_network(card: ModelCard, dtype: str = "float32", model_code: str | Pat
         keras.config.set_dtype_policy(before)
 
 
+def expand_categories(sizes: Sequence[int], x: keras.KerasTensor) -> keras.KerasTensor:
+    """Put a feature for each value of a category, 1 or 0, in the place of its code, as `CategoryExpansion` does.
+
+    `sizes` has the number of values of each feature, 0 for a number; none at all if there is no category.
+    """
+    if not sizes:
+        return x
+    ops: Any = keras.ops  # made at run time, so that mypy finds nothing in it
+    found = np.array([(place, code) for place, size in enumerate(sizes) for code in range(1, size + 1)], np.int32)
+    numbers = np.array([place for place, size in enumerate(sizes) if not size], np.int32)
+    same = ops.equal(ops.take(x, found[:, 0], axis=1), ops.cast(found[:, 1], x.dtype))
+    return ops.concatenate([ops.take(x, numbers, axis=1), ops.cast(same, x.dtype)], axis=1)
+
+
 def _apply(card: ModelCard, model_code: str | Path | None, x: keras.KerasTensor) -> keras.KerasTensor:
     """Build the network of a card and apply it to normalised rows."""
     builder = ZOO.get(card.architecture)
     if builder is not None:
-        return builder(card.input_shape, card.outputs)(x)
+        return builder(card.network_shape, card.outputs)(x)
     if card.architecture in _TORCH_ONLY:
         raise make_refusal(
             f"architecture {card.architecture} is in PyTorch alone: choose {', '.join(ZOO)} here, or a trainer of "
@@ -83,9 +99,9 @@ def _apply(card: ModelCard, model_code: str | Path | None, x: keras.KerasTensor)
     name = card.architecture.rpartition(":")[2]
     with own_function(what, card.architecture, model_code, choices) as (path, function):
         try:
-            net = function(card.input_shape, card.outputs)
+            net = function(card.network_shape, card.outputs)
         except Exception as error:
-            given = f"{name}({card.input_shape}, {card.outputs})"
+            given = f"{name}({card.network_shape}, {card.outputs})"
             raise make_refusal(f"{path}: {given} raised {type(error).__name__}: {error}") from error
         if not isinstance(net, keras.layers.Layer):
             raise make_refusal(f"{path}: {name} returned {type(net).__name__}; it has to return a keras.Model.")
@@ -93,4 +109,4 @@ def _apply(card: ModelCard, model_code: str | Path | None, x: keras.KerasTensor)
             return net(x)
         except Exception as error:
             shown = f"{type(error).__name__}: {error}"
-            raise make_refusal(f"{path}: {name} cannot take rows of shape {card.input_shape}: {shown}") from error
+            raise make_refusal(f"{path}: {name} cannot take rows of shape {card.network_shape}: {shown}") from error

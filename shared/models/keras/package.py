@@ -19,6 +19,7 @@ from safetensors.numpy import load_file
 from ..card import ModelCard  # noqa: TID252
 from ..folder import WEIGHTS_NAME, begin_model, finish_model, open_model, write_weights  # noqa: TID252
 from ..mlmodel import installed_versions  # noqa: TID252
+from ..raw_rows import serve_table  # noqa: TID252
 from ..refuse import make_refusal  # noqa: TID252
 from .build import build_network
 
@@ -98,8 +99,11 @@ def read_weights(file: Path) -> dict[str, npt.NDArray[Any]]:
         raise make_refusal(f"{file} cannot be read: {error}. Train and save the model again.") from error
 
 
-def load_served(inside: Path) -> Callable[[npt.NDArray[Any]], npt.NDArray[np.float32]]:
-    """Load a saved model as MLflow serves it: raw rows (N, *input_shape) to float32 logits or values (N, outputs)."""
+def load_served(inside: Path) -> Callable[[Any], Any]:
+    """Load a saved model as MLflow serves it: raw rows (N, *input_shape) to float32 logits or values (N, outputs).
+
+    A model of a table takes the user's own rows.
+    """
     model, card = load_model(inside)
 
     def serve(given: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
@@ -107,7 +111,7 @@ def load_served(inside: Path) -> Callable[[npt.NDArray[Any]], npt.NDArray[np.flo
         parts = [model(rows[start : start + _ROWS_AT_ONCE]) for start in range(0, len(rows), _ROWS_AT_ONCE)]
         return np.concatenate([np.asarray(part, np.float32) for part in parts])
 
-    return serve
+    return serve_table(card, serve) if card.table else serve
 
 
 def _installed() -> dict[str, str]:

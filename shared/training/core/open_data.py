@@ -86,4 +86,5 @@ def card_of_rows(architecture: str, data: Dataset, framework: str = "torch") -> 
         target_mean=target.mean if target else 0.0,
         target_std=(target.std or 1.0) if target else 1.0,
         framework=framework,
+        table=data.index.table.to_json() if data.index.table else {},
     )

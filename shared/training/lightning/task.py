@@ -132,9 +132,9 @@ def make_own_task(
     card = replace(card_of_rows(name, data), arguments=_arguments(network.module_arguments))
     card = replace(card, target_mean=0.0, target_std=1.0)
     seed_generators(settings.seed)
-    made = build_network(card.architecture, card.input_shape, card.outputs, code, card.arguments)
+    made = build_network(card.architecture, card.network_shape, card.outputs, code, card.arguments)
     net = _checked(name, made, plan.accumulation_steps)
-    module = NormalisedModel(card.mean, card.std, net)
+    module = NormalisedModel(card.mean, card.std, net, category_sizes=card.category_sizes)
     check_saveable(module, card, code)
     _check_output(module, card)
     if settings.precision.sync_batch_norm:
@@ -143,7 +143,7 @@ def make_own_task(
         checkpoint_activations(net)
     if settings.precision.compile:
         net.compile()
-    prepare = NormalisedModel(card.mean, card.std, nn.Identity())
+    prepare = NormalisedModel(card.mean, card.std, nn.Identity(), category_sizes=card.category_sizes)
     for part in (module, prepare):
         part.to(world.device, precision.dtype)
     seed_generators(settings.seed, world.rank)

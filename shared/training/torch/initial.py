@@ -30,7 +30,7 @@ def take_initial_weights(
     head: set[str] = set()
     if new_head:
         with torch.random.fork_rng():
-            other = build_network(card.architecture, card.input_shape, card.outputs + 1, model_code)
+            other = build_network(card.architecture, card.network_shape, card.outputs + 1, model_code)
         head = differing_names(wanted, _shapes(other))
     refuse_other_shapes(folder, found, wanted, head)
     net.load_state_dict({name: state[name] for name in wanted if name not in head}, strict=False)

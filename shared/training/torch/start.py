@@ -85,10 +85,10 @@ def make_rows_model(
     """
     card = card_of_rows(network.architecture, data)
     seed_generators(seed)
-    net = build_network(card.architecture, card.input_shape, card.outputs, network.model_code)
+    net = build_network(card.architecture, card.network_shape, card.outputs, network.model_code)
     if network.initial_model is not None:
         card = take_initial_weights(network.initial_model, net, card, world, network.model_code)
-    module = NormalisedModel(card.mean, card.std, net, card.target_mean, card.target_std)
+    module = NormalisedModel(card.mean, card.std, net, card.target_mean, card.target_std, card.category_sizes)
     check_saveable(module, card, network.model_code)
     _check_output(module, card)
     if precision.sync_batch_norm:
