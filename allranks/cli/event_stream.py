@@ -138,7 +138,7 @@ class EventObserver(ShownRun):
 
     def _tell(self, event: str, **values: Any) -> None:
         document = redact_document({"event": event, "time": _now(), **values})
-        self._writer.write(json.dumps(document, allow_nan=False) + "\n")
+        self._writer.write(json.dumps(document) + "\n")
 
 
 def _now() -> str:

@@ -94,7 +94,8 @@ def _wide_fit(lines: Sequence[TableLine], columns: Sequence[str], width: int) ->
             curve = _room(lines, shown, bar, width) - wanted - _GAP
             if curve >= _LEAST_CURVE:
                 kept = [title for title in COLUMNS if title in (*shown, "curve")]
-                return TableFit(kept, bar, min(curve, LONGEST_CURVE), wanted)
+                used = max(_LEAST_CURVE, min(curve, LONGEST_CURVE, max(len(line.curve) for line in lines)))
+                return TableFit(kept, bar, used, wanted + curve - used)
     for shown, bar in choices:
         room = _room(lines, shown, bar, width)
         if room >= fullest:
@@ -139,7 +140,7 @@ def _room(lines: Sequence[TableLine], shown: Sequence[str], bar: int, width: int
 
 def _bar(progress: StepProgress, width: int) -> str:
     """A bar and a percentage; the number of steps done, where nobody has said of how many."""
-    if progress.step is None:
+    if progress.step is None or (progress.step == 0 and not progress.total):
         return ""
     if not progress.total:
         return f"step {progress.step:,}" if width else f"{progress.step:,}"

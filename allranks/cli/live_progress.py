@@ -22,7 +22,7 @@ class _Looks:
     seen: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
 
     def left(self, progress: StepProgress, now: float) -> float | None:
-        """Seconds until the last step, at the speed of the last looks; None while that is not known."""
+        """Seconds until the last step, at the speed of the last looks; None while that is not known, and at the end."""
         if progress.step is None or not progress.total:
             return None
         if self.seen and progress.step < self.seen[-1][1]:
@@ -30,7 +30,7 @@ class _Looks:
         if not self.seen or progress.step > self.seen[-1][1]:
             self.seen.append((now, progress.step))
         (began, first), (latest, last) = self.seen[0], self.seen[-1]
-        if last == first or latest - began < _LEAST_SECONDS:
+        if last in (first, progress.total) or latest - began < _LEAST_SECONDS:
             return None
         # A step that takes longer than those before it makes the rest longer too.
         pace = max(latest - began, (now - began) * (last - first) / (last - first + 1)) / (last - first)

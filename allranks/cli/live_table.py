@@ -168,7 +168,8 @@ def _trial(
 def _best_values(sweep: SweepResult, measured: Sequence[str]) -> tuple[str, ...]:
     """Ways to say which trial is the best so far, and what it has measured."""
     best = best_trial(sweep)
-    return (f"{best}  {measured[-1]}", best, _best_number(sweep)) if best else ("",)
+    number, value = _best_number(sweep), measured[-1]
+    return (f"{best}  {value}", f"{number}  {value}", number) if best else ("",)
 
 
 def shorter_metrics(metrics: Mapping[str, float], first: str = "") -> tuple[str, ...]:

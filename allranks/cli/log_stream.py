@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -40,13 +41,14 @@ class _FollowedLog:
         data, now = self._file.read(_AT_ONCE), time.monotonic()
         return (self._lines.feed(data, now) if data else self._lines.late(now)), bool(data)
 
-    def skip(self, most: int) -> int:
-        """Pass over what is more than so many bytes before the end; gives how many."""
-        here, end = self._file.tell(), self.path.stat().st_size if self.path.exists() else 0
+    def skip(self, most: int) -> tuple[list[str], int]:
+        """Pass over what is more than so many bytes before the end, up to a line's: what was left before, how many."""
+        here, end = self._file.tell(), os.fstat(self._file.fileno()).st_size
         if end - here <= most:
-            return 0
+            return [], 0
         self._file.seek(end - most)
-        return end - most - here
+        self._file.readline(_AT_ONCE)
+        return self._lines.end(), self._file.tell() - here
 
     def close(self) -> list[str]:
         """Nothing will follow: what is left of the last line."""
@@ -124,8 +126,9 @@ class LogStream:
         return is_more
 
     def _leave_out(self, log: _FollowedLog) -> None:
-        if self._most is not None and (skipped := log.skip(self._most)):
-            self._show(log.step, log.rank, [f"({skipped:,} bytes are not shown; all are in {log.path})"])
+        lines, skipped = log.skip(self._most) if self._most is not None else ([], 0)
+        if skipped:
+            self._show(log.step, log.rank, [*lines, f"({skipped:,} bytes are not shown; all are in {log.path})"])
 
     def _finish(self, name: str) -> None:
         """All ranks by turns to their ends, then close their logs."""

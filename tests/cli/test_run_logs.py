@@ -9,11 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from allranks.cli.log_choice import LogChoice
 from allranks.cli.log_lines import LogLines
+from allranks.cli.log_stream import LogStream
+from allranks.local.folders import StepFolder
+from allranks.local.result import StepResult
 from tests.cli.conftest import Called
 
 ROOT = Path(__file__).parents[2]
@@ -102,6 +107,24 @@ def test_ten_megabytes_without_an_end_take_little_memory_and_lose_nothing() -> N
     shown = [line for _ in range(900) for line in lines.feed(text.encode(), 0.0)]
     assert max(map(len, shown)) <= 2**16
     assert "".join([*shown, *lines.end()]) == text * 900
+
+
+def test_of_more_than_a_terminal_takes_whole_lines_are_left_out_and_that_is_said(tmp_path: Path) -> None:
+    folder, shown = StepFolder(tmp_path), []
+    folder.logs.mkdir()
+    stream = LogStream(LogChoice(others=True), lambda *told: shown.extend(told[2]), most=1000)
+    result = StepResult("train", "running", 0.0, 0.0, None, 1, 1, 1, tmp_path, {})
+    stream.changed(result)
+    with folder.log(0).open("w") as log:
+        log.write("first\nhalf of")
+        log.flush()
+        stream.look()
+        log.writelines(f"line {number:05}\n" for number in range(1000))
+    stream.changed(replace(result, status="succeeded"))
+    assert shown[:2] == ["first", "half of"]
+    assert re.fullmatch(r"\(\d{2},\d{3} bytes are not shown; all are in .*std_log_process_0.txt\)", shown[2])
+    assert shown[3:] == [f"line {number:05}" for number in range(1000 - len(shown[3:]), 1000)]
+    assert len(shown[3:]) == 1000 // len("line 00000\n")
 
 
 PRINTS = """\
