@@ -27,7 +27,6 @@ _UNITS = {
     "percent": "%",
     "accuracy": "share",
     "utilisation": "share",
-    "bits_per_byte": "bits/byte",
 }
 """What names of metrics end in, and the unit that it stands for."""
 
