@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 import secrets
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import TCPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -29,6 +32,8 @@ from allranks.local.result import RUNNING
 _LOOPBACK = "127.0.0.1"
 _IDLE_SECONDS = 60.0  # until a connection that asks nothing is closed
 _MOST_KEPT = 64  # documents of ended runs, in memory
+
+_PLACE = re.compile(r"\d{1,18}")  # of a byte in a log
 
 _JSON, _HTML = "application/json", "text/html; charset=utf-8"
 
@@ -56,6 +61,16 @@ class RunServer(ThreadingHTTPServer):
         except OSError as error:
             message = f"port {port} of {_LOOPBACK} cannot be listened on: {error.strerror or error}."
             raise CannotRunHereError(message, "Leave --port out, and a free one is taken.") from error
+
+    def server_bind(self) -> None:
+        """As the standard library has it, without asking a name server who this machine is."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = _LOOPBACK, self.server_address[1]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that goes away in the middle of an answer is no fault."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
 
     @property
     def address(self) -> str:
@@ -101,8 +116,6 @@ class _Handler(BaseHTTPRequestHandler):
             answer, kind = self._answer([unquote(part) for part in rest.split("/")], parse_qs(path.query))
         except AllranksError as error:
             return self._send(HTTPStatus.NOT_FOUND, f"{error.message} {error.hint}", "text/plain; charset=utf-8")
-        except (BrokenPipeError, ConnectionResetError):
-            return None
         return self._send(HTTPStatus.OK, answer, kind)
 
     def _answer(self, parts: list[str], query: Mapping[str, list[str]]) -> tuple[str, str]:
@@ -174,12 +187,12 @@ def _index_page(home: RunsHome, states: list[dict[str, Any]]) -> str:
     rows = [dict(zip(names, run_cells(state), strict=True)) for state in states]
     shown = {"runs": rows, "place": str(home.runs)}
     told = [{"run_id": state["run_id"], "status": state["status"]} for state in states]
-    return render_page("runs.html", {"runs": told}, shown, served=True)
+    return render_page("runs.html", {"runs": told}, shown, served=True, follows=True)
 
 
 def _log_piece(log: Path, query: Mapping[str, str], point: Pointing) -> dict[str, Any]:
     """A piece of a log: what follows a byte, what comes before one, or the end."""
-    places = {name: int(query[name]) for name in ("after", "before") if query.get(name, "").isdecimal()}
+    places = {name: int(query[name]) for name in ("after", "before") if _PLACE.fullmatch(query.get(name, ""))}
     if "after" in places:
         return asdict(log_after(log, places["after"], point=point))
     return asdict(log_before(log, places.get("before"), point=point))

@@ -28,7 +28,6 @@ _UNITS = {
     "percent": "%",
     "accuracy": "share",
     "utilisation": "share",
-    "bits_per_byte": "bits/byte",
 }
 """What names of metrics end in, and the unit that it stands for."""
 _OF_RANKS = re.compile(r"(?<=_s)_(?:min|max)$")  # of the mean over the ranks, in the trainers' time split

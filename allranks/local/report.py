@@ -50,4 +50,4 @@ def write_run_page(run: RunFolder, state: dict[str, Any] | None = None) -> None:
 def run_page(run: RunFolder, document: Mapping[str, Any], *, served: bool = False) -> str:
     """The page of a run's document, as HTML."""
     shown = {**page_model(run, document), "written": time.strftime("%H:%M:%S")}
-    return render_page("run.html", document, shown, served=served)
+    return render_page("run.html", document, shown, served=served, follows=document["status"] == RUNNING)

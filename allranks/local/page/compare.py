@@ -10,6 +10,7 @@ from allranks.local.curves import draw_beside
 from allranks.local.folders import RunFolder
 from allranks.local.page.changes import changed_files
 from allranks.local.page.render import render_page
+from allranks.local.result import RUNNING
 
 _OF_THE_RUN = ("/.allranks/", "AZUREML_", "MLFLOW_", "AZ_BATCH", "PIP_PYTHON", "TMPDIR", "MASTER_PORT", "AZURE_ML_")
 """Parts of the names and values of variables that every run has of its own."""
@@ -92,9 +93,10 @@ def _code(runs: Sequence[RunFolder], documents: Sequence[Mapping[str, Any]]) -> 
     """The files that differ from those of the first run, by step and run."""
     first = runs[0]
     for other, document in zip(runs[1:], documents[1:], strict=True):
-        for name in document["steps"]:
+        for name in (name for name, step in document["steps"].items() if step.get("details")):
             before, after = first.step(name).snapshot, other.step(name).snapshot
-            files = changed_files(before, after) if before.is_dir() and after.is_dir() else ()
+            known = name in documents[0]["steps"] and before.is_dir() and after.is_dir()
+            files = changed_files(before, after) if known else ()
             if files:
                 yield {"step": name, "run_id": other.id, "files": [dict(file) for file in files]}
 
@@ -114,7 +116,8 @@ def comparison_page(compared: Mapping[str, Any], *, served: bool = False) -> str
     order = {run["run_id"]: number for number, run in enumerate(compared["runs"])}
     charts = {step: list(_charts(step, curves, order)) for step, curves in compared["curves"].items()}
     shown = {"compared": compared, "charts": {step: drawn for step, drawn in charts.items() if drawn}}
-    return render_page("compare.html", compared, shown, served=served)
+    follows = any(run["status"] == RUNNING for run in compared["runs"])
+    return render_page("compare.html", compared, shown, served=served, follows=follows)
 
 
 def _charts(step: str, curves: Mapping[str, Any], order: Mapping[str, int]) -> Iterator[tuple[str, Any, list[Any]]]:

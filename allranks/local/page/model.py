@@ -21,6 +21,7 @@ from allranks.local.tracking.reading import child_depths
 
 _MOST_COLUMNS = 8  # of metrics of child runs; --json has all
 _LOG_BYTES = 1 << 15  # of the end of each log in the page; the whole log is linked
+_MOST_FILES = 300  # of a snapshot that are named
 _ALL_LOG_BYTES = 1 << 20  # of the ends of all logs together, so that a page of many ranks stays small
 _LEAST_LOG_BYTES = 2048
 
@@ -64,8 +65,7 @@ def _step(
         "charts": draw_charts(step.get("curves", {})),
         "sweep": sweep_pictures(step),
         "bars": _bars(step, document),
-        "files": snapshot_sizes(run.step(name).snapshot),
-        "changes": _changes(run, name),
+        **(_code(run, name) if details else {}),  # else its snapshot may be half copied
         **_children(step),
         "links": {port: _link(run.step(name).outputs / port, run) for port in step.get("outputs", ())},
     }
@@ -120,8 +120,13 @@ def _status(step: Mapping[str, Any]) -> str:
     return "reused" if step.get("reused") else str(step["status"])
 
 
+def _code(run: RunFolder, name: str) -> dict[str, Any]:
+    """A step's files with their bytes, and how they differ from those of the run before; None without one."""
+    files = list(snapshot_sizes(run.step(name).snapshot).items())
+    return {"files": files[:_MOST_FILES], "file_count": len(files), "changes": _changes(run, name)}
+
+
 def _changes(run: RunFolder, name: str) -> tuple[Mapping[str, Any], ...] | None:
-    """How a step's files differ from those of the run before; None without one."""
     before = run_before(run)
     snapshots = [] if before is None else [before.step(name).snapshot, run.step(name).snapshot]
     return changed_files(*snapshots) if snapshots and all(one.is_dir() for one in snapshots) else None

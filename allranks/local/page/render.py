@@ -18,20 +18,26 @@ _SCRIPTS = ("uPlot.iife.min.js", "page.js")
 _STYLES = ("uPlot.min.css", "style.css", "page.css")
 
 
-def render_page(template: str, document: Mapping[str, Any], shown: Mapping[str, Any], *, served: bool = False) -> str:
+def render_page(
+    template: str,
+    document: Mapping[str, Any],
+    shown: Mapping[str, Any],
+    *,
+    served: bool = False,
+    follows: bool = False,
+) -> str:
     """Fill a template with what is ``shown``; ``document`` is what its scripts read, and what ``--json`` prints.
 
     Args:
         template: a name in ``templates/``.
         document: as JSON.
         shown: the template's variables.
-        served: whether a server answers beside the page, which then looks for news.
+        served: whether a server answers beside the page.
+        follows: whether the page then looks for news.
     """
-    return (
-        _environment()
-        .get_template(template)
-        .render(**shown, document=_as_script(document), served=served, policy=_policy(served=served), **_assets())
-    )
+    always = {"document": _as_script(document), "served": served, "follows": served and follows}
+    made_of = {"policy": _policy(served=served), **_assets()}
+    return _environment().get_template(template).render(**shown, **always, **made_of)
 
 
 def prepare_templates() -> None:

@@ -272,6 +272,7 @@ function replacePart(old, fresh) {
 function takeNews(html) {
   const fresh = new DOMParser().parseFromString(html, "text/html");
   page.document = JSON.parse(fresh.getElementById("document").textContent);
+  document.body.toggleAttribute("data-follows", fresh.body.hasAttribute("data-follows"));
   const parts = (from) => [...from.querySelectorAll("[data-part]")].map((one) => one.dataset.part);
   if (parts(document).join() !== parts(fresh).join()) { // a step has got its first curves or logs: its place is new
     const open = new Set([...document.querySelectorAll("details[open]")].map((one) => one.closest("[data-part]").dataset.part + one.querySelector("summary").firstChild.textContent));
@@ -293,9 +294,8 @@ function takeNews(html) {
 }
 
 async function follow() {
-  const running = () => page.document.status === "running" || (page.document.runs || []).some((run) => run.status === "running") || page.document.runs !== undefined;
   let seen = "", pause = 1000;
-  while (running()) {
+  while (document.body.hasAttribute("data-follows")) {
     await new Promise((resolve) => { setTimeout(resolve, pause); });
     const began = performance.now();
     try {
