@@ -124,16 +124,19 @@ class DecoderModel(nn.Module):
             head = last and not settings.tied
             self.head = nn.Linear(settings.width, settings.vocabulary, bias=False) if head else None
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map tokens (N, L), int, to logits (N, L, vocabulary); in a pipeline, what the stage before gives."""
-        mask: torch.Tensor | None = None
+    def forward(self, x: torch.Tensor, tokens: torch.Tensor | None = None) -> torch.Tensor:
+        """Map tokens (N, L), int, to logits (N, L, vocabulary); in a pipeline, what the stage before gives.
+
+        A later stage needs the `tokens` too where documents are kept apart.
+        """
+        tokens, separator = x if self.embed is not None else tokens, self.settings.separator
+        mask = None if tokens is None or separator < 0 else document_mask(tokens, separator)
         if self.embed is not None:
             if x.shape[1] > self.settings.context_length:
                 raise make_refusal(
                     f"A sequence of {x.shape[1]} tokens is longer than the model's context of "
                     f"{self.settings.context_length}."
                 )
-            mask = None if self.settings.separator < 0 else document_mask(x, self.settings.separator)
             x = self.embed(x)
         for block in self.blocks.values():
             x = block(x) if mask is None else block(x, mask)

@@ -73,6 +73,19 @@ def test_the_losses_do_not_depend_on_how_the_model_is_divided(text: Path, tmp_pa
     assert {"tokens_per_second", "teraflops_per_rank", "memory_mb", "validation_perplexity"} <= set(told)
 
 
+@pytest.mark.slow
+def test_the_stages_of_a_pipeline_keep_documents_apart(text: Path, tmp_path: Path) -> None:
+    data = shutil.copytree(text, tmp_path / "data")
+    index = json.loads((data / "index.json").read_text())
+    common = np.bincount(Dataset.open(text).split("train").take(np.arange(20))["x"].ravel()).argmax()
+    index["text"] |= {"documents": "separate", "end_of_text": int(common)}  # so that rows have several documents
+    (data / "index.json").write_text(json.dumps(index))
+    options = OPTIONS | {"max_steps": 6, "precision": "fp64"}
+    train(data, tmp_path / "one", **options)
+    train(data, tmp_path / "two", **options, processes=2, pipeline_parallel=2)
+    assert furthest(weights(tmp_path / "one"), weights(tmp_path / "two")) < 1e-12
+
+
 def measured(text: Path, out: Path) -> float:
     """Bits per byte of the saved model on the validation split."""
     data = Dataset.open(text)

@@ -9,7 +9,7 @@ import torch
 
 from shared.checkpoint.pieces import ShardPart
 from shared.data import Dataset
-from shared.distributed import Refusal, World
+from shared.distributed import World
 from shared.models import DecoderModel, DecoderSettings, ModelCard
 from shared.models.decoder import first_values
 from shared.models.llama import llama_name
@@ -31,11 +31,6 @@ def make_stage(
     """
     assert data.index.text is not None  # noqa: S101  # of another task, the data is refused when it is opened
     check_same_tokenizer(sizes.base_model, data)
-    if mesh.layout.pipeline_parallel > 1 and data.index.text.documents == "separate":
-        raise Refusal(
-            f"pipeline_parallel {mesh.layout.pipeline_parallel}: only the first stage sees the tokens that say where "
-            "documents end. Prepare the text with documents joined, or set pipeline_parallel to 1."
-        )
     card = card_of_decoder(sizes, data.index.text)
     settings = DecoderSettings(**card.settings)
     check_divisible(mesh.layout, card.sequence_length, settings.feed_forward_width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -37,6 +38,7 @@ class PipelineStep:
     ) -> None:
         self._mesh, self._passes, length = mesh, plan.accumulation_steps, card.sequence_length
         rows, settings = plan.rows_per_pass, module.settings
+        self._separates = settings.separator >= 0
         between = torch.empty(rows, length // mesh.layout.tensor_parallel, settings.width, dtype=dtype, device="meta")
         tokens = torch.empty(rows, length, dtype=torch.int64, device="meta")
         logits = torch.empty(rows, length, settings.vocabulary, dtype=dtype, device="meta")
@@ -56,8 +58,11 @@ class PipelineStep:
         """Add up the gradients of the mean loss over the batch; the last stage tells the loss."""
         rows, y = batch
         losses: list[torch.Tensor] = []
+        # A later stage has read the same rows, and makes its mask of them.
+        named: dict[str, Any] = {"tokens": rows} if self._separates and not self._mesh.is_first_stage else {}
         self._schedule.step(
             *([rows] if self._mesh.is_first_stage else []),
+            **named,
             target=y if self._mesh.is_last_stage else None,
             losses=losses if self._mesh.is_last_stage else None,
             return_outputs=False,
@@ -75,7 +80,7 @@ def forward_through(
         shape = (rows.shape[0], rows.shape[1] // mesh.layout.tensor_parallel, module.settings.width)
         x = torch.empty(shape, dtype=dtype, device=rows.device)
         dist.recv(x, mesh.neighbour(-1))
-    x = module(x)
+    x = module(x, rows)
     if mesh.is_last_stage:
         return x
     dist.send(x.contiguous(), mesh.neighbour(1))
