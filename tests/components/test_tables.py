@@ -12,6 +12,7 @@ from pathlib import Path
 
 import mlflow
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import csv as arrow_csv
@@ -99,9 +100,67 @@ def test_a_regression_from_the_table_to_the_report(tmp_path: Path) -> None:
     assert "target target" in page
 
     loaded = mlflow.pyfunc.load_model(str(models[1]))
-    x = np.zeros((3, FEATURES), "float32")
-    assert loaded.predict(x).shape == (3, 1)
-    assert 900 < loaded.predict(x).mean() < 1100
+    rows = pd.DataFrame(np.zeros((3, FEATURES), "int64"), columns=[f"f{n}" for n in range(FEATURES)])
+    assert list(loaded.predict(rows).columns) == ["prediction"]
+    assert 900 < loaded.predict(rows).prediction.mean() < 1100
+
+
+def write_messy(path: Path, rows: int = 900) -> Path:
+    """A table as people have them: texts, flags, empty cells, question marks, labels in words."""
+    random = np.random.default_rng(0)
+    sex, port = random.choice(["male", "female"], rows), random.choice(["Southampton", "Cherbourg", "Cork"], rows)
+    age, rank = random.normal(30, 12, rows).round(1), random.choice([1, 2, 3], rows)
+    score = 2.4 * (sex == "female") - 1.1 * (rank - 2) - 0.03 * (age - 30) + random.normal(0, 0.7, rows)
+    table = pd.DataFrame({"sex": sex, "driver's port": port, "age": age.astype(object), "rank": rank})
+    table["alone"], table["fate"] = random.random(rows) < 0.6, np.where(score > 0.6, "survived", "died \u271d")
+    for column, share, text in (("sex", 0.02, None), ("age", 0.2, "?"), ("driver's port", 0.05, None)):
+        table.loc[random.random(rows) < share, column] = text
+    path.parent.mkdir(parents=True)
+    table.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.slow
+def test_a_table_with_categories_and_missing_values_from_raw_rows_to_labels(tmp_path: Path) -> None:
+    """The same files from any number of nodes, the same model from any number of ranks, the same labels as evaluate."""
+    table = write_messy(tmp_path / "table" / "t.csv")
+    given = ("--target", "fate", "--on-missing", "impute", "--missing-values", "?", "--categorical-columns", "rank")
+    folders = []
+    for nodes, processes in ((1, 1), (2, 2)):
+        (place := tmp_path / f"on-{nodes}").mkdir()
+        ports = ("--output-data", place / "data", "--dataset", "csv", "--data", table.parent, "--rows-per-shard", 100)
+        finished = run_component("prepare_data", *ports, *given, folder=place, nodes=nodes, processes=processes)
+        assert finished.ok, finished.output
+        assert finished.output.count("numbers: age; categories: sex (3), driver's port (4), rank (3), alone (2)") == 1
+        found = sorted(file for file in (place / "data").rglob("*") if file.is_file())
+        folders.append({file.relative_to(place).as_posix(): file.read_bytes() for file in found})
+    assert folders[0] == folders[1]
+
+    data, models = tmp_path / "on-1" / "data", []
+    for processes in (1, 4):
+        finished, out = train(tmp_path, data, "--epochs", 4, "--batch-size", 64, processes=processes)
+        assert finished.ok, finished.output
+        models.append(load_file(next((out / "model").rglob("*.safetensors"))))
+    assert max(np.abs(models[0][name] - models[1][name]).max() for name in models[0]) < 1e-4
+
+    report, model = tmp_path / "report", tmp_path / "trained-4" / "model"
+    ports = ("--data", data, "--model", model, "--report", report)
+    finished = run_component("evaluate", *ports, folder=tmp_path)
+    assert finished.ok, finished.output
+    assert {row["class"] for row in csv.DictReader((report / "classes.csv").open())} == {"died \u271d", "survived"}
+    assert json.loads((report / "metrics.json").read_text())["accuracy"] > 0.78
+
+    raw = pd.read_csv(table)
+    served = mlflow.pyfunc.load_model(str(model))
+    labels = served.predict(raw.drop(columns="fate"))
+    assert (labels.prediction == raw.fate).mean() > 0.78
+    assert served.predict(raw.assign(sex="of another world", age=None)).probability.between(0.5, 1).all()
+
+    index = (data / "index.json").read_text(encoding="utf-8")
+    (data / "index.json").write_text(index.replace('"Cork"', '"Dublin"'), encoding="utf-8")
+    misfit = run_component("evaluate", "--data", data, "--model", model, "--report", tmp_path / "no", folder=tmp_path)
+    assert misfit.codes == (2,)
+    assert "the tables' columns differ in what they were made of: driver's port" in misfit.output
 
 
 @pytest.mark.slow

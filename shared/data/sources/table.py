@@ -183,8 +183,8 @@ class _Scan:
         except UnicodeDecodeError as error:
             raise WrongFileError(f"cannot be used: column {name!r} is not text in UTF-8") from error
         if name in self._crowded or len(known) + len(texts) > _MOST_TEXTS:
-            self._crowded[name] = max(len(known), min(len(texts), _MOST_TEXTS))
-            texts = [""] * len(texts)  # what is known of it no longer matters: it will be refused
+            self._crowded[name] = _MOST_TEXTS
+            texts = ["other"] * len(texts)  # they no longer matter: the column will be refused
         codes = [np.nan if t in self._missing_texts else known.setdefault(t, len(known)) for t in texts]
         return np.array([*codes, np.nan])[found.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False)]
 
