@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shared.data import Dataset
 from shared.data.dataset import joint_rows, reader
 from shared.data.dataset.joint_rows import JointRows
-from shared.data.dataset.npy_files import map_npy
+from shared.data.dataset.npy_files import map_npy, read_npy
 from tests.shared.streams import write_numbered
 
 
@@ -72,11 +72,14 @@ def test_shards_too_far_apart_for_one_array_are_read_one_by_one(
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_file_is_mapped_whatever_its_header_says(whole: bool, tmp_path: Path) -> None:
     path, array = tmp_path / "x.npy", np.arange(12.0).reshape(3, 4)
-    for saved in (array, np.asfortranarray(array), array.astype("f4"), array[:2], array[:0]):
+    for saved in (array, np.asfortranarray(array), array.astype("f4"), array.astype(">f8"), array[:2], array[:0]):
         np.save(path, saved)
-        mapped = map_npy(path, (3, 4), "float64", whole=whole)
-        assert mapped.flags.c_contiguous
-        np.testing.assert_array_equal(mapped, saved)
+        for found in (map_npy(path, (3, 4), "float64", whole=whole), read_npy(path, (3, 4), "float64")):
+            assert found.flags.c_contiguous
+            assert found.dtype.isnative
+            np.testing.assert_array_equal(found, saved)
+    for found in (map_npy(path, (0, 4), "float64", whole=whole), read_npy(path, (0, 4), "float64")):
+        assert found.shape == (0, 4)
     np.save(path, array)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ValueError, match=r"size|shape|length"):

@@ -18,7 +18,7 @@ from shared.storage import RandomReads
 
 
 def map_npy(path: Path, shape: tuple[int, ...], dtype: str, *, whole: bool = False) -> npt.NDArray[Any]:
-    """Map a file, C-contiguous; where it does not hold what is expected, give what it holds.
+    """Map a file; where it does not hold what is expected, give what it holds, C-contiguous and in native byte order.
 
     What is expected is compared as bytes: NumPy takes a header for Python and parses it, and the garbage that this
     leaves starts collections, of 0.2 s in a process that has torch.
@@ -26,7 +26,7 @@ def map_npy(path: Path, shape: tuple[int, ...], dtype: str, *, whole: bool = Fal
     Args:
         path: of the file.
         shape: that is expected.
-        dtype: name of the type that is expected, in this machine's byte order.
+        dtype: name of the type that is expected.
         whole: have all of it in the system's memory by then, so that nobody waits for the disk.
 
     Raises:
@@ -41,7 +41,7 @@ def map_npy(path: Path, shape: tuple[int, ...], dtype: str, *, whole: bool = Fal
             if whole:
                 _read_pages(pages)
             return np.frombuffer(pages, dtype, offset=len(header)).reshape(shape)
-    return np.ascontiguousarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    return _plain(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
 def read_npy(path: Path, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
@@ -53,7 +53,7 @@ def read_npy(path: Path, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]
         file.close()
     if content.startswith(header) and len(content) == len(header) + math.prod(shape) * np.dtype(dtype).itemsize:
         return np.frombuffer(content, dtype, offset=len(header)).reshape(shape)
-    return np.ascontiguousarray(np.load(io.BytesIO(content), allow_pickle=False))
+    return _plain(np.load(io.BytesIO(content), allow_pickle=False))
 
 
 @lru_cache(maxsize=256)
@@ -62,6 +62,11 @@ def _npy_header(shape: tuple[int, ...], dtype: str) -> bytes:
     descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
     np.lib.format.write_array_header_1_0(buffer, {"descr": descr, "fortran_order": False, "shape": shape})
     return buffer.getvalue()
+
+
+def _plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """C-contiguous, and in this machine's byte order."""
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
 
 
 def _read_pages(pages: mmap.mmap) -> None:

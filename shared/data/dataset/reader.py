@@ -216,7 +216,7 @@ class Split:
     ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
         """Collect ragged rows shard by shard: twice, because the longest decides on the width."""
         places = {number: np.flatnonzero(shard_of == number) for number in np.unique(shard_of).tolist()}
-        rows = {n: indices[place] - (self._starts[n]) for n, place in places.items()}
+        rows = {n: indices[place] - self._starts[n] for n, place in places.items()}
         lengths = np.zeros(len(indices), np.int64)
         for number, place in places.items():
             lengths[place] = self._ragged_shard(name, number).lengths(rows[number])

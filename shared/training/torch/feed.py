@@ -76,7 +76,7 @@ class RowReader:
 
     def batches_at_once(self, rows: int) -> int:
         """How many batches of so many rows are best read together: a thread's turn costs as much as a small one."""
-        if self._ragged:  # the longest row decides on the width of its batch alone
+        if self._ragged or self.split.access != "streaming":  # the longest row decides on the width of its batch alone
             return 1
         return max(1, _AT_ONCE_BYTES // (rows * self._row_bytes))
 
