@@ -113,8 +113,10 @@ class RankClock:
         self._before = self._now()
 
     def restart(self) -> None:
-        """Forget the time since the last report: it was not spent on steps."""
-        self._before = self._now()
+        """Forget the time since the last report, other than for saving: it was not spent on steps."""
+        wall, data, save, waited = self._now()
+        saved = self._before[2]
+        self._before = wall - (save - saved), data, saved, waited
 
     @contextmanager
     def saving(self) -> Iterator[Self]:
