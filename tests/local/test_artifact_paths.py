@@ -11,9 +11,10 @@ from tests.local.support import pipeline, run_json
 
 SCRIPT = """
 import sys
-import mlflow
+import mlflow.sklearn
+from sklearn.linear_model import LinearRegression
 
-mlflow.pyfunc.log_model(sys.argv[1], python_model=lambda model_input: model_input)
+mlflow.sklearn.log_model(LinearRegression(), sys.argv[1])
 """
 
 
