@@ -76,8 +76,9 @@ def kill_in_training(
             time.sleep(0.001)
         time.sleep(draw.random() * longest)
         running = all(rank.process.poll() is None for rank in ranks)
-        with suppress(ProcessLookupError):
-            os.kill(draw.choice(_processes(ranks)), signal.SIGKILL)
+        if running:
+            with suppress(ProcessLookupError):
+                os.kill(draw.choice(_processes(ranks)), signal.SIGKILL)
         return running, finish(ranks, _PATIENCE)[0].stdout
 
 

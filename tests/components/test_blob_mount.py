@@ -89,7 +89,7 @@ def train_with_kills(trainer: str, data: Path, mount: Path, options: Options) ->
     checkpoints = behind / "checkpoints"
     for number in range(KILLS):
         whole = newest_valid_checkpoint(checkpoints)
-        longest = 0.1 if number % 2 else 0.6
+        longest = 0.1 if (number + len(trainer)) % 2 else 0.6  # of a single kill too: within a save for half of them
         running, printed = kill_in_training(trainer, data, mount / "out", options, checkpoints, draw, longest)
         assert whole is None or f"step {int(whole.name[5:])}, epoch" in printed
         killed += running
