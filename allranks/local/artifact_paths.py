@@ -1,8 +1,8 @@
-"""What a script that names an MLflow model by an absolute path is told here, and what Azure ML makes of it.
+"""What a script is told that logs an MLflow model or file under an absolute path, which Azure ML takes.
 
-MLflow 2 leaves the check to the store: those of MLflow itself refuse such a path, Azure ML's does not look
+MLflow leaves the check to the store. Those of MLflow itself refuse such a path; Azure ML's does not look
 (``azureml.mlflow._store.artifact.artifact_repo`` of azureml-mlflow 1.57, whose ``log_artifacts`` uploads to what it is
-given). From version 3 on ``Model.log`` refuses a slash in a name, wherever it logs to.
+given), so that scripts which hand an output's path to ``log_model`` run there with MLflow 2.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_OF_STORES = re.compile(r"Invalid artifact path: '/")
-_OF_MLFLOW_3 = re.compile(r"Invalid model name \('/")
-_REMEDY = "give log_model a name such as 'model', and save_model the path of an output"
+_REFUSED = re.compile(r"Invalid artifact path: '/")
 
 
 def artifact_path_help(lines: Sequence[str]) -> str:
     """The help for a step with these last lines; empty if they say nothing of the kind."""
-    if any(map(_OF_STORES.search, lines)):
-        return f"an absolute artifact path is refused by MLflow 2's own stores; Azure ML's takes it: {_REMEDY} for both"
-    if any(map(_OF_MLFLOW_3.search, lines)):
-        return f"from version 3 on MLflow refuses a path as a model's name, on Azure ML too: {_REMEDY}"
-    return ""
+    if not any(map(_REFUSED.search, lines)):
+        return ""
+    return (
+        "MLflow's own stores refuse an absolute artifact path, and Azure ML's takes it: give log_model a name such as"
+        " 'model' for both, and save_model the path of an output"
+    )

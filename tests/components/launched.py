@@ -22,6 +22,8 @@ TENSORFLOW_TRAINERS = ("train_tf_multiworker", "train_tf_parameter_server")
 # The environment's own mpirun, whether or not its bin folder is in PATH.
 _MPIRUN = (str(Path(sys.executable).with_name("mpirun")), "--allow-run-as-root", "--oversubscribe", "-np", "2")
 _TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nnodes", "1", "--node_rank", "0")
+_PATIENCE = 300
+"""Seconds, on a busy machine; two ranks that import TensorFlow and Horovod were seen to need 100."""
 _SCRIPTS = {"train_torchrun": "train_ddp"}  # a component without a script of its own
 
 
@@ -54,7 +56,7 @@ def launched(trainer: str, data: Path, out: Path, options: Options) -> Iterator[
 def run_launched(trainer: str, data: Path, out: Path, options: Options) -> list[RankResult]:
     """Train to the end and expect success."""
     with launched(trainer, data, out, options) as ranks:
-        results = finish(ranks, 200)
+        results = finish(ranks, 2 * _PATIENCE)
     assert not any(result.returncode for result in results), "".join(result.stderr[-3000:] for result in results)
     return results
 
@@ -68,15 +70,16 @@ def kill_in_training(
     `checkpoints` is where the folders of the saves are seen at once.
     """
     with launched(trainer, data, out, options) as ranks:
-        before, until = last_step(checkpoints), time.monotonic() + 120
+        before, until = last_step(checkpoints), time.monotonic() + _PATIENCE
         while last_step(checkpoints) <= before and all(rank.process.poll() is None for rank in ranks):
             assert time.monotonic() < until, ranks[0].stderr
             time.sleep(0.001)
         time.sleep(draw.random() * longest)
         running = all(rank.process.poll() is None for rank in ranks)
-        with suppress(ProcessLookupError):
-            os.kill(draw.choice(_processes(ranks)), signal.SIGKILL)
-        return running, finish(ranks, 120)[0].stdout
+        if running:
+            with suppress(ProcessLookupError):
+                os.kill(draw.choice(_processes(ranks)), signal.SIGKILL)
+        return running, finish(ranks, _PATIENCE)[0].stdout
 
 
 def last_step(checkpoints: Path) -> int:

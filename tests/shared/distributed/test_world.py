@@ -552,3 +552,22 @@ def test_a_call_of_rank_0_that_keeps_pythons_lock_does_not_keep_the_others_waiti
     assert [rank.returncode for rank in ranks] == [0] * 4, ranks
     times = [tuple(map(float, rank.stdout.split())) for rank in ranks]
     assert all(begun < times[0][1] - 1.5 for begun, _ in times[1:]), times
+
+
+def test_a_rank_that_works_alone_hears_of_a_death_when_it_asks(tmp_path: Path) -> None:
+    code = (
+        START
+        + """
+    import os, time
+    world.barrier("all are here")
+    world.check_peers()
+    if world.rank == 1:
+        os._exit(3)
+    while True:
+        world.check_peers()
+        time.sleep(0.01)
+    """
+    )
+    results = run_ranks(code, nodes=1, processes=2, timeout=20, cwd=tmp_path)
+    assert [result.returncode for result in results] == [1, 3]
+    assert "PeerError: rank 1 (node 0) has died" in results[0].stderr
