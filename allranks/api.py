@@ -40,8 +40,7 @@ def run(
     A terminal shows a live table, a notebook a view that is drawn again as the run goes on.
 
     Args:
-        pipeline: what a function with the SDK's ``@pipeline`` returns; or a target as for ``allranks run``: a name of
-            the library, a YAML file, ``FILE.py:FUNCTION``.
+        pipeline: what a function with the SDK's ``@pipeline`` returns, or a target as for ``allranks run``, no script.
         scale: step to (nodes, processes per node), over what the pipeline says.
         steps: these steps and those that they need; all if empty.
         retries: further attempts for a step that fails, at least 0.

@@ -18,7 +18,7 @@ PROCESSES_PER_NODE_INPUT = "processes_per_node"  # of a component that starts it
 
 
 def apply_values(pipeline: Pipeline, values: Mapping[str, str]) -> tuple[Pipeline, list[Problem]]:
-    """Set inputs by name: ``epochs``, ``group.name``, ``step.input``, ``outer.inner.input``.
+    """Set inputs by name: ``epochs``, ``group.name``, ``step.input``, ``outer.inner.input``, the only step's ``input``.
 
     Returns:
         The pipeline with these values, and what is wrong with those that it could not take.
@@ -30,7 +30,7 @@ def apply_values(pipeline: Pipeline, values: Mapping[str, str]) -> tuple[Pipelin
     problems: list[Problem] = []
     for name, text in values.items():
         try:
-            pipeline = _apply_value(pipeline, name, text)
+            pipeline = _apply_value(pipeline, _whole_name(pipeline, name), text)
         except SpecError as error:
             problems += error.problems
     return pipeline, problems
@@ -58,6 +58,14 @@ def _apply_value(pipeline: Pipeline, name: str, text: str) -> Pipeline:
     return change_step(pipeline, step_name, change)
 
 
+def _whole_name(pipeline: Pipeline, name: str) -> str:
+    """``step.input`` for an input of the only step that is none of the pipeline's; any other name as it is."""
+    step = next(iter(pipeline.steps.values()), None)
+    if len(pipeline.steps) != 1 or step is None or name in pipeline.inputs or name not in step.component.inputs:
+        return name
+    return f"{step.name}.{name}"
+
+
 def input_names(pipeline: Pipeline) -> list[str]:
     """Everything that a value can be given to: the pipeline's inputs and, as STEP.INPUT, those of its steps."""
     return [*pipeline.inputs, *(f"{step}.{inner}" for step, inner, _ in _step_inputs(pipeline))]
@@ -68,7 +76,10 @@ def absolute_values(pipeline: Pipeline, values: Mapping[str, str]) -> dict[str, 
     steps = {f"{step}.{inner}": declared for step, inner, declared in _step_inputs(pipeline)}
     declared = {**steps, **pipeline.inputs}
     return {
-        name: _absolute(text) if name in declared and declared[name].is_data else text for name, text in values.items()
+        name: _absolute(text)
+        if (whole := _whole_name(pipeline, name)) in declared and declared[whole].is_data
+        else text
+        for name, text in values.items()
     }
 
 

@@ -14,6 +14,7 @@ def _words(text: str) -> frozenset[str]:
 _OUTPUT_WORDS = _words("output outputs out outdir outfile save savedir saved result results export dest")
 _PLACE_WORDS = _words("dir directory folder path paths file filename root location loc uri")
 _FILE_WORDS = _words("file filename csv json yaml yml txt pickle pkl jsonl parquet")
+_LAST_WORDS = _words("logdir workdir csv parquet pickle pkl jsonl npy")
 _WRITTEN_WORDS = _words("log logs logdir checkpoint checkpoints ckpt ckpts model models runs work workdir")
 _NOUNS = _words(
     "model models data metrics prediction predictions checkpoint checkpoints ckpt log logs trained prepared processed"
@@ -48,7 +49,7 @@ def path_role(name: str, value: str = "", *, is_path: bool = False) -> PathRole 
     """
     words = name_words(name)
     rest = [word for word in words if word not in _OUTPUT_WORDS and word not in _PLACE_WORDS]
-    has_place = any(word in _PLACE_WORDS for word in words) or is_path or words[-1:] in (["logdir"], ["workdir"])
+    has_place = any(word in _PLACE_WORDS for word in words) or is_path or bool(set(words[-1:]) & _LAST_WORDS)
     looks = looks_like_path(value)
     is_file = any(word in _FILE_WORDS for word in words) or bool(_SUFFIX.search(PurePath(value).name))
     kind = FILE if is_file else FOLDER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,13 @@ from allranks.script.arguments import (
     plain_default,
     spaced_text,
 )
-from allranks.script.sources import ScriptSource, dotted_name, imported_names
+from allranks.script.sources import (
+    ScriptSource,
+    dotted_name,
+    function_parameters,
+    has_decorator,
+    imported_names,
+)
 
 _TYPES = {"int": "integer", "float": "number", "str": "string", "bool": "boolean"}
 _PATHS = frozenset(["Path", "PurePath", "PathLike", "Path_fr", "Path_dw", "Path_drw", "FileText"])
@@ -69,7 +75,7 @@ class _AnnotationReader:
     def read_typer(self, source: ScriptSource) -> None:
         """The one command: ``typer.run(main)``, or the function with ``@app.command()``."""
         functions = {node.name: node for node in source.tree.body if isinstance(node, ast.FunctionDef)}
-        commands = [node for node in functions.values() if _has_decorator(node, "command")]
+        commands = [node for node in functions.values() if has_decorator(node, "command")]
         for call in (node for node in ast.walk(source.tree) if isinstance(node, ast.Call)):
             if dotted_name(call.func) in ("typer.run", "run") and call.args and isinstance(call.args[0], ast.Name):
                 commands += [functions[call.args[0].id]] if call.args[0].id in functions else []
@@ -81,7 +87,7 @@ class _AnnotationReader:
             self._found.description = self._found.description or help_text(
                 (ast.get_docstring(command) or "").partition("\n\n")[0]
             )
-            for name, annotation, default, node in _parameters(command):
+            for name, annotation, default, node in function_parameters(command):
                 self._typer_parameter(name, annotation, default, node, source)
 
     def read_jsonargparse(self, source: ScriptSource) -> None:
@@ -98,7 +104,7 @@ class _AnnotationReader:
             self._found.description = self._found.description or help_text(
                 (ast.get_docstring(functions[name]) or "").partition("\n\n")[0]
             )
-            for parameter, annotation, default, node in _parameters(functions[name]):
+            for parameter, annotation, default, node in function_parameters(functions[name]):
                 flag = "" if default is None else f"--{parameter}"
                 self._typed(flag, parameter, annotation, default, source, node, truth=TRUTH, as_list=True)
 
@@ -291,22 +297,3 @@ class _AnnotationReader:
 
     def _say(self, source: ScriptSource, node: ast.AST, words: str) -> None:
         self._found.unread.append(f"{source.place(node)}: {words}")
-
-
-def _has_decorator(node: ast.FunctionDef, name: str) -> bool:
-    decorators = (one.func if isinstance(one, ast.Call) else one for one in node.decorator_list)
-    return any(dotted_name(one).rpartition(".")[2] == name for one in decorators)
-
-
-def _parameters(
-    node: ast.FunctionDef,
-) -> Iterator[tuple[str, ast.expr | None, ast.expr | None, ast.arg]]:
-    """Each parameter with its annotation and its default."""
-    arguments: Mapping[int, ast.expr | None] = {}
-    positional = [*node.args.posonlyargs, *node.args.args]
-    defaults = [None] * (len(positional) - len(node.args.defaults)) + list(node.args.defaults)
-    arguments = dict(enumerate(defaults))
-    for index, one in enumerate(positional):
-        yield one.arg, one.annotation, arguments[index], one
-    for one, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
-        yield one.arg, one.annotation, default, one

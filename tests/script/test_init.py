@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from allranks.script.paths import path_role
 from allranks.script.templates import template_lines
 from allranks.spec import check_document, check_quotes, read_spec
 from tests.local.support import allranks
@@ -177,6 +178,27 @@ def test_click_runs_as_it_was_read(tmp_path: Path) -> None:
     done = allranks("run", ".", "source=text.txt", "amp=false", "train.kind=b", "--json", cwd=tmp_path)
     (step,) = json.loads(done.stdout)["steps"].values()
     assert (Path(step["folder"]) / "user_logs/std_log.txt").read_text() == "3 0.5 False b words\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "role"),
+    [
+        ("output_dir", "", "written uri_folder"),
+        ("model_output", "", "written uri_folder"),
+        ("save-path", "model.pt", "written uri_file"),
+        ("log_dir", "", "written uri_folder"),
+        ("output_format", "json", None),
+        ("data", "", "read uri_folder"),
+        ("iris_csv", "", "read uri_file"),
+        ("train_file", "", "read uri_file"),
+        ("dataset", "cifar10", None),
+        ("model", "resnet18", None),
+        ("url", "https://example.org/a.csv", None),
+    ],
+)
+def test_what_a_path_is_for(name: str, value: str, role: str | None) -> None:
+    found = path_role(name, value)
+    assert (found and f"{found.use} {found.type}") == role
 
 
 def test_by_help_asks_the_script_and_has_a_limit(tmp_path: Path) -> None:
