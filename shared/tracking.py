@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -230,3 +230,34 @@ def _without_credentials(text: str) -> str:
         if _SECRET.search(name) and len(value) >= 8:
             text = text.replace(value, "***")
     return " ".join(text.split())[:500]
+
+
+class PreparationProgress(ExitStack):
+    """Reports how far a preparation is: to `metrics.jsonl` each second, and a line each ten; nothing of a moment's work.
+
+    A context manager, which closes the report; `what` is counted, such as ``rows``.
+    """
+
+    def __init__(self, world: World, total: int, what: str = "rows") -> None:
+        super().__init__()
+        self._world, self._total, self._what, self._done = world, total, what, 0
+        self._started = self._logged = self._noted = time.monotonic()
+        self._tracker: Tracker | None = None
+
+    def add(self, count: int) -> None:
+        """Count what is done."""
+        self.reach(self._done + count)
+
+    def reach(self, done: int) -> None:
+        """Say how much is done altogether."""
+        self._done, now = done, time.monotonic()
+        if now - self._logged < 1:
+            return
+        if self._tracker is None:  # not at once: MLflow, to which it reports too, takes seconds to import
+            self._tracker = self.enter_context(Tracker(self._world, self._total))
+        speed = done / (now - self._started)
+        self._tracker.log({f"{self._what}_per_second": speed}, step=done)
+        self._logged = now
+        if now - self._noted >= 10:
+            self._noted = now
+            self._world.note(f"written {done:,} of {self._total:,} {self._what}, {speed:,.0f} {self._what}/s")

@@ -76,11 +76,7 @@ def scale(
     if not isinstance(step, (Command, Parallel, Sweep)):
         kinds = "a command, sweep or parallel step"
         raise UsageError(f"scale() takes {kinds} of a pipeline, not a {type(step).__name__}.")
-    if isinstance(step, Parallel):
-        _check_parallel(timeout, tier)
-    if isinstance(step, Sweep) and (environment_variables or identity is not None):
-        message = "scale() cannot set environment_variables and identity of a sweep step: the SDK sends none."
-        raise UsageError(message, "Variables belong in the trial's component, an identity to the whole job.")
+    _check_kind(step, timeout=timeout, tier=tier, has_more=bool(environment_variables) or identity is not None)
     _provide(step, nodes, instance_type, shm_size)
     if not isinstance(step, Parallel):
         _distribute(step, nodes, processes_per_node)
@@ -99,8 +95,15 @@ def scale(
     return step
 
 
-def _check_parallel(timeout: Any, tier: Any) -> None:
-    """Refuse what no field of the SDK's parallel step holds."""
+def _check_kind(step: Any, *, timeout: Any, tier: Any, has_more: bool) -> None:
+    """Refuse what no field of the SDK's step holds; `has_more` is whether variables or an identity are wanted."""
+    from azure.ai.ml.entities import Parallel, Sweep
+
+    if isinstance(step, Sweep) and has_more:
+        message = "scale() cannot set environment_variables and identity of a sweep step: the SDK sends none."
+        raise UsageError(message, "Variables belong in the trial's component, an identity to the whole job.")
+    if not isinstance(step, Parallel):
+        return
     if timeout is not None:
         message = "timeout of a parallel step: Azure ML has none for the step as a whole, and the SDK sends none."
         raise UsageError(message, "retry_settings.timeout in its YAML ends one call of run(); cancel the job by hand.")

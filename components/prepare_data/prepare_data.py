@@ -19,7 +19,6 @@ from shared.data.dataset.index import SPLITS
 from shared.data.sources import SOURCES, BadFiles, ItemSource, SourceRequest
 from shared.data.write import remove_leftovers, write_index, write_skipped
 from shared.data.write.moments import Moments
-from shared.data.write.progress import PreparationProgress
 from shared.data.write.request import describe_skipped, list_names
 from shared.data.write.shards import WrittenShard, item_arrays, plan_items, write_shards
 from shared.distributed import Refusal, World, init
@@ -27,6 +26,7 @@ from shared.settings.command_line import read_settings
 from shared.settings.fields import change, changed_group, input_port, output_port, range_problems, settings_class
 from shared.settings.preparing import SourceSettings, SplitSettings
 from shared.settings.running import TimeoutSettings
+from shared.tracking import PreparationProgress
 
 
 @settings_class

@@ -20,7 +20,6 @@ from shared.data.text.sources import TEXT_SOURCES, texts_to_learn_from
 from shared.data.text.summary import TextSummary
 from shared.data.text.tokens import SMALLEST_VOCABULARY, ByteTokens, SubwordTokens, Tokens, train_subwords
 from shared.data.write import remove_leftovers, write_index, write_skipped, write_tokenizer
-from shared.data.write.progress import PreparationProgress
 from shared.data.write.request import BadFiles, SourceRequest, describe_skipped
 from shared.data.write.splits import DocumentSplitter
 from shared.distributed import Refusal, World, init
@@ -28,6 +27,7 @@ from shared.settings.command_line import read_settings
 from shared.settings.fields import change, changed_group, input_port, output_port, range_problems, settings_class
 from shared.settings.preparing import SourceSettings, SplitSettings
 from shared.settings.running import TimeoutSettings
+from shared.tracking import PreparationProgress
 
 
 @settings_class
