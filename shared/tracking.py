@@ -233,7 +233,7 @@ def _without_credentials(text: str) -> str:
 
 
 class PreparationProgress(ExitStack):
-    """Reports how far a preparation is: to `metrics.jsonl` each second, and a line each ten; nothing of a moment's work.
+    """Reports how far a preparation is: to `metrics.jsonl` each second, a line each ten; nothing of a moment's work.
 
     A context manager, which closes the report; `what` is counted, such as ``rows``.
     """
