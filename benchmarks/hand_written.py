@@ -64,6 +64,9 @@ class NoSaver:
     def check(self) -> None:
         """Nothing can have gone wrong."""
 
+    def finish(self) -> None:
+        """There is nothing to wait for."""
+
 
 def main() -> None:
     """Measure and keep."""
