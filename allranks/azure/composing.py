@@ -71,43 +71,39 @@ def scale(
     Raises:
         UsageError: a value is out of range, or the step's distribution or machine cannot take it.
     """
+    _check_step(step, timeout, tier, sets_own=bool(environment_variables) or identity is not None)
+    _provide(step, nodes, instance_type, shm_size)
+    _distribute(step, nodes, processes_per_node)
+    if timeout is not None:
+        _limit(step, timeout)
+    changed: Any = step
+    if environment_variables:
+        changed.environment_variables = {**(changed.environment_variables or {}), **_variables(environment_variables)}
+    if tier is not None:
+        _queue(step, tier)
+    if identity is not None:
+        changed.identity = sdk_identity(identity)
+    _fit(step)
+    return step
+
+
+def _check_step(step: Any, timeout: Any, tier: Any, *, sets_own: bool) -> None:
+    """Refuse what is no step that can be scaled, and what no field of the SDK's step holds.
+
+    `sets_own` says whether the step is to have variables or an identity of its own.
+    """
     from azure.ai.ml.entities import Command, Parallel, Sweep
 
     if not isinstance(step, (Command, Parallel, Sweep)):
         kinds = "a command, sweep or parallel step"
         raise UsageError(f"scale() takes {kinds} of a pipeline, not a {type(step).__name__}.")
-    _check_kind(step, timeout=timeout, tier=tier, has_more=bool(environment_variables) or identity is not None)
-    _provide(step, nodes, instance_type, shm_size)
-    if not isinstance(step, Parallel):
-        _distribute(step, nodes, processes_per_node)
-    elif processes_per_node is not None:
-        step.max_concurrency_per_instance = _count(processes_per_node, _PROCESSES_INPUT)
-    if timeout is not None:
-        _limit(step, timeout)
-    if environment_variables:
-        step.environment_variables = {**(step.environment_variables or {}), **_variables(environment_variables)}
-    if tier is not None:
-        _queue(step, tier)
-    if identity is not None:
-        step.identity = sdk_identity(identity)
-    if not isinstance(step, Parallel):  # its workers share GPUs, or use none
-        _fit(step)
-    return step
-
-
-def _check_kind(step: Any, *, timeout: Any, tier: Any, has_more: bool) -> None:
-    """Refuse what no field of the SDK's step holds; `has_more` is whether variables or an identity are wanted."""
-    from azure.ai.ml.entities import Parallel, Sweep
-
-    if isinstance(step, Sweep) and has_more:
+    if isinstance(step, Sweep) and sets_own:
         message = "scale() cannot set environment_variables and identity of a sweep step: the SDK sends none."
         raise UsageError(message, "Variables belong in the trial's component, an identity to the whole job.")
-    if not isinstance(step, Parallel):
-        return
-    if timeout is not None:
+    if isinstance(step, Parallel) and timeout is not None:
         message = "timeout of a parallel step: Azure ML has none for the step as a whole, and the SDK sends none."
         raise UsageError(message, "retry_settings.timeout in its YAML ends one call of run(); cancel the job by hand.")
-    if tier is not None:
+    if isinstance(step, Parallel) and tier is not None:
         raise UsageError("tier of a parallel step: the SDK sends none.", "Name a cluster of low priority as compute.")
 
 
@@ -131,7 +127,11 @@ def _provide(step: Any, nodes: Any, instance_type: Any, shm_size: Any) -> None:
 
 
 def _distribute(step: Any, nodes: Any, processes: Any) -> None:
-    """Set what the distribution says about nodes and processes, on a copy of it."""
+    """Set what the distribution says about nodes and processes, on a copy of it; a parallel step has workers."""
+    if step.type == "parallel":
+        if processes is not None:
+            step.max_concurrency_per_instance = _count(processes, _PROCESSES_INPUT)
+        return
     component = _component(step)
     if processes is not None and _PROCESSES_INPUT in component.inputs:
         _count(processes, _PROCESSES_INPUT)
@@ -191,7 +191,12 @@ def _component(step: Any) -> Any:
 
 
 def _fit(step: Any) -> None:
-    """Compare the step as it is now with its machines, and set what helps it there."""
+    """Compare the step as it is now with its machines, and set what helps it there.
+
+    The workers of a parallel step share GPUs, or use none.
+    """
+    if step.type == "parallel":
+        return
     carrier, component = _carrier(step), _component(step)
     size = carrier.resources.instance_type
     if not isinstance(size, str):

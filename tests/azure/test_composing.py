@@ -310,8 +310,10 @@ def test_the_trials_of_a_sweep_are_scaled_and_the_component_is_not(tmp_path: Pat
     assert job.jobs["train"]._to_rest_object()["queue_settings"] == {"job_tier": "spot"}
 
 
-def test_only_a_command_or_sweep_step_can_be_scaled() -> None:
-    with pytest.raises(UsageError, match="takes a command or sweep step of a pipeline, not a CommandComponent"):
+def test_only_a_command_sweep_or_parallel_step_can_be_scaled() -> None:
+    with pytest.raises(
+        UsageError, match="takes a command, sweep or parallel step of a pipeline, not a CommandComponent"
+    ):
         scale(load_component(ADD), nodes=2)
 
 
