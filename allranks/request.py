@@ -11,7 +11,14 @@ from allranks.errors import UsageError
 
 ANY_CLIENT = "any"  # of the container clients, the first that answers
 CLIENTS = ("docker", "podman")
+NOTEBOOK = ".ipynb"
+SCRIPT_SUFFIXES = (".py", NOTEBOOK)
 _MAPPINGS = ("values", "scale", "python", "environment")
+
+
+def is_script(target: str) -> bool:
+    """Whether a target is written as a script's or a notebook's path."""
+    return target.endswith(SCRIPT_SUFFIXES) and ".py:" not in target
 
 
 @dataclass(frozen=True, slots=True)

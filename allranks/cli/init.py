@@ -14,12 +14,13 @@ from allranks.cli import text
 from allranks.cli.inputs import parse_scale
 from allranks.errors import StorageError, UsageError
 from allranks.files import write_files
+from allranks.request import NOTEBOOK, is_script
 from allranks.script.component import ScriptComponent, ScriptPort
 from allranks.script.launches import DISTRIBUTION_CHOICES, NO_DISTRIBUTION, RecognisedLaunch, recognise_launch
 from allranks.script.packages import NeededPackages, needed_packages
 from allranks.script.paths import FILE
 from allranks.script.reading import read_arguments, read_by_help
-from allranks.script.sources import NOTEBOOK, ScriptSource, is_script, read_script, with_local_modules
+from allranks.script.sources import ScriptSource, read_script, with_local_modules
 from allranks.script.templates import ScriptTemplate, find_template, template_lines
 
 HELP = "write a component, a pipeline and an environment for a script of yours, or start from a template"

@@ -34,8 +34,7 @@ from allranks.performing import (
     prepare_run,
 )
 from allranks.redaction import redact_document
-from allranks.request import ANY_CLIENT, CLIENTS, RunRequest, ScriptRequest
-from allranks.script.sources import is_script
+from allranks.request import ANY_CLIENT, CLIENTS, RunRequest, ScriptRequest, is_script
 
 HELP = "run a pipeline, a component or a script of yours on this machine, as Azure ML would"
 

@@ -16,7 +16,7 @@ from allranks.cli.inputs import TARGET_CHOICES
 from allranks.cli.text import YAML_SUFFIXES, name_suggestion, why_no_yaml
 from allranks.errors import AllranksError, UnknownNameError
 from allranks.local.settings import input_names
-from allranks.script.sources import is_script
+from allranks.request import is_script
 from allranks.spec import Component, Pipeline, Step, read_spec
 from allranks.spec.reader import FileResolver
 

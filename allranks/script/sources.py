@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from allranks.errors import UsageError
+from allranks.request import NOTEBOOK, SCRIPT_SUFFIXES
 from allranks.script.notebook import read_notebook
 
-NOTEBOOK = ".ipynb"
-SCRIPT_SUFFIXES = (".py", NOTEBOOK)
 _MOST_MODULES = 300
 _MOST_BYTES = 2**20  # of one module; more is data, written as Python
 
@@ -27,11 +26,6 @@ class ScriptSource:
     def place(self, node: ast.AST) -> str:
         """``train.py:12``, for messages."""
         return f"{self.path.name}:{getattr(node, 'lineno', 1)}"
-
-
-def is_script(target: str) -> bool:
-    """Whether a target is written as a script's or a notebook's path."""
-    return target.endswith(SCRIPT_SUFFIXES) and ".py:" not in target
 
 
 def read_script(path: Path) -> ScriptSource:

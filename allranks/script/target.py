@@ -15,7 +15,7 @@ from allranks.files import write_text
 from allranks.local.fingerprint import json_digest
 from allranks.local.folders import RunsHome
 from allranks.local.snapshot import first_files
-from allranks.request import ScriptRequest
+from allranks.request import NOTEBOOK, ScriptRequest
 from allranks.script.launches import (
     DISTRIBUTION_CHOICES,
     NO_DISTRIBUTION,
@@ -26,7 +26,7 @@ from allranks.script.launches import (
     recognise_launch,
 )
 from allranks.script.paths import FILE, FOLDER, WRITTEN, looks_like_path, path_role
-from allranks.script.sources import NOTEBOOK, ScriptSource, read_script, with_local_modules
+from allranks.script.sources import ScriptSource, read_script, with_local_modules
 from allranks.spec.model import Component, Data, Input, Pipeline, Source, Step
 from allranks.spec.needs import Distribution, Environment
 
