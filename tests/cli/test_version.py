@@ -35,7 +35,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def written(root: Path) -> dict[str, str]:
-    return {str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()}
+    files = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".png")
+    return {str(path.relative_to(root)): path.read_text() for path in files}
 
 
 def test_without_arguments_it_is_printed(cli: Callable[..., Called]) -> None:
