@@ -58,4 +58,4 @@ def test_a_timeout_for_all_passes_over_steps_that_have_none(tmp_path: Path) -> N
     assert taken.returncode == 0, taken.stderr
     refused = allranks("submit", "batches.yaml", "--dry-run", "--timeout", "named=2h", cwd=tmp_path)
     assert refused.returncode == 2
-    assert "not a Parallel" in refused.stderr
+    assert "timeout of a parallel step" in refused.stderr
