@@ -82,6 +82,8 @@ def folder_of_a_user(folder: Path) -> Path:
     (folder / "mnist").mkdir()
     (folder / "mnist" / "digits.csv").write_text("1,2\n")
     write_digits(folder / "DATA", rows=200)
+    (folder / "table").mkdir()
+    (folder / "table" / "passengers.csv").write_text("pclass,age,fate\n1,29,alive\n3,?,dead\n")
     for name in ("MODEL", "EVALUATION_1", "EVALUATION_2"):
         (folder / name).mkdir()
     return folder
