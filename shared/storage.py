@@ -166,6 +166,24 @@ class FrontToBack:
                 raise
         os.close(descriptor)
 
+    def finish_streamed(self) -> None:
+        """Wait until it is in storage, and close it: of what cannot be written again, since nobody has all of it.
+
+        Raises:
+            OSError: it is not there, even after several tries, or is shorter than what was written.
+        """
+        retry_transient(self._sync)
+        if retry_transient(lambda: os.fstat(self._descriptor)).st_size != self.size:
+            raise OSError(errno.EIO, "the storage has lost a part of it", str(self.path))
+        self.finish()
+
+    def _sync(self) -> None:
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            if error.errno not in _NO_SYNC:
+                raise
+
     def abandon(self) -> None:
         """Close it, if that has not been done: nobody will name it."""
         if self._descriptor >= 0:

@@ -121,7 +121,7 @@ class FileWriter:
     ) -> None:
         try:
             if error is None:
-                self._file.finish_in_storage()
+                self._file.finish_streamed()
         finally:
             self._file.abandon()
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,10 @@ def test_mlflow_shows_the_runs_of_the_folder(home: RunsHome, tmp_path: Path) -> 
     jobs.begin()
     log_metric(TrackingStore(home), {"run_id": jobs.begin_step("train"), "key": "loss", "value": 0.5, "timestamp": 1})
     arguments = command("runs", "open", "r1", "--mlflow")
-    with subprocess.Popen(arguments, cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, text=True) as tool:
+    heard = partial(signal.signal, signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
+    with subprocess.Popen(
+        arguments, cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, text=True, preexec_fn=heard
+    ) as tool:
         assert tool.stdout is not None
         try:
             address = tool.stdout.readline().split()[-1]

@@ -18,7 +18,7 @@ STEP = """
             return 0.0, 0.0
 
     with init() as world:
-        meter, draw = Meter(world), random.Random(world.rank)
+        meter, draw = Meter(world, counts_waits=False), random.Random(world.rank)
         with meter.stopping_on_sigterm():
             step = 0
             while True:

@@ -16,7 +16,7 @@ from shared.checkpoint import choose, reading, saving
 from shared.data import Array, Dataset, Index, Statistics
 from shared.data.write import write_index, write_shard
 from shared.models.folder import begin_model, write_weights
-from shared.storage import RandomReads, append_text, copy_folder, read_bytes, retry_transient, write_file
+from shared.storage import FrontToBack, RandomReads, append_text, copy_folder, read_bytes, retry_transient, write_file
 from shared.tensors import write_safetensors
 from tests.blob_mount import BlobFaults, blob_mount, can_mount
 
@@ -132,3 +132,16 @@ def test_closing_what_was_read_says_nothing(tmp_path: Path) -> None:
             reads = RandomReads(place / "file")
             assert reads.read(0, 3) == b"abc"
             reads.close()
+
+
+@mounted
+def test_what_cannot_be_written_again_arrives_though_each_first_try_fails(tmp_path: Path) -> None:
+    """The last close of a model's weights once ended a training that had succeeded."""
+    with blob_mount(tmp_path / "blob", BlobFaults(errors=1.0)) as place:
+        for number in range(3):
+            file = FrontToBack(place / f"weights-{number}")
+            for piece in (b"abc", bytes(5_000_000)):
+                file.write(piece)
+            file.finish_streamed()
+    for number in range(3):
+        assert (tmp_path / "blob" / "behind" / f"weights-{number}").read_bytes() == b"abc" + bytes(5_000_000)

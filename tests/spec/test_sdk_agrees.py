@@ -52,6 +52,7 @@ ONLY_LINT = {
     r"is a (mapping|list|number|boolean), and should be a text": "a version, variable or step's display name of no text",
     r"is not the type of a document with 'jobs'": "PIPELINE, which the SDK takes from a component and not from a job",
     r"is a [\w ]+ on a step of type 'command'": "a step without a type becomes a command for the SDK",
+    r"is not one of .* It is the pipeline's input": "a default that the component which it is bound to does not take",
     r"is not 'all', the only choice": "the SDK looks at a service's nodes for some types only",
 }
 
