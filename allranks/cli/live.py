@@ -116,6 +116,11 @@ class _Together(RunObserver):
         for observer in self._observers:
             observer.tick(steps)
 
+    def killed(self) -> None:
+        """The engine was killed."""
+        for observer in self._observers:
+            observer.killed()
+
 
 class _LineObserver(LogObserver):
     """One line for each change, for logs and pipes, and between them what the ranks print."""
@@ -167,6 +172,11 @@ class _LiveTable(ShownRun):
             results = [execution.result() for execution in steps.values()]
             width, height = self._view.size
             self._view.draw(status_table(results, width, self._curves, self._progress, height))
+
+    def killed(self) -> None:
+        """Leave the terminal as it was found."""
+        if self._view is not None:
+            self._view.restore_after_kill()
 
     def close(self) -> None:
         """Take the table away, and leave one line for each step in its place."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from allranks.cli.terminal_echo import ControlEcho
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -45,6 +47,7 @@ class LiveView:
         from rich.live import Live
 
         self._live = Live(auto_refresh=False, transient=True, vertical_overflow="crop")
+        self._echo = ControlEcho(self._live.console.file.fileno())
         self._live.start()
         self._drawn: list[int] = []  # how wide each line of the frame is
 
@@ -70,8 +73,15 @@ class LiveView:
 
     def close(self) -> None:
         """Take the frame away."""
-        self._take_broken_lines_away()
-        self._live.stop()
+        try:
+            self._take_broken_lines_away()
+            self._live.stop()
+        finally:
+            self._echo.restore()
+
+    def restore_after_kill(self) -> None:
+        """Leave the terminal as it was found, after the process that drew was killed."""
+        self._echo.restore_after_kill()
 
     def _take_broken_lines_away(self) -> None:
         """A terminal that has become narrower may have broken lines of the frame, which rich does not know of."""

@@ -111,7 +111,8 @@ class _Engine:
 
     def _loop(self) -> None:
         processes.become_subreaper()
-        self._watch = GangWatch(f"AZUREML_ROOT_RUN_ID={self._folder.id}", self._executions, self._tracking.endpoint)
+        marker = f"AZUREML_ROOT_RUN_ID={self._folder.id}"
+        self._watch = GangWatch(marker, self._executions, self._tracking.endpoint, self._observer.killed)
         try:
             with caught_signals(self._note_signal) as descriptor:
                 self._watch.add_signals(descriptor)

@@ -48,6 +48,9 @@ class RunObserver:
     def tick(self, steps: Mapping[str, StepExecution]) -> None:
         """Time has passed while something runs."""
 
+    def killed(self) -> None:
+        """The engine's process was killed; this is called in another one, which was forked before the first rank."""
+
 
 def new_run_id() -> str:
     """An id that sorts by time and is unique among engines that start in the same second."""
