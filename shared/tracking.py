@@ -255,9 +255,23 @@ class PreparationProgress(ExitStack):
             return
         if self._tracker is None:  # not at once: MLflow, to which it reports too, takes seconds to import
             self._tracker = self.enter_context(Tracker(self._world, self._total))
-        speed = done / (now - self._started)
-        self._tracker.log({f"{self._what}_per_second": speed}, step=done)
         self._logged = now
+        speed = self._log(self._tracker, now)
         if now - self._noted >= 10:
             self._noted = now
             self._world.note(f"written {done:,} of {self._total:,} {self._what}, {speed:,.0f} {self._what}/s")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Report the end too, where anything was reported: else one that is done seems to have stopped before it."""
+        if kind is None and self._tracker is not None:
+            self._done = self._total  # bytes are counted as they are read, and need not add up to the files' sizes
+            self._log(self._tracker, time.monotonic())
+        return super().__exit__(kind, error, trace)
+
+    def _log(self, tracker: Tracker, now: float) -> float:
+        """Log how much is done, and return how much of it in a second."""
+        speed = self._done / (now - self._started)
+        tracker.log({f"{self._what}_per_second": speed}, step=self._done)
+        return speed

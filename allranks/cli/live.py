@@ -59,7 +59,7 @@ def perform_shown(
     is_silent = as_json or shown.events_to_output
     if not is_silent:
         print_notes(prepared.plan)
-    observers = _observers(shown, is_silent=is_silent)
+    observers = _observers(shown, most_attempts=1 + prepared.request.retries, is_silent=is_silent)
     with ExitStack() as open_ones:
         for observer in observers:
             open_ones.callback(observer.close)
@@ -71,7 +71,7 @@ def perform_shown(
     return result
 
 
-def _observers(shown: RunDisplay, *, is_silent: bool) -> list[ShownRun]:
+def _observers(shown: RunDisplay, *, most_attempts: int, is_silent: bool) -> list[ShownRun]:
     observers: list[ShownRun] = []
     if shown.events is not None:
         from allranks.cli.event_stream import EventObserver
@@ -83,9 +83,9 @@ def _observers(shown: RunDisplay, *, is_silent: bool) -> list[ShownRun]:
         if shown.logs and not shown.events_to_output:
             observers.append(LogObserver(shown.logs, sys.stderr))
     elif sys.stdout.isatty():
-        observers.append(_LiveTable(shown.logs or LogChoice()))
+        observers.append(_LiveTable(shown.logs or LogChoice(), most_attempts))
     else:
-        observers.append(_LineObserver(LogChoice(others=True) if shown.logs is None else shown.logs))
+        observers.append(_LineObserver(LogChoice(others=True) if shown.logs is None else shown.logs, most_attempts))
     return observers
 
 
@@ -125,8 +125,9 @@ class _Together(RunObserver):
 class _LineObserver(LogObserver):
     """One line for each change, for logs and pipes, and between them what the ranks print."""
 
-    def __init__(self, logs: LogChoice) -> None:
+    def __init__(self, logs: LogChoice, most_attempts: int) -> None:
         super().__init__(logs, sys.stdout)
+        self._most_attempts = most_attempts
 
     def started(self, run: RunFolder, plan: RunPlan) -> None:
         """Name the run and its folder."""
@@ -135,13 +136,14 @@ class _LineObserver(LogObserver):
     def changed(self, step: StepResult) -> None:
         """Print what became of the step, after what it has printed."""
         super().changed(step)
-        print(redact(f"  {step.name}: {_described(step)}"), flush=True)
+        print(redact(f"  {step.name}: {_described(step, self._most_attempts)}"), flush=True)
 
 
 class _LiveTable(ShownRun):
     """A table of all steps, drawn again a few times a second by the engine's own loop: no thread is started."""
 
-    def __init__(self, logs: LogChoice) -> None:
+    def __init__(self, logs: LogChoice, most_attempts: int) -> None:
+        self._most_attempts = most_attempts
         self._view: LiveView | None = None
         self._curves: LiveCurves | None = None
         self._progress = LiveProgress()
@@ -157,9 +159,11 @@ class _LiveTable(ShownRun):
         self._view = LiveView()
 
     def changed(self, step: StepResult) -> None:
-        """Keep a line for every step that has ended above the table."""
+        """Remember what becomes of a step; that an attempt of it has failed is said above the table, to stay."""
         self._logs.changed(step)
         self._results[step.name] = step
+        if step.status == RETRYING and self._view is not None:
+            self._view.print_above(redact(f"{step.name}: {_described(step, self._most_attempts)}\n"))
         self._drawn = 0.0
 
     def tick(self, steps: Mapping[str, StepExecution]) -> None:
@@ -187,21 +191,23 @@ class _LiveTable(ShownRun):
         if self._curves is not None:
             self._curves.close()
         for step in self._results.values():
-            print(redact(f"  {step.name}: {_described(step)}"))
+            print(redact(f"  {step.name}: {_described(step, self._most_attempts)}"))
 
     def _print_logs(self, step: str, rank: int, lines: list[str]) -> None:
         if self._view is not None:
             self._view.print_above(marked_lines(step, rank, lines, styled=self._styled))
 
 
-def _described(step: StepResult) -> str:
-    """One line on a step: status, ranks, time, what it measured."""
+def _described(step: StepResult, most_attempts: int) -> str:
+    """One line on a step: status, ranks, which attempt of how many if not the first, time, what it measured."""
+    attempt = f"attempt {step.attempts} of {most_attempts + step.aborts_at_exit}"
+    further = attempt if step.attempts - step.aborts_at_exit > 1 else ""
     where = f"{step.nodes} x {step.processes}" if step.nodes * step.processes > 1 else ""
     if step.status == RUNNING:
         values = f" with {shown_parameters(step.parameters)}" if step.parameters else ""
-        return f"running on {where} ranks{values}" if where else f"running{values}"
+        return (f"running on {where} ranks{values}" if where else f"running{values}") + _tail(further)
     if step.status == RETRYING:
-        return f"attempt {step.attempts} failed ({step.failure.message if step.failure else ''}), trying again"
+        return f"{attempt} failed ({step.failure.message if step.failure else ''}), trying again"
     if step.reused_from:
         return f"reused from {step.reused_from}" + _tail(shorter_metrics(step.metrics)[0])
     took = duration_words(step.seconds) if step.started is not None else ""
@@ -209,7 +215,13 @@ def _described(step: StepResult) -> str:
         took += f", attempt repeated {step.aborts_at_exit} times: a rank was killed by SIGABRT while Python ended"
     if step.decision is not None:
         return f"{step.status}, the condition is {str(step.decision).lower()}"
-    found = step.status + _tail(took) + _tail(shorter_metrics(step.metrics)[0]) + _tail(best_trial(step.sweep))
+    found = (
+        step.status
+        + _tail(took)
+        + _tail(further)
+        + _tail(shorter_metrics(step.metrics)[0])
+        + _tail(best_trial(step.sweep))
+    )
     why = step.failure.message if step.failure and step.parameters else ""  # a step's is told at the end
     return found + (f": {why}" if why else "")
 

@@ -83,6 +83,8 @@ def _lines(step: StepResult, curves: LiveCurves, known: LiveProgress) -> list[Ta
     executed = StepFolder(StepFolder(step.folder).logs.resolve().parent)  # a link, where it is reused
     is_working = step.status in _WORKING
     progress = StepProgress() if _has_not_begun(step) else known.of(executed, is_finished=not is_working)
+    if step.status == SUCCEEDED and progress.total:  # one that stops early, or tells only now and then, has its end too
+        progress = replace(progress, step=progress.total)
     curve = _curve(step, executed, curves)
     line = TableLine(
         one_line(step.name),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import io
 import json
@@ -86,7 +87,8 @@ def test_every_step_of_every_pipeline_keeps_its_row(tmp_path: Path, pipeline: st
             assert cell_len(line) <= width
             assert row["step"] == name or (width == 40 and "…" in row["step"])
             assert state in row["state"]
-            assert ("41%" in line) == (state not in ("waiting", "reused")), line
+            assert ("41%" in line) == (state in ("running", "failed", "retrying")), line
+            assert ("100%" in line) == (state == "succeeded"), "what has succeeded is done, whatever it logged last"
             if width == 200 and state == "running":
                 assert "validation_accuracy 0.91  loss 0.1235  epoch 3  1.235e+04 samples/s" in line
 
@@ -204,3 +206,32 @@ def test_a_terminal_that_is_resized_never_shows_half_a_row(tmp_path: Path) -> No
     assert "of 01" not in printed
     for done in range(1, 9):
         assert f"step_00_with_a_long_name 0 | line {done} of 00 {'x' * 30}" in printed
+
+
+RETRIED = "[ -e {mark} ] && exit 0; touch {mark}; exit 3"
+
+
+def test_lines_that_stay_tell_of_a_failed_attempt_and_of_how_many_there_were(tmp_path: Path) -> None:
+    command = RETRIED.format(mark=tmp_path / "mark")
+    (tmp_path / "p.yaml").write_text(
+        f"type: pipeline\njobs:\n  train: {{command: '{command}', environment: {{image: x}}}}"
+    )
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "allranks", "run", "p.yaml", "--retries", "2"],
+        cwd=tmp_path,
+        stdout=theirs,
+        stderr=theirs,
+        env=os.environ | {"TERM": "xterm", "PYTHONPATH": str(ROOT)},
+    )
+    os.close(theirs)
+    screen = Screen(100, 24)
+    with contextlib.suppress(OSError):  # how Linux says that the other side was closed
+        while data := os.read(ours, 65536):
+            screen.feed(data)
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    shown = "\n".join(screen.text)
+    assert "train: attempt 1 of 3 failed (the command ended with exit code 3), trying again" in shown
+    assert re.search(r"^  train: succeeded, \d.*, attempt 2 of 3$", shown, re.MULTILINE), shown

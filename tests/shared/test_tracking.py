@@ -12,12 +12,12 @@ import pytest
 
 from shared import tracking
 from shared.distributed import init
-from shared.tracking import Tracker
+from shared.tracking import PreparationProgress, Tracker
 from tests.helpers import clean_environment
 
 LOG = """
 import sys, types
-from shared.tracking import Tracker
+from shared.tracking import PreparationProgress, Tracker
 world = types.SimpleNamespace(is_main=sys.argv[1] == "0")
 with Tracker(world, total_steps=20) as tracker:
     tracker.params({"epochs": 3, "api_key": "hidden"})
@@ -52,6 +52,16 @@ def test_lines_are_appended_without_mlflow(tmp_path: Path) -> None:
     assert lines[3]["metrics"] == {"loss": 0.25}
     assert {line["total"] for line in lines} == {20}
     assert before <= lines[0]["time"] <= lines[-1]["time"] <= time.time()
+
+
+def test_a_preparation_that_is_done_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with init() as world, PreparationProgress(world, 100) as progress:
+        time.sleep(1.1)  # what takes less is not reported at all
+        progress.reach(93)
+    lines = [json.loads(line) for line in (tmp_path / "outputs" / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["step"], line["total"]) for line in lines] == [(93, 100), (100, 100)]
 
 
 def test_other_ranks_write_nothing(tmp_path: Path) -> None:
@@ -116,7 +126,7 @@ def test_a_server_that_is_away_costs_a_line_without_its_password(tmp_path: Path)
 
 MANY = """
 import types
-from shared.tracking import Tracker
+from shared.tracking import PreparationProgress, Tracker
 with Tracker(types.SimpleNamespace(is_main=True)) as tracker:
     tracker.params({"data": "https://me:opensesame@host/data?sig=sesame-signature", "note": "sesame-token in it", "epochs": 3})
     tracker.params({f"setting_{number}": number for number in range(150)})
