@@ -318,14 +318,22 @@ def _at(data: Any, path: tuple[Any, ...]) -> Any:
 
 
 def _with(data: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
-    changed = copy.deepcopy(data)
-    _at(changed, path[:-1])[path[-1]] = copy.deepcopy(value)
+    changed = _opened(data, path)
+    _at(changed, path[:-1])[path[-1]] = value
     return changed
 
 
 def _without(data: dict[str, Any], path: tuple[Any, ...]) -> dict[str, Any]:
-    changed = copy.deepcopy(data)
+    changed = _opened(data, path)
     del _at(changed, path[:-1])[path[-1]]
+    return changed
+
+
+def _opened(data: Any, path: tuple[Any, ...]) -> Any:
+    """The document with copies of what leads to a place; all else is shared, or thousands of mistakes copy it in vain."""
+    changed = copy.copy(data)
+    if len(path) > 1:
+        changed[path[0]] = _opened(data[path[0]], path[1:])
     return changed
 
 

@@ -6,6 +6,7 @@ all there are 4,000, which take half an hour; what is left out differs from what
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 from pathlib import Path
@@ -86,6 +87,7 @@ def lint_faults(file: Path) -> list[Problem]:
     return [one for one in _problems_of(str(file), CloudStandIns(), designer=False) if one.severity == "error"]
 
 
+@functools.cache
 def tried(document: str) -> list[Mutation]:
     made = list(mutations_of(document, sound_document(document)))
     if document in LIBRARY:
