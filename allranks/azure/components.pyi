@@ -1862,6 +1862,8 @@ class Evaluate(CommandComponent):
         model: Data,
         split: Literal["train", "validation", "test"] | Text = "test",
         batch_size: Whole = 256,
+        worst_rows: Whole = 24,
+        samples: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 60,
     ) -> Step[ReportOutputs]:
@@ -1878,6 +1880,11 @@ class Evaluate(CommandComponent):
             split: The part of the data that is measured.
             batch_size: Rows that a rank predicts at a time; fewer where the logits of a language model would fill the
                 memory. Changes speed and memory, not the metrics.
+            worst_rows: Rows that are shown as they are (picture, text or columns), on the page and in worst_rows.json:
+                the surest mistakes, the largest errors, or the hardest texts. With 0 and samples 0 the report holds no
+                row of the data.
+            samples: Of a language model: beginnings of rows that it continues, up to 64 tokens each, on the page and in
+                samples.json.
             init_timeout: Minutes to wait until all ranks have started.
             step_timeout: Minutes that the ranks give each other to finish their part.
         """

@@ -23,10 +23,6 @@ RowPredictor = Callable[[npt.NDArray[Any]], NumberArray]
 That of a language model takes tokens (N, L) of any integer type and gives logits (N, L, vocabulary).
 """
 
-TokenScorer = Callable[[npt.NDArray[Any]], tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]]
-"""Takes rows of tokens (N, L + 1) of a language model's data; gives for each token but the first of a row its cross
-entropy in nats, and whether it was the most probable one: (N, L) each."""
-
 _EXTRAS = {"keras": "tensorflow", "transformers": "text"}
 """The extra of this library that brings a framework, where it has another name."""
 
@@ -65,27 +61,63 @@ def load_predictor(folder: str | Path, device: Any) -> tuple[RowPredictor, Model
         return _with_keras(Path(folder)) if card.framework == "keras" else _with_torch(Path(folder), device)
 
 
-def load_scorer(folder: str | Path, device: Any) -> TokenScorer:
-    """Read a language model to measure it where it computes: its logits are too many to be copied.
+class LanguageModel:
+    """A language model to be measured where it computes: its logits are too many to be copied."""
 
-    Raises:
-        Refusal: see `load_predictor`.
-    """
-    import torch
-    from torch.nn import functional
+    def __init__(self, module: Any, device: Any) -> None:
+        self._module, self._device = module, device
 
-    with _framework(folder, read_card(folder)):
-        module, _ = _module(Path(folder), device)
+    def score(self, rows: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+        """Measure rows of tokens (N, L + 1).
 
-    def score(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-        tokens = torch.from_numpy(rows.astype(np.int64)).to(device)
+        Gives for each token but the first of a row its cross entropy in nats, and whether it was the most probable one:
+        (N, L) each.
+        """
+        import torch
+        from torch.nn import functional
+
+        tokens = torch.from_numpy(rows.astype(np.int64)).to(self._device)
         with torch.inference_mode():
-            logits, following = module(tokens[:, :-1]), tokens[:, 1:]
+            logits, following = self._module(tokens[:, :-1]), tokens[:, 1:]
             nats = functional.cross_entropy(logits.flatten(0, 1).float(), following.flatten(), reduction="none")
             right = logits.argmax(-1) == following
         return nats.view_as(following).cpu().numpy(), right.cpu().numpy()
 
-    return score
+    def sample(
+        self, prompt: npt.NDArray[np.int64], count: int, seed: int, vocabulary: int, end_of_text: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Continue a prompt (L,) by up to `count` tokens, drawn by their probability; an end of text is the last.
+
+        Drawn are those below `vocabulary`: a model may have more than its tokenizer. The draws are NumPy's, on the CPU
+        and in float64, so that they follow from the seed and the logits on any device. Gives the tokens and their cross
+        entropies in nats. The whole text is computed anew for each token, since no model here keeps keys and values.
+        """
+        import torch
+
+        random, tokens, nats = np.random.default_rng((seed,)), prompt.astype(np.int64), []
+        for _ in range(count):
+            with torch.inference_mode():
+                logits = self._module(torch.from_numpy(tokens[None]).to(self._device))[0, -1].double().cpu().numpy()
+            shifted = logits - logits.max()
+            log_probability = shifted - np.log(np.exp(shifted).sum())
+            sums = np.exp(log_probability[:vocabulary]).cumsum()
+            drawn = int(np.searchsorted(sums, random.random() * sums[-1], side="right").clip(max=len(sums) - 1))
+            tokens = np.append(tokens, drawn)
+            nats.append(-log_probability[drawn])
+            if drawn == end_of_text:
+                break
+        return tokens[len(prompt) :].astype(np.int64), np.array(nats, np.float64)
+
+
+def load_language_model(folder: str | Path, device: Any) -> LanguageModel:
+    """Read a language model that any of the trainers saved.
+
+    Raises:
+        Refusal: see `load_predictor`.
+    """
+    with _framework(folder, read_card(folder)):
+        module, _ = _module(Path(folder), device)
+    return LanguageModel(module, device)
 
 
 @contextmanager

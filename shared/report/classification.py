@@ -1,4 +1,4 @@
-"""Write a classifier's report: metrics.json, predictions.csv, classes.csv, the pictures, and index.html."""
+"""Write a classifier's report: metrics.json, worst_rows.json, two tables, the pictures, and index.html."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from shared.metrics import ClassificationMetrics, Integers
-from shared.report.files import Subject, write_files, write_table
+from shared.report.files import Subject, WorstRow, write_files, write_table, write_worst_rows
+from shared.report.shown_rows import RowReader
 
 _HEADLINES = {
     "accuracy": "Accuracy",
@@ -17,11 +18,12 @@ _HEADLINES = {
     "loss": "Cross entropy",
     "ece": "Calibration error",
 }
-_MOST_MISTAKES = 12
 
 
-def write_classification(folder: Path, result: ClassificationMetrics, labels: Integers, subject: Subject) -> None:
-    """Write all files of the report into a folder, which is made if needed."""
+def write_classification(
+    folder: Path, result: ClassificationMetrics, labels: Integers, subject: Subject, reader: RowReader, worst: int
+) -> None:
+    """Write all files of the report into a folder, which is made if needed; the worst rows are that many at most."""
     # Only the one process that draws pays for this import.
     from shared.report import pictures
 
@@ -32,8 +34,10 @@ def write_classification(folder: Path, result: ClassificationMetrics, labels: In
         "calibration.png": pictures.draw_calibration(result.calibration),
     }
     headlines = [(title, f"{numbers[name]:.4f}") for name, title in _HEADLINES.items() if name in numbers]
-    wrong = _mistakes(result, labels, subject.classes)
-    write_files(folder, "classification.html", subject, numbers, headlines, images, classes=classes, mistakes=wrong)
+    mistakes = _surest_mistakes(result, labels, subject.classes, reader, worst)
+    more = {"classes": classes, "worst": mistakes, "wrong": int((result.predictions != labels).sum())}
+    write_files(folder, "classification.html", subject, numbers, headlines, images, **more)
+    write_worst_rows(folder, mistakes)
     _write_predictions(folder / "predictions.csv", result, labels, subject.classes)
     write_table(folder / "classes.csv", ("class", "rows", "precision", "recall", "f1", "auc"), classes)
 
@@ -46,15 +50,23 @@ def _class_rows(result: ClassificationMetrics, classes: Sequence[str]) -> list[t
     return list(zip(classes, *columns, areas, strict=True))
 
 
-def _mistakes(
-    result: ClassificationMetrics, labels: Integers, classes: Sequence[str]
-) -> list[tuple[int, str, str, float]]:
-    """The wrong predictions that the model was surest of: row, label, prediction and its probability."""
+def _surest_mistakes(
+    result: ClassificationMetrics, labels: Integers, classes: Sequence[str], reader: RowReader, most: int
+) -> list[WorstRow]:
+    """The wrong predictions that the model was surest of; of equal ones the lower row comes first."""
     wrong = np.flatnonzero(result.predictions != labels)
-    surest = wrong[np.argsort(-result.probability[wrong], kind="stable")][:_MOST_MISTAKES]
+    surest = wrong[np.argsort(-result.probability[wrong], kind="stable")][:most]
     return [
-        (int(row), classes[labels[row]], classes[result.predictions[row]], float(result.probability[row]))
-        for row in surest
+        WorstRow(
+            int(row),
+            {
+                "label": classes[labels[row]],
+                "prediction": classes[result.predictions[row]],
+                "probability": float(result.probability[row]),
+            },
+            shown,
+        )
+        for row, shown in zip(surest, reader.show(surest), strict=True)
     ]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shared.report.shown_rows import ShownRow
 from shared.storage import make_folder, write_bytes, write_text
 
 
@@ -31,6 +32,15 @@ class Subject:
         if self.classes:
             return f"{len(self.classes)} classes"
         return f"target {self.target}" if self.target else f"a vocabulary of {self.vocabulary} tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class WorstRow:
+    """A row that the model was bad at: what is told about it, by name, and the row itself."""
+
+    row: int
+    told: Mapping[str, float | str]
+    shown: ShownRow
 
 
 def write_files(
@@ -64,6 +74,16 @@ def write_files(
         **more,
     )
     write_text(folder / "index.html", page)
+
+
+def write_worst_rows(folder: Path, worst: Sequence[WorstRow]) -> None:
+    """Write `worst_rows.json`, the worst first."""
+    write_records(folder / "worst_rows.json", [{"row": one.row, **one.told, **one.shown.to_json()} for one in worst])
+
+
+def write_records(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
+    """Write a list as JSON."""
+    write_text(path, json.dumps(records, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def write_table(path: Path, header: Sequence[str], lines: Iterable[Sequence[object]]) -> None:

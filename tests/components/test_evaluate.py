@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import io
 import json
 import re
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from sklearn import metrics as reference
 
 from shared.data import Dataset, batches
@@ -17,7 +20,7 @@ from shared.models import ModelCard, NormalisedModel, build_network, load_model,
 from tests.components.support import Finished, run_component
 
 PICTURES = {"confusion_matrix.png", "roc.png", "calibration.png"}
-FILES = {"index.html", "metrics.json", "predictions.csv", "classes.csv"} | PICTURES
+FILES = {"index.html", "metrics.json", "worst_rows.json", "predictions.csv", "classes.csv"} | PICTURES
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +108,27 @@ def test_the_numbers_are_those_of_scikit_learn(tmp_path: Path, data: Path, model
     assert [int(line["prediction"]) for line in lines] == said.tolist()
     np.testing.assert_allclose([float(line["probability"]) for line in lines], probabilities.max(1), atol=2e-6)
 
+    mistakes = json.loads((report / "worst_rows.json").read_text(encoding="utf-8"))
+    wrong = np.flatnonzero(said != labels)
+    surest = wrong[np.argsort(-probabilities.max(1)[wrong], kind="stable")][:24]
+    assert [one["row"] for one in mistakes] == surest.tolist() != []
+    assert [(int(one["label"]), int(one["prediction"])) for one in mistakes] == [(labels[n], said[n]) for n in surest]
+    for one in mistakes:
+        picture = Image.open(io.BytesIO(base64.b64decode(one["picture"].removeprefix("data:image/png;base64,"))))
+        levels = taken["x"][one["row"], :, :, 0]
+        assert np.array_equal(np.asarray(picture.convert("L")), levels)
+    page = (report / "index.html").read_text(encoding="utf-8")
+    assert all(one["picture"] in page for one in mistakes)
+
+
+def test_a_report_without_rows_of_the_data(tmp_path: Path, data: Path, model: Path) -> None:
+    finished, report = evaluate(tmp_path, data, model, "--worst-rows", 0)
+    assert finished.ok, finished.output
+    assert json.loads((report / "worst_rows.json").read_text(encoding="utf-8")) == []
+    page = (report / "index.html").read_text(encoding="utf-8")
+    assert "wrong predictions none is shown" in page
+    assert page.count("<img ") == 3
+
 
 def test_the_page_needs_nothing_else_and_escapes_names(tmp_path: Path, data: Path) -> None:
     index = json.loads((data / "index.json").read_text(encoding="utf-8"))
@@ -122,7 +146,7 @@ def test_the_page_needs_nothing_else_and_escapes_names(tmp_path: Path, data: Pat
     assert "&lt;script&gt;" in page
     assert "://" not in page
     assert set(re.findall(r'(?:src|href)="(.{22})', page)) == {"data:image/png;base64,"}
-    assert len(re.findall(r"<img ", page)) == 3
+    assert len(re.findall(r"<img ", page)) == 3 + 24
 
 
 def test_a_model_for_other_data_is_refused_once(tmp_path: Path, data: Path) -> None:

@@ -8,6 +8,7 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,15 @@ from shared.models.package import from_card, load_model
 from tests.components.support import Finished, run_component
 from tests.shared.samples import write_language_dataset, write_text_classification_dataset
 
-LANGUAGE_FILES = {"index.html", "metrics.json", "rows.csv", "positions.csv", "loss_by_position.png", "row_losses.png"}
+PICTURES = {"loss_by_position.png", "row_losses.png"}
+LANGUAGE_FILES = PICTURES | {
+    "index.html",
+    "metrics.json",
+    "samples.json",
+    "worst_rows.json",
+    "rows.csv",
+    "positions.csv",
+}
 
 
 def language_card(dataset: Dataset, **changes: object) -> ModelCard:
@@ -119,6 +128,29 @@ def test_the_numbers_of_a_language_model(tmp_path: Path, data: Path, model: Path
     with (report / "rows.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     np.testing.assert_allclose([float(line["nats_per_token"]) for line in rows], nats.mean(1), rtol=1e-6)
+    hardest = json.loads((report / "worst_rows.json").read_text(encoding="utf-8"))
+    assert [one["row"] for one in hardest] == nats.sum(1).argsort(descending=True, stable=True)[:24].tolist()
+    assert all(one["text"] == shown_bytes(x[one["row"]]) for one in hardest)
+    check_samples(json.loads((report / "samples.json").read_text(encoding="utf-8")), x, nats, logits)
+    assert page.count('<article class="sample">') == 4
+
+
+def shown_bytes(tokens: torch.Tensor) -> str:
+    """All of this text is ASCII; what ends a document is written out."""
+    return "".join("<|endoftext|>" if token == 256 else chr(token) for token in tokens.tolist())
+
+
+def check_samples(samples: list[dict[str, Any]], x: torch.Tensor, nats: torch.Tensor, logits: torch.Tensor) -> None:
+    assert [one["row"] for one in samples] == [0, 11, 22, 33]
+    for one in samples:
+        row = one["row"]
+        assert one["prompt"] == shown_bytes(x[row, :12])
+        assert one["held_out"] == shown_bytes(x[row, 12:25])
+        assert one["held_out_perplexity"] == pytest.approx(nats[row, 11:24].mean().exp().item(), rel=1e-5)
+        first = logits[row, 11].softmax(0).cumsum(0)  # the draw: the first token whose summed probability is above it
+        drawn = int((first <= np.random.default_rng((row,)).random() * first[-1]).sum())
+        assert one["continuation"].startswith(shown_bytes(torch.tensor([drawn])))
+        assert 1 <= one["perplexity"] < 257
 
 
 @pytest.mark.parametrize(
@@ -153,15 +185,21 @@ def test_passages_are_classified(tmp_path: Path) -> None:
     finished, report = evaluate(tmp_path, tmp_path / "data", tmp_path / "model", "--batch-size", 3, processes=2)
     assert finished.ok, finished.output
     numbers = json.loads((report / "metrics.json").read_text(encoding="utf-8"))
+    mistakes = json.loads((report / "worst_rows.json").read_text(encoding="utf-8"))
     taken = dataset.split("test").take(np.arange(16))
+    for one in mistakes:
+        passage = taken["x"][one["row"], : taken["lengths"][one["row"]]]
+        assert one["text"] == passage.astype(np.uint8).tobytes().decode()
     said = []
     for row, length in zip(taken["x"], taken["lengths"], strict=True):  # one by one: without any padding
         with torch.inference_mode():
             said.append(net(torch.from_numpy(row[None, :length].astype("int64"))).logits.argmax().item())
     assert numbers["accuracy"] == pytest.approx(reference.accuracy_score(taken["y"], said))
     assert numbers["macro_f1"] == pytest.approx(reference.f1_score(taken["y"], said, average="macro"))
+    assert len(mistakes) == round(16 * (1 - numbers["accuracy"])) > 0
     page = (report / "index.html").read_text(encoding="utf-8")
     assert "16 rows of 32 tokens, 2 classes" in page
+    assert all(one["text"] in page for one in mistakes)
     assert "<td>animal</td>" in page
     assert f"accuracy {numbers['accuracy']:.4f} on 16 rows of test" in finished.output
 

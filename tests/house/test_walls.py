@@ -117,8 +117,8 @@ ROOMS = (
     Room(
         "shared/report/*",
         "numpy matplotlib",
-        later="jinja2",
-        ours="shared/metrics shared/language shared/storage",
+        later="jinja2 tokenizers",
+        ours="shared/data shared/metrics shared/language shared/storage",
     ),
     Room("shared/*", "numpy", ours="shared/data shared/storage"),
     # Scripts: what is wrong with the arguments is said before a framework is imported.

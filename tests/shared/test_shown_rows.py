@@ -1,0 +1,89 @@
+"""Rows as the report of an evaluation shows them."""
+
+from __future__ import annotations
+
+import base64
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from shared.data import Dataset, TextEncoding
+from shared.data.dataset.encodings import TableColumn, TableEncoding
+from shared.data.text.tokens import SubwordTokens, train_subwords
+from shared.report.samples import sample_rows
+from shared.report.shown_rows import RowReader, TokenText, _cells, draw_thumbnail
+from tests.shared.samples import write_text_classification_dataset
+
+
+def pixels(uri: str) -> np.ndarray:
+    return np.asarray(
+        Image.open(io.BytesIO(base64.b64decode(uri.removeprefix("data:image/png;base64,")))).convert("RGB")
+    )
+
+
+def test_a_small_image_is_shown_as_it_is() -> None:
+    x = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
+    assert np.array_equal(pixels(draw_thumbnail(x)), x)
+
+
+@pytest.mark.parametrize("shape", [(400, 300, 3), (1000, 5, 1), (3, 2000, 4)])
+def test_a_large_image_becomes_small_and_keeps_its_mean(shape: tuple[int, int, int]) -> None:
+    x = np.full(shape, 90, np.uint8)
+    x[: shape[0] // 2] = 30
+    small = pixels(draw_thumbnail(x))
+    assert max(small.shape) <= 96
+    assert abs(small.mean() - x.mean()) < 2
+
+
+def test_numbers_that_are_no_bytes_go_from_black_to_white() -> None:
+    x = np.linspace(-3, 5, 12, dtype=np.float32).reshape(3, 4, 1)
+    assert pixels(draw_thumbnail(x)).min() == 0
+    assert pixels(draw_thumbnail(x)).max() == 255
+    assert not pixels(draw_thumbnail(np.full((2, 2, 1), 7.0))).any()
+
+
+def test_cells_of_a_table_are_the_users_values_again() -> None:
+    columns = (
+        TableColumn("colour", values=("", "blue", "red")),
+        TableColumn("age", fill=41.5, marked=True),
+        TableColumn("size", fill=2.0, marked=True),
+        TableColumn("price"),
+    )
+    table = TableEncoding(columns)
+    x = np.array([3, 41.5, 7, 1e6, 1, 0], np.float32)
+    assert _cells(x, table, ()) == {"colour": "red", "age": "(missing)", "size": "7", "price": "1e+06"}
+    other = np.array([0, 1, 2, 3, 0, 1], np.float32)
+    assert _cells(other, table, ()) == {"colour": "(not in train)", "age": "1", "size": "(missing)", "price": "3"}
+    assert _cells(np.array([1, 1, 2, 3, 0, 0], np.float32), table, ())["colour"] == "(missing)"
+
+
+def test_of_many_columns_the_first_are_shown() -> None:
+    assert list(_cells(np.zeros(500), None, ())) == [str(number) for number in range(30)]
+
+
+def test_tokens_of_a_tokenizer_are_text_again(tmp_path: Path) -> None:
+    dataset = Dataset.open(write_text_classification_dataset(tmp_path, rows=(64, 16, 16)))
+    folder = tmp_path / "tokenizer"
+    folder.mkdir()
+    for name, text in train_subwords(["Grüße aus dem Süden, 东京!"] * 3, 300).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    tokens = SubwordTokens.open(folder)
+    (ids,) = tokens.encode(["Süden, 东京"])
+    encoding = TextEncoding("tokenizer", 300, 32, 0, tokens.end_of_text, {}, {}, {}, sha256=tokens.sha256)
+    assert TokenText.open(dataset, encoding)(ids) == "Süden, 东京"
+
+
+def test_bytes_that_were_cut_within_a_character_are_shown_and_long_texts_end(tmp_path: Path) -> None:
+    dataset = Dataset.open(write_text_classification_dataset(tmp_path, rows=(64, 16, 16)))
+    read = TokenText.open(dataset, dataset.index.text)
+    assert read([*"é".encode(), 256, *"ü".encode()[:1]]) == "é<|endoftext|>\ufffd"
+    assert read([97] * 5000) == "a" * 599 + "…"
+    assert RowReader(dataset, dataset.split("test")).show(np.array([], np.int64)) == []
+
+
+@pytest.mark.parametrize(("rows", "samples", "chosen"), [(45, 4, [0, 11, 22, 33]), (2, 5, [0, 1]), (9, 0, [])])
+def test_samples_are_spread_over_a_split(rows: int, samples: int, chosen: list[int]) -> None:
+    assert sample_rows(rows, samples) == chosen
