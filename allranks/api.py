@@ -8,9 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.cli.target import folder_document
+from allranks.errors import UsageError
 from allranks.local.folders import DEFAULT_HOME, RunsHome
 from allranks.notebook.view import RunFailedError, RunView
-from allranks.performing import absolute_mapping, chosen_interpreter, chosen_step_environment, prepare_run
+from allranks.performing import (
+    PreparedRun,
+    absolute_mapping,
+    chosen_interpreter,
+    chosen_step_environment,
+    earlier_run,
+    prepare_run,
+)
 from allranks.request import ANY_CLIENT, RunRequest
 
 if TYPE_CHECKING:
@@ -19,19 +27,21 @@ if TYPE_CHECKING:
 
 
 def run(
-    pipeline: Any,
+    pipeline: Any = None,
     /,
     *,
+    resume: RunView | str | None = None,
     scale: Mapping[str, tuple[int, int]] | None = None,
     steps: Sequence[str] = (),
-    retries: int = 0,
-    cache: bool = True,
+    retries: int | None = None,
+    cache: bool | None = None,
     runs_dir: str | os.PathLike[str] = DEFAULT_HOME,
     values: Mapping[str, Any] | None = None,
     map: Mapping[str, str | os.PathLike[str]] | None = None,  # noqa: A002 the name of the option
     python: Mapping[str, str | os.PathLike[str]] | None = None,
     environment: Mapping[str, str | os.PathLike[str]] | None = None,
     containers: bool | str = False,
+    logs: bool | str | Sequence[str] = False,
     check: bool = False,
     **inputs: Any,
 ) -> RunView:
@@ -40,10 +50,13 @@ def run(
     A terminal shows a live table, a notebook a view that is drawn again as the run goes on.
 
     Args:
-        pipeline: what a function with the SDK's ``@pipeline`` returns, or a target as for ``allranks run``, no script.
+        pipeline: what a function with the SDK's ``@pipeline`` returns, or a target as for ``allranks run``, no script;
+            nothing where a run is resumed.
+        resume: a run to be started again as it was, as ``run`` returned it or an id as for ``load_run``; its finished
+            steps are reused, and what else is given here replaces or adds to what it was given.
         scale: step to (nodes, processes per node), over what the pipeline says.
         steps: these steps and those that they need; all if empty.
-        retries: further attempts for a step that fails, at least 0.
+        retries: further attempts for a step that fails; none unless it is said.
         cache: False runs every step from its beginning.
         runs_dir: where runs are kept.
         values: inputs whose names are no Python names, such as ``train.epochs``, or are taken here, such as ``steps``.
@@ -51,6 +64,7 @@ def run(
         python: step to the interpreter that runs it, in place of the one that its environment calls for.
         environment: step to the environment that it runs in: a name that is known, or the path of a YAML file.
         containers: each node is a container of the step's image: ``docker``, ``podman``, or True for either.
+        logs: what ranks print is shown while they run: of all (True), or as for ``--logs``: a STEP, STEP:RANK, several.
         check: raise where a step fails; otherwise the run's ``status`` and ``explanation``, which is printed, say so.
         inputs: inputs of the pipeline by name; a path for data.
 
@@ -58,35 +72,55 @@ def run(
         RunFailedError: a step failed, or the run was stopped, and ``check`` is set; its ``run`` is the result.
         AllranksError: what was asked for is wrong; nothing has run.
     """
-    job = None if isinstance(pipeline, str) else pipeline
-    request = RunRequest(
-        target=folder_document(pipeline) if isinstance(pipeline, str) else "",
-        folder=str(Path.cwd()),
-        built=job is not None,
-        values=_texts({**(values or {}), **inputs}),
-        scale={step: (nodes, processes) for step, (nodes, processes) in (scale or {}).items()},
-        only=tuple(steps),
-        map=tuple(absolute_mapping(text) for text in _pairs(map)),
-        python=dict(chosen_interpreter(text) for text in _pairs(python)),
-        environment=dict(chosen_step_environment(text) for text in _pairs(environment)),
-        containers=(ANY_CLIENT if containers is True else containers or ""),
-        retries=retries,
-        cache=cache,
-    )
-    result = _perform(request, RunsHome(Path(runs_dir).resolve()), job)
+    given: dict[str, Any] = {
+        "values": _texts({**(values or {}), **inputs}),
+        "scale": {step: (nodes, processes) for step, (nodes, processes) in (scale or {}).items()},
+        "only": tuple(steps),
+        "map": tuple(absolute_mapping(text) for text in _pairs(map)),
+        "python": dict(chosen_interpreter(text) for text in _pairs(python)),
+        "environment": dict(chosen_step_environment(text) for text in _pairs(environment)),
+        "containers": ANY_CLIENT if containers is True else containers or "",
+        "retries": retries,
+        "cache": cache,
+    }
+    home = resume.folder.home if isinstance(resume, RunView) else RunsHome(Path(runs_dir).resolve())
+    again = resume.run_id if isinstance(resume, RunView) else resume
+    prepared = _prepared(pipeline, {key: value for key, value in given.items() if value is not None}, home, again)
+    result = _perform(prepared, home, logs)
     if check and result.exit_code:
         raise RunFailedError(result)
     return result
 
 
-def _perform(request: RunRequest, home: RunsHome, job: Any) -> RunView:
-    """Run it and show it, where there is a notebook in that."""
+def _prepared(pipeline: Any, given: Mapping[str, Any], home: RunsHome, resume: str | None) -> PreparedRun:
+    """What is to run: a pipeline, or the run that is resumed with what was given again."""
+    if (pipeline is None) == (resume is None):
+        which = "neither a pipeline nor a run to resume is" if resume is None else "a pipeline and a run to resume are"
+        raise UsageError(f"{which} given.", "Give one: allranks.run(PIPELINE) or allranks.run(resume=RUN).")
+    if resume is not None:
+        earlier = earlier_run(home, resume)
+        if earlier.request.script is not None:
+            raise UsageError(
+                f"run {earlier.folder.id} is of a script, and Python runs none.",
+                f"Resume it on the command line: allranks run --resume {earlier.folder.id}.",
+            )
+        return prepare_run(earlier.request.resumed(earlier.folder.id, given), home, earlier=earlier)
+    if isinstance(pipeline, str):
+        return prepare_run(RunRequest(folder_document(pipeline), str(Path.cwd()), **given), home)
+    return prepare_run(RunRequest("", str(Path.cwd()), built=True, **given), home, pipeline)
+
+
+def _perform(prepared: PreparedRun, home: RunsHome, logs: bool | str | Sequence[str]) -> RunView:  # noqa: FBT001
+    """Run it and show it, where there is a notebook in that, with the logs that were asked for above."""
     from allranks.cli.live import perform_shown
+    from allranks.cli.log_choice import ALL_LOGS, NO_LOGS, parse_logs
     from allranks.cli.shown_run import RunDisplay
     from allranks.notebook.observer import NotebookObserver, in_notebook
 
-    display = RunDisplay(observer=NotebookObserver()) if in_notebook() else None
-    return RunView.of_result(perform_shown(prepare_run(request, home, job), home, display=display))
+    wanted = (ALL_LOGS if logs else NO_LOGS) if isinstance(logs, bool) else logs
+    chosen = parse_logs([wanted] if isinstance(wanted, str) else wanted, prepared.plan)
+    display = RunDisplay(chosen, observer=NotebookObserver(chosen) if in_notebook() else None)
+    return RunView.of_result(perform_shown(prepared, home, display=display))
 
 
 def _pairs(given: Mapping[str, str | os.PathLike[str]] | None) -> list[str]:

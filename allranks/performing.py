@@ -26,7 +26,15 @@ from allranks.local.options import RunOptions
 from allranks.local.plan import PlannedStep, RunPlan
 from allranks.local.planning import plan_pipeline
 from allranks.local.requirements import ChosenInterpreters, choose_interpreters
-from allranks.local.settings import absolute_values, all_steps, apply_scale, apply_values, change_step, named_scale
+from allranks.local.settings import (
+    absolute_values,
+    all_steps,
+    apply_scale,
+    apply_values,
+    change_step,
+    given_names,
+    named_scale,
+)
 from allranks.request import RunRequest, read_request
 from allranks.spec import Component, Pipeline, check_document, check_machines
 from allranks.spec.keep import kept_document, kept_pipeline
@@ -103,7 +111,8 @@ def _plan(pipeline: Pipeline, home: RunsHome, stands: CloudStandIns, request: Ru
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise SpecError(errors)
-    plan = plan_pipeline(pipeline, stands, containers=bool(request.containers))
+    given = given_names(pipeline, request.values, request.scale)
+    plan = plan_pipeline(pipeline, stands, containers=bool(request.containers), given=given)
     if request.only:
         plan = plan.only(request.only)
     own = request.script is not None and not (request.python or request.environment or request.containers)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import allranks
-from allranks.errors import UnknownNameError
+from allranks.errors import UnknownNameError, UsageError
 from tests.local.support import pipeline, step
 
 
@@ -15,7 +15,7 @@ def test_a_failed_run_says_why_and_where_and_can_be_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    jobs = f"{{one: {step('echo the reason; exit 3')}, two: {step('echo {} > ${{outputs.out}}', outputs='out: {type: uri_file}')}}}"
+    jobs = f"{{one: {step(f'echo the reason; test -e {tmp_path}/mended || exit 3')}, two: {step('echo {} > ${{outputs.out}}', outputs='out: {type: uri_file}')}}}"
     pipeline(tmp_path, f"type: pipeline\njobs: {jobs}\n")
     result = allranks.run("pipeline.yaml", retries=1)
     printed = capsys.readouterr()
@@ -32,6 +32,18 @@ def test_a_failed_run_says_why_and_where_and_can_be_read_again(
     assert [one.run_id for one in again] == [result.run_id]
     assert again[0].document() == result.document()
     assert allranks.load_run("latest").steps["two"].outputs["out"].read_text() == "{}\n"
+    (tmp_path / "mended").touch()
+    resumed = allranks.run(resume=result, logs="one:0")
+    assert (resumed.status, resumed.steps["two"].reused_from) == ("succeeded", result.run_id)
+    printed = capsys.readouterr().out
+    assert "one 0 | the reason" in printed
+    assert allranks.run(resume="latest", logs=True).steps["one"].reused_from == resumed.run_id
+    assert "| the reason" not in capsys.readouterr().out, "a reused step prints nothing"
+    with pytest.raises(UnknownNameError, match="there is no step 'three'"):
+        allranks.run(resume="latest", logs=["one", "three"])
+    for wrong in ({}, {"resume": "latest"}):
+        with pytest.raises(UsageError, match="given"):
+            allranks.run(*(["pipeline.yaml"] if wrong else []), **wrong)
     with pytest.raises(UnknownNameError, match="is no run"):
         allranks.load_run("nothing")
     assert allranks.runs(tmp_path / "elsewhere") == []

@@ -13,6 +13,7 @@ from allranks.cli.log_choice import LogChoice
 from allranks.cli.log_lines import LogLines
 from allranks.local.folders import StepFolder
 from allranks.local.result import RETRYING, RUNNING, StepResult
+from allranks.local.traces import LogTraces
 
 _AT_ONCE = 2**16  # bytes of one log that are read at a time
 _SHARE = 0.1  # seconds of each look that are spent: the engine's own loop looks four times a second
@@ -35,11 +36,12 @@ class _FollowedLog:
         self.step, self.rank, self.path = step, rank, path
         self._file: BinaryIO = path.open("rb")
         self._lines = LogLines(styled=styled)
+        self._traces = LogTraces(path.parent)
 
     def look(self) -> tuple[list[str], bool]:
         """Further lines, and whether there may be more at once."""
         data, now = self._file.read(_AT_ONCE), time.monotonic()
-        return (self._lines.feed(data, now) if data else self._lines.late(now)), bool(data)
+        return self._pointed(self._lines.feed(data, now) if data else self._lines.late(now)), bool(data)
 
     def skip(self, most: int) -> tuple[list[str], int]:
         """Pass over what is more than so many bytes before the end, up to a line's: what was left before, how many."""
@@ -48,12 +50,15 @@ class _FollowedLog:
             return [], 0
         self._file.seek(end - most)
         self._file.readline(_AT_ONCE)
-        return self._lines.end(), self._file.tell() - here
+        return self._pointed(self._lines.end()), self._file.tell() - here
 
     def close(self) -> list[str]:
         """Nothing will follow: what is left of the last line."""
         self._file.close()
-        return self._lines.end()
+        return self._pointed(self._lines.end())
+
+    def _pointed(self, lines: list[str]) -> list[str]:
+        return self._traces.point("\n".join(lines)).split("\n") if lines else lines
 
 
 class LogStream:

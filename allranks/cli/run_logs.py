@@ -13,6 +13,7 @@ from allranks.cli.run_state import FINISHED_STATUSES, logs_by_rank, read_run_sta
 from allranks.errors import UnknownNameError, UsageError
 from allranks.local.folders import RunFolder, RunsHome, StepFolder
 from allranks.local.result import RUNNING
+from allranks.local.traces import LogTraces
 from allranks.redaction import redact
 
 _POLL_SECONDS = 0.2
@@ -41,7 +42,7 @@ def print_logs(args: argparse.Namespace, home: RunsHome) -> int:
             return True
         return steps_and_trials(folder)[args.step]["status"] in FINISHED_STATUSES
 
-    for line in _growing_lines(lambda: _chosen(step, args.rank, wait=args.follow), is_complete):
+    for line in _growing_lines(lambda: _chosen(step, args.rank, wait=args.follow), is_complete, LogTraces(step.logs)):
         print(line, flush=args.follow)
     return 0
 
@@ -62,7 +63,9 @@ def _list_logs(args: argparse.Namespace, home: RunsHome, folder: RunFolder, step
     return 0
 
 
-def _growing_lines(files: Callable[[], Mapping[int, Path]], is_complete: Callable[[], bool]) -> Iterator[str]:
+def _growing_lines(
+    files: Callable[[], Mapping[int, Path]], is_complete: Callable[[], bool], traces: LogTraces
+) -> Iterator[str]:
     """The lines of growing log files, secrets blotted out, until ``is_complete`` says that nothing will follow.
 
     The files are asked for again on every look, since a rank's log appears when the rank starts.
@@ -78,7 +81,7 @@ def _growing_lines(files: Callable[[], Mapping[int, Path]], is_complete: Callabl
             whole = new if last else new[: new.rfind(b"\n") + 1]
             read[rank] = start + len(whole)
             mark = f"[rank {rank}] " if len(found) > 1 else ""
-            yield from (mark + line for line in redact(whole.decode(errors="replace")).splitlines())
+            yield from (mark + line for line in traces.point(redact(whole.decode(errors="replace"))).splitlines())
         if last:
             return
         time.sleep(_POLL_SECONDS)

@@ -20,14 +20,14 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from allranks.cli.run_rows import run_cells
 from allranks.cli.run_state import read_run_state
 from allranks.errors import AllranksError, CannotRunHereError, UnknownNameError, UsageError
-from allranks.local.folders import RunFolder, RunsHome, read_json_file
+from allranks.local.folders import RunFolder, RunsHome
 from allranks.local.page.compare import compare_runs, comparison_page
 from allranks.local.page.document import kept_document, run_document
 from allranks.local.page.logs import Pointing, log_after, log_before, search_log, step_logs
-from allranks.local.page.model import pointing_at_code
 from allranks.local.page.render import prepare_templates, render_page
 from allranks.local.report import run_page
 from allranks.local.result import RUNNING
+from allranks.local.traces import LogTraces
 
 _LOOPBACK = "127.0.0.1"
 _IDLE_SECONDS = 60.0  # until a connection that asks nothing is closed
@@ -150,12 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
         steps = read_run_state(run)["steps"]
         if query.get("log") not in (logs := step_logs(run.step(step)) if step in steps else {}):
             raise UnknownNameError("there is no such log.")  # only names can be given, and no path
-        return answers[what](logs[query["log"]], query, self._pointing(run, step))
-
-    def _pointing(self, run: RunFolder, step: str) -> Pointing:
-        """Makes tracebacks name the user's files."""
-        code = (read_json_file(run.step(step).state) or {}).get("code", ())
-        return pointing_at_code(run, step, {"details": {"code": code}})
+        return answers[what](logs[query["log"]], query, LogTraces(run.step(step).logs).point)
 
     def _send(self, status: HTTPStatus, answer: str, kind: str) -> None:
         body = answer.encode(errors="replace")

@@ -22,9 +22,10 @@ from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.local.assets import assets_below
 from allranks.local.cache import forget_unfinished
 from allranks.local.folders import DEFAULT_HOME, RunsHome, read_json_file
+from allranks.local.input_sources import DEFAULT
 from allranks.local.logged import MetricCurve
 from allranks.local.metrics_file import read_metrics_document
-from allranks.local.page.document import curves_of_steps, run_document
+from allranks.local.page.document import curves_of_steps, read_step_details, run_document
 from allranks.local.past import past_child
 from allranks.local.report import write_run_page
 from allranks.local.result import RUNNING
@@ -127,6 +128,7 @@ def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
     titled: dict[str, list[Any]] = {"steps": [cells for step in steps for cells in _step_cells(*step)]}
     curves = curves_of_steps(folder, state)
     titled["curves"] = [cells for name, step in steps for cells in _curve_cells(name, step, curves[name])]
+    titled["inputs"] = [cells for name, _ in steps for cells in _input_cells(name, read_step_details(folder, name))]
     for key in ("params", "tags"):
         titled[key] = [pair for name, step in steps for pair in _pairs(name, step.get(key))]
     titled |= {"outputs": outputs, "failures": failures}
@@ -224,6 +226,14 @@ def _curve_cells(name: str, step: Mapping[str, Any], curves: Mapping[str, Metric
     if metric:
         values = [value for _, value in curves[metric]]
         yield [f"{name}.{text.one_line(metric)}", draw_sparkline(values, _CURVE_WIDTH), f"{values[-1]:.4g}"]
+
+
+def _input_cells(name: str, details: Mapping[str, Any]) -> Iterator[list[str]]:
+    """An input that is no default, its value and where that comes from; all are on the page."""
+    for port, value in details.get("inputs", {}).items():
+        source = details.get("input_sources", {}).get(port, {})
+        if source.get("kind") != DEFAULT:
+            yield [f"{name}.{port}", _one_line(value), source.get("words", "")]
 
 
 def _pairs(name: str, pairs: Mapping[str, str] | None) -> list[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -21,13 +20,10 @@ from allranks.local.folders import RunFolder, RunsHome, StepFolder
 from allranks.local.gang_execution import KEPT_FOLDERS
 from allranks.local.plan import PlannedStep, RunPlan
 from allranks.local.result import RETRYING, RunResult, StepResult
-from allranks.local.snapshot import SnapshotFile, snapshot_files
-from allranks.local.traces import point_at_sources
 from allranks.performing import PreparedRun
 from allranks.redaction import redact
 
 _SHOWN_FILES = 8
-_TRACE = re.compile(r'^\s*File "')
 
 
 def perform_script(prepared: PreparedRun, home: RunsHome, display: RunDisplay, *, as_json: bool = False) -> RunResult:
@@ -55,13 +51,11 @@ class _ScriptObserver(ShownRun):
         self._writer = LineWriter(sys.stdout)
         self._logs = LogStream(logs, self._print, is_ready=lambda: self._writer.is_ready, styled=sys.stdout.isatty())
         self._step: PlannedStep | None = None
-        self._folder: StepFolder | None = None
-        self._files: list[SnapshotFile] | None = None
 
     def started(self, run: RunFolder, plan: RunPlan) -> None:
         """Name the run, and on how many ranks it is."""
         (step,) = plan.steps.values()
-        self._step, self._folder = step, run.step(step.name)
+        self._step = step
         where = f"{with_count(step.ranks, 'rank')}, {with_count(step.nodes, 'node')} x {step.processes}"
         print(f"run {run.id} on {where}, in {run.path}", flush=True)
 
@@ -87,15 +81,7 @@ class _ScriptObserver(ShownRun):
 
     def _print(self, _step: str, rank: int, lines: list[str]) -> None:
         mark = f"[rank {rank}] " if self._step is not None and self._step.ranks > 1 else ""
-        self._writer.write("".join(f"{mark}{self._pointed(line)}\n" for line in lines))
-
-    def _pointed(self, line: str) -> str:
-        """The line; one of a traceback with the file in the user's own tree."""
-        if self._step is None or self._folder is None or not _TRACE.match(line):
-            return line
-        if self._files is None:
-            self._files = snapshot_files(self._step.component)
-        return point_at_sources([line], self._folder, self._files)[0]
+        self._writer.write("".join(f"{mark}{line}\n" for line in lines))
 
 
 def _new_files(work: Path, snapshot: Path) -> Iterator[str]:

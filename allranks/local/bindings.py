@@ -10,6 +10,16 @@ from typing import TypeAlias
 
 from allranks.errors import Problem, UsageError
 from allranks.local.assets import CloudStandIns, mapping_hint
+from allranks.local.input_sources import (
+    COMPOSED,
+    DEFAULT,
+    OUTPUT,
+    SEARCHED,
+    WRITTEN,
+    InputSource,
+    given_source,
+    source_in_file,
+)
 from allranks.local.plan import InputValue, StepOutput
 from allranks.spec import (
     Data,
@@ -27,12 +37,18 @@ from allranks.spec.model import Literal
 _Resolved: TypeAlias = Literal | Path | StepOutput | None
 """What a binding comes to; None for an optional input without a value."""
 
+_TRIED = InputSource(SEARCHED, "the search space")
+
 
 @dataclass(frozen=True, slots=True)
 class PlanFindings:
-    """What is wrong, what a user should know all the same, and what stands for the cloud."""
+    """What is wrong, what a user should know all the same, what stands for the cloud, and what was given for this run.
+
+    The last by whole names; see ``settings.given_names``.
+    """
 
     stands: CloudStandIns
+    given: Mapping[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -44,6 +60,7 @@ class PipelineScope:
     Attributes:
         prefix: the dotted name of the pipeline's own step and a dot; empty for the outermost.
         inputs: the pipeline's inputs, resolved.
+        sources: where each of these comes from.
         chosen_by: the steps that decide whether the pipeline's own step runs, as ``PlannedStep`` has them.
     """
 
@@ -52,11 +69,13 @@ class PipelineScope:
     prefix: str = ""
     inputs: Mapping[str, _Resolved] = field(default_factory=dict)
     chosen_by: tuple[tuple[str, bool], ...] = ()
+    sources: Mapping[str, InputSource] = field(default_factory=dict)
 
     def nested(self, step: Step, pipeline: Pipeline) -> PipelineScope:
         """The scope of the pipeline that is a step of this one."""
         inputs, chosen_by = self.resolve_inputs(step), self.deciding(step.name)
-        return PipelineScope(pipeline, self.findings, f"{self.prefix}{step.name}.", inputs, chosen_by)
+        sources = self.input_sources(step, pipeline.inputs)
+        return PipelineScope(pipeline, self.findings, f"{self.prefix}{step.name}.", inputs, chosen_by, sources)
 
     def deciding(self, name: str) -> tuple[tuple[str, bool], ...]:
         """The steps that decide whether a step of this pipeline runs, each with the decision at which it does."""
@@ -74,26 +93,44 @@ class PipelineScope:
             }
         )
 
-    def input_sources(self, step: Step, wanted: Iterable[str]) -> Mapping[str, str]:
-        """Where a step's inputs come from, in words: another step, the pipeline's input, the YAML, the default."""
-        return MappingProxyType({name: self._source(step.inputs.get(name)) for name in wanted})
+    def input_sources(self, step: Step, wanted: Iterable[str]) -> Mapping[str, InputSource]:
+        """Where a step's inputs come from, those included that its sweep tries values of."""
+        found = {name: self._source(step, name) for name in wanted}
+        tried = dict.fromkeys(step.sweep.space if step.sweep else (), _TRIED)
+        return MappingProxyType({**found, **tried})
 
-    def _source(self, given: Literal | Data | None) -> str:
-        if given is None:
-            return "default of the component"
-        text = given.path if isinstance(given, Data) else str(given)
+    def own_source(self, declared: Input) -> InputSource:
+        """Where an input of the outermost pipeline comes from."""
+        name = declared.name
+        if name in self.findings.given:
+            return given_source(self.findings.given[name])
+        return source_in_file(DEFAULT, self.pipeline.source, f"inputs.{name}")
+
+    def _source(self, step: Step, name: str) -> InputSource:
+        whole = f"{self.prefix}{step.name}.{name}"
+        if whole in self.findings.given:
+            return given_source(self.findings.given[whole])
+        value = step.inputs.get(name)
+        if value is None:
+            return source_in_file(DEFAULT, step.component.source, f"inputs.{name}")
+        text = value.path if isinstance(value, Data) else str(value)
         found = [self._origin(reference) for reference in find_references(text)]
         if single_reference(text) is not None:
             return found[0]
-        return f"made from {', '.join(found)}" if found else "written in the pipeline"
+        if found:
+            return InputSource(COMPOSED, f"made from {' and '.join(one.words for one in found)}")
+        return source_in_file(WRITTEN, self.pipeline.source, f"jobs.{step.name}.inputs.{name}")
 
-    def _origin(self, reference: Reference) -> str:
+    def _origin(self, reference: Reference) -> InputSource:
         if reference.scope == "search_space":
-            return "the search space"
+            return _TRIED
         if reference.scope == "parent.inputs":
-            owner = self.prefix.removesuffix(".")
-            return f"input {reference.name} of {owner or 'the pipeline'}"
-        return f"output {reference.name} of {self.prefix}{reference.step}"
+            name = reference.name
+            owner = self.prefix.removesuffix(".") or "the pipeline"
+            return self.sources[name if name in self.sources else name.removesuffix(".path")].through(
+                f"input {name} of {owner}"
+            )
+        return InputSource(OUTPUT, f"output {reference.name} of {self.prefix}{reference.step}")
 
     def own_input(self, declared: Input) -> _Resolved:
         """The value of an input of the outermost pipeline: what the user or the YAML gave, or the default."""

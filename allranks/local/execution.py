@@ -231,7 +231,7 @@ class StepExecution(ABC):
         return {
             "command": self.command,
             "inputs": {name: str(value) for name, value in self.step.inputs.items()},
-            "input_sources": dict(self.step.sources),
+            "input_sources": self.step.source_documents,
             "data": dict(self.data_sizes),
             "variables": dict(self.shown_variables),
             "environment": self.step.component.environment.described,

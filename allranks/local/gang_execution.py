@@ -290,6 +290,7 @@ class GangExecution(StepExecution):
             "component": step.component.name,
             "command": self.command,
             "inputs": {**step.literals, **shown},
+            "input_sources": step.source_documents,
             "outputs": outputs,
             "distribution": step.distribution,
             "nodes": step.nodes,

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 from allranks.errors import UnknownNameError
 from allranks.local.containers.images import ContainerImage
 from allranks.local.environments.step_environment import StepEnvironment
+from allranks.local.input_sources import InputSource
 from allranks.local.node_host import THIS_MACHINE, NodeHost
 from allranks.spec import Component, Output
 from allranks.spec.expressions import render_command
@@ -41,7 +42,7 @@ class PlannedStep:
         kind: its name; see ``kinds``.
         name: nested steps are ``outer.inner``.
         inputs: the inputs that have a value.
-        sources: where each of them comes from, in words.
+        sources: where each of them comes from.
         outputs: declared outputs with the step's settings applied.
         distribution: ``pytorch``, ``mpi``, ``tensorflow`` or None.
         processes: ranks on each node, those included that the command starts itself (torchrun).
@@ -74,7 +75,7 @@ class PlannedStep:
     docker_args: tuple[str, ...] = ()
     downloaded: frozenset[str] = frozenset()
     host: NodeHost = THIS_MACHINE
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, InputSource] = field(default_factory=dict)
 
     @property
     def after(self) -> tuple[str, ...]:
@@ -85,6 +86,11 @@ class PlannedStep:
     def ranks(self) -> int:
         """The number of processes of the whole step."""
         return self.nodes * self.processes
+
+    @property
+    def source_documents(self) -> dict[str, dict[str, Any]]:
+        """Where each input comes from, as JSON."""
+        return {name: source.document() for name, source in self.sources.items()}
 
     @property
     def literals(self) -> dict[str, str]:

@@ -18,19 +18,27 @@ from allranks.local.settings import all_steps
 from allranks.spec import Component, Pipeline
 
 
-def plan_pipeline(pipeline: Pipeline, stands: CloudStandIns | None = None, *, containers: bool = False) -> RunPlan:
+def plan_pipeline(
+    pipeline: Pipeline,
+    stands: CloudStandIns | None = None,
+    *,
+    containers: bool = False,
+    given: Mapping[str, str] | None = None,
+) -> RunPlan:
     """Resolve a pipeline that ``spec.check`` found no error in, with the user's values and scale applied.
 
-    In ``containers`` more of what steps ask for has an effect.
+    In ``containers`` more of what steps ask for has an effect. ``given`` is what the user gave; see
+    ``settings.given_names``.
 
     Raises:
         SpecError: data that is not on this machine, or a resolved count that cannot be.
         CannotRunHereError: a step that only a cloud can run.
     """
-    findings = PlanFindings(stands or CloudStandIns())
+    findings = PlanFindings(stands or CloudStandIns(), given or {})
     outermost = PipelineScope(pipeline, findings)
     inputs = {name: outermost.own_input(declared) for name, declared in pipeline.inputs.items()}
-    scope = PipelineScope(pipeline, findings, inputs=inputs)
+    sources = {name: outermost.own_source(declared) for name, declared in pipeline.inputs.items()}
+    scope = PipelineScope(pipeline, findings, inputs=inputs, sources=sources)
     steps = {step.name: step for step in _flatten(scope)}
     if findings.problems:
         raise SpecError(findings.problems)

@@ -83,6 +83,15 @@ def absolute_values(pipeline: Pipeline, values: Mapping[str, str]) -> dict[str, 
     }
 
 
+def given_names(pipeline: Pipeline, values: Mapping[str, str], scale: Mapping[str, tuple[int, int]]) -> dict[str, str]:
+    """Under what each input was given, by its whole name: ``train.epochs`` as ``epochs``, or by which option."""
+    named = {_whole_name(pipeline, name): name for name in values}
+    scaled = {
+        f"{step}.{PROCESSES_PER_NODE_INPUT}": f"--scale {step}={nodes}x{each}" for step, (nodes, each) in scale.items()
+    }
+    return {**named, **scaled}
+
+
 def _absolute(text: str) -> str:
     """A path as an absolute one, from the working folder; an address as it is."""
     return text if "://" in text or text.startswith("azureml:") else str(Path(text).expanduser().resolve())

@@ -7,7 +7,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from allranks.cli.shown_run import ShownRun
+from allranks.cli.log_choice import LogChoice
+from allranks.cli.log_stream import LogStream
+from allranks.cli.shown_run import ShownRun, marked_lines
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder
 from allranks.local.logged import read_step_curves
@@ -28,9 +30,13 @@ def in_notebook() -> bool:
 
 
 class NotebookObserver(ShownRun):
-    """Draws the steps below the cell that runs them; the engine's own loop does it, no thread is started."""
+    """Draws the steps below the cell that runs them; the engine's own loop does it, no thread is started.
 
-    def __init__(self) -> None:
+    The chosen ``logs`` are printed below that, as any cell prints.
+    """
+
+    def __init__(self, logs: LogChoice | None = None) -> None:
+        self._logs = LogStream(logs or LogChoice(), lambda *lines: print(marked_lines(*lines), end=""))
         self._run: RunFolder | None = None
         self._handle: Any = None
         self._due = 0.0
@@ -42,17 +48,23 @@ class NotebookObserver(ShownRun):
         self._run = run
         self._handle = display(HTML(f"<p>run {run.id}</p>"), display_id=True)
 
-    def changed(self, step: StepResult) -> None:  # noqa: ARG002 the next look shows it
+    def changed(self, step: StepResult) -> None:
         """Draw at the next moment."""
+        self._logs.changed(step)
         self._due = 0.0
 
     def tick(self, steps: Mapping[str, StepExecution]) -> None:
         """Draw, unless it was drawn a moment ago."""
+        self._logs.look()
         began = time.monotonic()
         if self._run is not None and began >= self._due:
             results = {name: execution.result() for name, execution in steps.items()}
             self._draw(RunResult(self._run.id, RUNNING, self._run.path, results))
             self._due = time.monotonic() + max(_NEXT_LOOK, _SHARE * (time.monotonic() - began))
+
+    def close(self) -> None:
+        """Print what is left of the logs."""
+        self._logs.close()
 
     def ended(self, result: RunResult) -> None:
         """Draw what became of the run."""

@@ -21,6 +21,7 @@ from allranks.local.page.document import curves_of_steps
 from allranks.local.past import past_result
 from allranks.local.report import write_run_page
 from allranks.local.result import RunResult
+from allranks.local.traces import LogTraces
 from allranks.local.tracking.reading import TrackingReader
 from allranks.notebook.page import notebook_page
 from allranks.redaction import redact
@@ -68,14 +69,16 @@ class RunView(RunResult):
         """
         known = steps_and_trials(self.folder)
         _require(step, known, f"run {self.run_id} has no step")
-        found = logs_by_rank(step_with_logs(self.folder.home, self.folder, step, known[step]))
+        folder = step_with_logs(self.folder.home, self.folder, step, known[step])
+        found = logs_by_rank(folder)
         if not found:
             raise UnknownNameError(f"step {step!r} has no log: it has not started.")
         if rank is not None:
             _require(rank, found, f"step {step!r} has no rank")
             found = {rank: found[rank]}
         heads = {one: f"--- rank {one}\n" if len(found) > 1 else "" for one in found}
-        return redact("".join(heads[one] + path.read_text(errors="replace") for one, path in found.items()))
+        text = "".join(heads[one] + path.read_text(errors="replace") for one, path in found.items())
+        return LogTraces(folder.logs).point(redact(text))
 
     def curve(self, step: str, metric: str) -> MetricCurve:
         """All values of a metric of a step, ``(step of the training, value)`` each; what is not finite is left out.

@@ -83,15 +83,21 @@ def test_a_page_tells_attempts_by_node_where_inputs_came_from_and_what_has_chang
     failed = allranks("run", "pipeline.yaml", "word=given", "--retries", "1", "--json", cwd=tmp_path)
     assert failed.returncode == 1
     details = json.loads(failed.stdout)["steps"]["one"]["details"]
-    assert details["input_sources"] == {"word": "input word of the pipeline", "other": "written in the pipeline"}
+    sources = {name: (source["kind"], source["words"]) for name, source in details["input_sources"].items()}
+    assert sources == {
+        "word": ("given", "input word of the pipeline: given as word"),
+        "other": ("written", "written in pipeline.yaml, line 3"),
+    }
     assert (details["variables"]["MODE"], details["variables"]["API_KEY"]) == ("fast", "***")
     assert details["environment"] == "azureml:whatever:1"
     first, second = details["attempt_times"]
     assert (first["status"], sorted(first["nodes"])) == ("failed", ["0", "1"])
     assert second["started"] > first["started"] + first["seconds"], "after the pause"
     page = max((tmp_path / ".allranks" / "runs").glob("*/report.html")).read_text()
-    assert re.search(r'<td>word</td><td>given</td><td class="soft">given: word=given</td>', page)
-    assert re.search(r'<td>other</td><td>fixed</td><td class="soft">written in the pipeline</td>', page)
+    assert re.search(
+        r'<td>word</td><td>given</td><td class="soft">input word of the pipeline: given as word</td>', page
+    )
+    assert re.search(r'<td>other</td><td>fixed</td><td class="soft">written in pipeline.yaml, line 3</td>', page)
     assert page.count('class="bar failed"') == 2 * 3, "two attempts, and of each both nodes"
     assert '<span class="added">+new' in page
     assert "attempt 1: std_log_process_1.txt" in page

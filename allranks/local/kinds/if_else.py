@@ -72,6 +72,7 @@ class DecidingExecution(StepExecution):
             "status": "planned",
             "component": self.step.component.name,
             "inputs": {name: str(value) for name, value in self.step.inputs.items()},
+            "input_sources": self.step.source_documents,
             "nodes": 0,
             "processes": 0,
             "after": list(self.step.after),

@@ -61,7 +61,7 @@ def _step(run: RunFolder, name: str, step: Mapping[str, Any], reader: TrackingRe
     curves = read_step_curves(run, name, reader)
     thinned = {metric: thin_curve(points, MOST_POINTS) for metric, points in curves.items()}
     trials = _trial_curves(run, step, reader)
-    details = _details(run, name)
+    details = read_step_details(run, name)
     return {
         **{key: value for key, value in step.items() if key not in (*_DETAILS, *_OWN_DETAILS)},
         **({"curves": thinned} if thinned else {}),
@@ -70,7 +70,7 @@ def _step(run: RunFolder, name: str, step: Mapping[str, Any], reader: TrackingRe
     }
 
 
-def _details(run: RunFolder, name: str) -> dict[str, Any]:
+def read_step_details(run: RunFolder, name: str) -> dict[str, Any]:
     """How a step was started; a reused one when it was executed."""
     own = read_json_file(run.step(name).state) or {}
     executed = StepFolder(run.step(name).logs.resolve().parent)

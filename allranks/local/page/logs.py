@@ -22,7 +22,7 @@ _LONGEST_LINE = 2000  # characters of a line that a search shows
 
 
 Pointing: TypeAlias = Callable[[str], str]
-"""What makes a text of a log name the user's files, such as ``traces.point_at_code``."""
+"""What makes a text of a log name the user's files, such as that of ``traces.LogTraces``."""
 
 
 @dataclass(frozen=True, slots=True)

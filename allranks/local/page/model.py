@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from allranks.local.curves import draw_charts
-from allranks.local.folders import RunFolder, StepFolder
+from allranks.local.folders import RunFolder
 from allranks.local.metrics_file import read_metrics_document
 from allranks.local.page.changes import changed_files, run_before, snapshot_sizes
 from allranks.local.page.graph import draw_graph
 from allranks.local.page.logs import log_before, step_logs
 from allranks.local.page.sweeps import sweep_pictures
 from allranks.local.past import past_child
-from allranks.local.traces import point_at_code
+from allranks.local.traces import LogTraces
 from allranks.local.tracking.reading import child_depths
 
 _MOST_COLUMNS = 8  # of metrics of child runs; --json has all
@@ -49,15 +48,12 @@ def _step(
 ) -> dict[str, Any]:
     """What the page shows of one step."""
     details = step.get("details", {})
-    point = pointing_at_code(run, name, step)
+    point = LogTraces(run.step(name).logs).point
     return {
         "name": name,
         **step,
         "metrics": read_metrics_document(step.get("metrics")),
         "details": details,
-        "inputs": [
-            (port, value, input_source(document, name, port)) for port, value in details.get("inputs", {}).items()
-        ],
         "logs": [
             {"name": log, "path": _link(path, run), "piece": log_before(path, most=most, point=point)}
             for log, path in logs.items()
@@ -69,23 +65,6 @@ def _step(
         **_children(step),
         "links": {port: _link(run.step(name).outputs / port, run) for port in step.get("outputs", ())},
     }
-
-
-def pointing_at_code(run: RunFolder, name: str, step: Mapping[str, Any]) -> Callable[[str], str]:
-    """Makes tracebacks in the logs of a step name the user's files."""
-    executed = StepFolder(run.step(name).logs.resolve().parent)
-    return partial(point_at_code, folder=executed, code=step.get("details", {}).get("code", ()))
-
-
-def input_source(document: Mapping[str, Any], step: str, port: str) -> str:
-    """Where an input's value comes from, in words, with what was given for this run."""
-    values = document.get("values") or {}
-    source = str(document["steps"][step].get("details", {}).get("input_sources", {}).get(port, ""))
-    name = source.removeprefix("input ").removesuffix(" of the pipeline") if source.startswith("input ") else ""
-    if f"{step}.{port}" in values or (name and name in values):
-        given = f"{step}.{port}" if f"{step}.{port}" in values else name
-        return f"given: {given}={values[given]}"
-    return source
 
 
 def _bars(step: Mapping[str, Any], document: Mapping[str, Any]) -> list[dict[str, Any]]:
