@@ -52,8 +52,7 @@ def run(
     Args:
         pipeline: what a function with the SDK's ``@pipeline`` returns, or a target as for ``allranks run``, no script;
             nothing where a run is resumed.
-        resume: a run to be started again as it was, as ``run`` returned it or an id as for ``load_run``; its finished
-            steps are reused, and what else is given here replaces or adds to what it was given.
+        resume: a run to be started again as it was, or its id; finished steps are reused, what else is given is new.
         scale: step to (nodes, processes per node), over what the pipeline says.
         steps: these steps and those that they need; all if empty.
         retries: further attempts for a step that fails; none unless it is said.
@@ -72,21 +71,18 @@ def run(
         RunFailedError: a step failed, or the run was stopped, and ``check`` is set; its ``run`` is the result.
         AllranksError: what was asked for is wrong; nothing has run.
     """
-    given: dict[str, Any] = {
+    given = {
         "values": _texts({**(values or {}), **inputs}),
         "scale": {step: (nodes, processes) for step, (nodes, processes) in (scale or {}).items()},
         "only": tuple(steps),
-        "map": tuple(absolute_mapping(text) for text in _pairs(map)),
-        "python": dict(chosen_interpreter(text) for text in _pairs(python)),
-        "environment": dict(chosen_step_environment(text) for text in _pairs(environment)),
+        **_places(map, python, environment),
         "containers": ANY_CLIENT if containers is True else containers or "",
         "retries": retries,
         "cache": cache,
     }
     home = resume.folder.home if isinstance(resume, RunView) else RunsHome(Path(runs_dir).resolve())
     again = resume.run_id if isinstance(resume, RunView) else resume
-    prepared = _prepared(pipeline, {key: value for key, value in given.items() if value is not None}, home, again)
-    result = _perform(prepared, home, logs)
+    result = _perform(_prepared(pipeline, given, home, again), home, logs)
     if check and result.exit_code:
         raise RunFailedError(result)
     return result
@@ -94,6 +90,7 @@ def run(
 
 def _prepared(pipeline: Any, given: Mapping[str, Any], home: RunsHome, resume: str | None) -> PreparedRun:
     """What is to run: a pipeline, or the run that is resumed with what was given again."""
+    given = {name: value for name, value in given.items() if value is not None}
     if (pipeline is None) == (resume is None):
         which = "neither a pipeline nor a run to resume is" if resume is None else "a pipeline and a run to resume are"
         raise UsageError(f"{which} given.", "Give one: allranks.run(PIPELINE) or allranks.run(resume=RUN).")
@@ -121,6 +118,19 @@ def _perform(prepared: PreparedRun, home: RunsHome, logs: bool | str | Sequence[
     chosen = parse_logs([wanted] if isinstance(wanted, str) else wanted, prepared.plan)
     display = RunDisplay(chosen, observer=NotebookObserver(chosen) if in_notebook() else None)
     return RunView.of_result(perform_shown(prepared, home, display=display))
+
+
+def _places(
+    map: Mapping[str, str | os.PathLike[str]] | None,  # noqa: A002 the name of the option
+    python: Mapping[str, str | os.PathLike[str]] | None,
+    environment: Mapping[str, str | os.PathLike[str]] | None,
+) -> dict[str, Any]:
+    """What stands for the cloud, and in what steps run, as a request has them."""
+    return {
+        "map": tuple(absolute_mapping(text) for text in _pairs(map)),
+        "python": dict(chosen_interpreter(text) for text in _pairs(python)),
+        "environment": dict(chosen_step_environment(text) for text in _pairs(environment)),
+    }
 
 
 def _pairs(given: Mapping[str, str | os.PathLike[str]] | None) -> list[str]:
