@@ -49,6 +49,8 @@ class PrepareData(CommandComponent):
         image_size: Whole | None = None,
         color: Literal["auto", "grayscale", "rgb"] | Text = "auto",
         max_megapixels: Whole = 64,
+        image_storage: Literal["pixels", "encoded"] | Text = "pixels",
+        encoded_size: Whole | None = None,
         on_bad_file: Literal["fail", "skip"] | Text = "fail",
         validation_fraction: Number = 0.1,
         test_fraction: Number = 0.2,
@@ -88,6 +90,11 @@ class PrepareData(CommandComponent):
                 for an image_folder, and what the files have for the others.
             max_megapixels: Images of more than this many million pixels are bad files. They are not decoded: a small
                 file can unpack to more than the memory holds.
+            image_storage: For image_folder: how images are kept. pixels are read fastest, and take a byte for each
+                number. encoded keeps JPEG and PNG files as they are, which is much smaller for photographs; trainers
+                decode them while they read, in as many processes as loader_workers says.
+            encoded_size: For image_storage encoded: shorter side in pixels to which larger images are reduced once, and
+                encoded anew. At least image_size; 256 is usual for 224. Leave empty to keep the files byte for byte.
             on_bad_file: When a file is truncated, too large or not what its name says: fail stops and names it; skip
                 leaves it out and names it in skipped.csv. A table with an impossible value is left out as a whole file.
             validation_fraction: Share of all rows that goes into validation, with the classes in proportion.
@@ -311,10 +318,10 @@ class TrainDdp(CommandComponent):
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
-                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
-                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
-                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
-                on a mount that does not fit into memory.
+                them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
+                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
+                GPUs either. Choose it for data on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
@@ -324,8 +331,8 @@ class TrainDdp(CommandComponent):
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
                 where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
-                processes, from 2 on.
+                MB are held in memory and read by none. Training pictures that are encoded, or changed at random, are
+                read by so many processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -480,10 +487,10 @@ class TrainTorchrun(CommandComponent):
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
-                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
-                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
-                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
-                on a mount that does not fit into memory.
+                them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
+                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
+                GPUs either. Choose it for data on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
@@ -493,8 +500,8 @@ class TrainTorchrun(CommandComponent):
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
                 where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
-                processes, from 2 on.
+                MB are held in memory and read by none. Training pictures that are encoded, or changed at random, are
+                read by so many processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -656,10 +663,10 @@ class TrainFsdp(CommandComponent):
                 do not depend on the number of steps (schedule constant, warmup_fraction 0), the result is that of a run
                 that had so many from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
-                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
-                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
-                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
-                on a mount that does not fit into memory.
+                them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
+                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
+                GPUs either. Choose it for data on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
@@ -669,8 +676,8 @@ class TrainFsdp(CommandComponent):
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
                 where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
-                processes, from 2 on.
+                MB are held in memory and read by none. Training pictures that are encoded, or changed at random, are
+                read by so many processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -882,10 +889,10 @@ class TrainDeepspeed(CommandComponent):
                 the number of steps (schedule constant, warmup_fraction 0), the result is that of a run that had so many
                 from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
-                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
-                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
-                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
-                on a mount that does not fit into memory.
+                them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
+                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
+                GPUs either. Choose it for data on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
@@ -895,8 +902,8 @@ class TrainDeepspeed(CommandComponent):
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
                 where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
-                processes, from 2 on.
+                MB are held in memory and read by none. Training pictures that are encoded, or changed at random, are
+                read by so many processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -1061,10 +1068,10 @@ class TrainLightning(CommandComponent):
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
-                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
-                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
-                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
-                on a mount that does not fit into memory.
+                them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
+                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
+                GPUs either. Choose it for data on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
@@ -1074,8 +1081,8 @@ class TrainLightning(CommandComponent):
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
                 where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
-                processes, from 2 on.
+                MB are held in memory and read by none. Training pictures that are encoded, or changed at random, are
+                read by so many processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -1197,10 +1204,10 @@ class TrainTransformers(CommandComponent):
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
-                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
-                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
-                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
-                on a mount that does not fit into memory.
+                them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
+                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
+                GPUs either. Choose it for data on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
@@ -1365,10 +1372,10 @@ class TrainHorovod(CommandComponent):
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
-                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
-                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
-                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
-                on a mount that does not fit into memory.
+                them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
+                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
+                GPUs either. Choose it for data on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
@@ -1378,8 +1385,8 @@ class TrainHorovod(CommandComponent):
                 names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
                 where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none. Training pictures that are changed at random are read by so many
-                processes, from 2 on.
+                MB are held in memory and read by none. Training pictures that are encoded, or changed at random, are
+                read by so many processes, from 2 on.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -1525,10 +1532,10 @@ class TrainHorovodKeras(CommandComponent):
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
-                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
-                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
-                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
-                on a mount that does not fit into memory.
+                them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
+                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
+                GPUs either. Choose it for data on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
@@ -1683,10 +1690,10 @@ class TrainTfMultiworker(CommandComponent):
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
-                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
-                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
-                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
-                on a mount that does not fit into memory.
+                them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
+                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
+                GPUs either. Choose it for data on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
@@ -1836,10 +1843,10 @@ class TrainTfParameterServer(CommandComponent):
                 trained, at the learning rates of all of them together; where these do not depend on the epochs
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
-                them are held, on the GPU if there is one. random: from the files at random, which a mount of cloud
-                storage is slow at. streaming: whole files one after another, kept in a cache on the node, and mixed in
-                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
-                on a mount that does not fit into memory.
+                them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
+                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
+                GPUs either. Choose it for data on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only

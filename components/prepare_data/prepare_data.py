@@ -24,7 +24,7 @@ from shared.data.write.shards import WrittenShard, item_arrays, plan_items, writ
 from shared.distributed import Refusal, World, init
 from shared.settings.command_line import read_settings
 from shared.settings.fields import change, changed_group, input_port, output_port, range_problems, settings_class
-from shared.settings.preparing import SourceSettings, SplitSettings
+from shared.settings.preparing import SourceSettings, SplitSettings, StorageSettings
 from shared.settings.running import TimeoutSettings
 from shared.tracking import PreparationProgress
 
@@ -93,6 +93,7 @@ class Settings:
         least=1,
         most=10000,
     )
+    storage: StorageSettings
     splits: SplitSettings
     timeouts: TimeoutSettings = changed_group(
         step_timeout=change("Minutes that the waiting ranks give to the one that does the work.", default=240)
@@ -121,7 +122,8 @@ def main() -> None:
 
 def refuse_problems(settings: Settings) -> None:
     """Refuse values that make no sense, all of them at once."""
-    if problems := [*range_problems(settings), *settings.splits.problems()]:
+    of_storage = settings.storage.problems(settings.source.dataset, settings.image_size)
+    if problems := [*range_problems(settings), *settings.splits.problems(), *of_storage]:
         raise Refusal("\n".join(problems))
 
 
@@ -163,6 +165,8 @@ def source_request(settings: Settings, bad: BadFiles, world: World) -> SourceReq
         image_size=settings.image_size,
         color=settings.color,
         max_megapixels=settings.max_megapixels,
+        keeps_encoded=settings.storage.keeps_encoded,
+        encoded_size=settings.storage.encoded_size,
         task=settings.task,
         target=settings.target,
         ignore_columns=split_names(settings.ignore_columns),
@@ -194,7 +198,7 @@ def describe_source(source: ItemSource) -> dict[str, Any]:
 def conclude_dataset(settings: Settings, parts: list[dict[str, Any]]) -> str:
     """Put the parts of all nodes together: write the index, and give a line or more on what was prepared."""
     first, output = parts[0], settings.output_data
-    arrays = {name: Array(tuple(array["shape"]), array["dtype"]) for name, array in first["arrays"].items()}
+    arrays = {name: Array(**{**array, "shape": tuple(array["shape"])}) for name, array in first["arrays"].items()}
     written = [WrittenShard.from_json(record, arrays) for part in parts for record in part["shards"]]
     written.sort(key=lambda one: (SPLITS.index(one.split), one.number))
     skipped = [(bad["path"], bad["reason"]) for bad in first["bad"]]
@@ -251,6 +255,11 @@ def make_index(source: dict[str, Any], arrays: dict[str, Array], written: list[W
         columns=tuple(source["columns"]),
         target=Target(target, target_statistics.mean[0], target_statistics.std[0]) if target_statistics else None,
         table=table,
+        picture_bytes={
+            split: sum(one.picture_bytes for one in written if one.split == split)
+            for split in SPLITS
+            if arrays["x"].is_encoded
+        },
     )
 
 
@@ -267,7 +276,8 @@ def summary_line(index: Index, dataset: str) -> str:
     x = index.arrays["x"]
     rows = ", ".join(f"{split} {index.rows(split)}" for split in SPLITS)
     what = f"{len(index.classes)} classes" if index.target is None else f"target {index.target.name}"
-    return f"prepared {dataset}: {rows} rows of {x.dtype} {x.shape}, {what}"
+    kept = f", encoded in {sum(index.picture_bytes.values()) / 1e6:.1f} MB" if x.is_encoded else ""
+    return f"prepared {dataset}: {rows} rows of {x.dtype} {x.shape}, {what}{kept}"
 
 
 if __name__ == "__main__":

@@ -19,6 +19,45 @@ class SourceSettings:
 
 
 @settings_class
+class StorageSettings:
+    """How pictures are kept."""
+
+    image_storage: Literal["pixels", "encoded"] = input_port(
+        "For image_folder: how images are kept. pixels are read fastest, and take a byte for each number. encoded "
+        "keeps JPEG and PNG files as they are, which is much smaller for photographs; trainers decode them while they "
+        "read, in as many processes as loader_workers says.",
+        default="pixels",
+    )
+    encoded_size: int | None = input_port(
+        "For image_storage encoded: shorter side in pixels to which larger images are reduced once, and encoded anew. "
+        "At least image_size; 256 is usual for 224. Leave empty to keep the files byte for byte.",
+        default=None,
+        least=1,
+        most=4096,
+        unit="pixels",
+    )
+
+    @property
+    def keeps_encoded(self) -> bool:
+        """Whether pictures are kept as the bytes of files."""
+        return self.image_storage == "encoded"
+
+    def problems(self, dataset: str, image_size: int | None) -> Iterator[str]:
+        """Say what keeps the pictures of a dataset from being kept so."""
+        if self.keeps_encoded and dataset != "image_folder":
+            yield f"image_storage encoded: {dataset} has no file for each image. Choose pixels, or image_folder."
+        if self.encoded_size is None:
+            return
+        if not self.keeps_encoded:
+            yield f"encoded_size {self.encoded_size} is for image_storage encoded. Leave it empty, or choose encoded."
+        elif image_size is None or self.encoded_size < image_size:
+            yield (
+                f"encoded_size {self.encoded_size}: image_size is {image_size or 'empty'}. Give an image_size of "
+                f"{self.encoded_size} or less."
+            )
+
+
+@settings_class
 class SplitSettings:
     """What is done about files that cannot be used, and which rows go where."""
 

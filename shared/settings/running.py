@@ -89,10 +89,10 @@ class LoaderSettings:
 
     read: Literal["auto", "memory", "random", "streaming"] = input_port(
         "How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of them are "
-        "held, on the GPU if there is one. random: from the files at random, which a mount of cloud storage is slow "
-        "at. streaming: whole files one after another, kept in a cache on the node, and mixed in a buffer, in an order "
-        "of its own that does not depend on the number of GPUs either. Choose it for data on a mount that does not fit "
-        "into memory.",
+        "held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files at random, "
+        "which a mount of cloud storage is slow at. streaming: whole files one after another, kept in a cache on the "
+        "node, and mixed in a buffer, in an order of its own that does not depend on the number of GPUs either. Choose "
+        "it for data on a mount that does not fit into memory.",
         default="auto",
     )
     shuffle_buffer: float = input_port(
@@ -116,8 +116,8 @@ class LoaderSettings:
     )
     loader_workers: int = input_port(
         "Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256 MB are held in "
-        "memory and read by none. Training pictures that are changed at random are read by so many processes, from 2 "
-        "on.",
+        "memory and read by none. Training pictures that are encoded, or changed at random, are read by so many "
+        "processes, from 2 on.",
         default=1,
         least=0,
         most=64,

@@ -31,7 +31,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_digits(tmp_path_factory.mktemp("few"), rows=400)
+    return write_digits(tmp_path_factory.mktemp("few"), rows=400, encoded=True)
 
 
 def written(path: Path, configuration: dict[str, Any]) -> Path:

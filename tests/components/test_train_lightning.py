@@ -87,7 +87,7 @@ class Plain(torch.nn.Linear):
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_digits(tmp_path_factory.mktemp("few"), rows=400)
+    return write_digits(tmp_path_factory.mktemp("few"), rows=400, encoded=True)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_digits(tmp_path_factory.mktemp("digits"))
+    return write_digits(tmp_path_factory.mktemp("digits"), encoded=True)
 
 
 @pytest.mark.timeout(600)

@@ -7,25 +7,31 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 
-from shared.data import Array, Index, Statistics
+from shared.data import Array, Index, Shard, Statistics
 from shared.data.write import write_index, write_shard
+from shared.data.write.spool import Spool
+from shared.data.write.writer import write_picture_shard
 from tests.helpers import ROOT, RankResult, RunningRank, azure_variables, clean_environment, finish, free_port, started
 
 IMAGE = Array((8, 8, 1), "uint8")
 LABEL = Array((), "int64")
 
 
-def write_digits(folder: Path, *, rows: int | None = None, shards: int = 2) -> Path:
+def write_digits(folder: Path, *, rows: int | None = None, shards: int = 2, encoded: bool = False) -> Path:
     """Write scikit-learn's digits as a dataset, or so many rows of them: 70 % train, 15 % validation, 15 % test.
 
-    Each split has so many `shards`.
+    Each split has so many `shards`, of pixels or of `encoded` PNG files with the same.
     """
     from sklearn.datasets import load_digits
 
@@ -33,18 +39,43 @@ def write_digits(folder: Path, *, rows: int | None = None, shards: int = 2) -> P
     x, y = digits.images.astype("uint8")[..., None], digits.target.astype("int64")
     order = np.random.default_rng(0).permutation(len(x))[:rows]
     cuts = np.split(order, [int(len(order) * 0.7), int(len(order) * 0.85)])
-    arrays = {"x": IMAGE, "y": LABEL}
-    written = {}
+    arrays = {"x": replace(IMAGE, most_pixels=64) if encoded else IMAGE, "y": LABEL}
+    written, sizes = {}, {}
     for split, part in zip(("train", "validation", "test"), cuts, strict=True):
         pieces = np.array_split(part, shards)
+        if encoded:
+            files = [[png_bytes(picture) for picture in x[piece]] for piece in pieces]
+            sizes[split] = sum(len(one) for part in files for one in part)
+            written[split] = tuple(
+                write_png_shard(folder, split, n, files[n], y[piece], arrays) for n, piece in enumerate(pieces)
+            )
+            continue
         written[split] = tuple(
             write_shard(folder, split, n, rows=len(piece), arrays=arrays, chunks=[{"x": x[piece], "y": y[piece]}])
             for n, piece in enumerate(pieces)
         )
     train = x[cuts[0]].astype("float64")
     statistics = Statistics((float(train.mean()),), (float(train.std()),))
-    write_index(folder, Index("classification", arrays, tuple("0123456789"), statistics, written))
+    classes = tuple("0123456789")
+    write_index(folder, Index("classification", arrays, classes, statistics, written, picture_bytes=sizes))
     return folder
+
+
+def png_bytes(picture: npt.NDArray[np.uint8]) -> bytes:
+    """Give a picture of one channel as a PNG file."""
+    buffer = BytesIO()
+    Image.fromarray(picture[..., 0]).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def write_png_shard(
+    folder: Path, split: str, number: int, files: list[bytes], y: npt.NDArray[np.int64], arrays: Mapping[str, Array]
+) -> Shard:
+    """Write a shard of encoded pictures."""
+    pictures = Spool((), "uint8")
+    pictures.append(np.frombuffer(b"".join(files), np.uint8))
+    offsets = np.cumsum([0, *map(len, files)], dtype=np.int64)
+    return write_picture_shard(folder, split, number, pictures=pictures, offsets=offsets, y=y, arrays=arrays)
 
 
 def arguments(data: Path, out: Path, **options: object) -> list[str]:

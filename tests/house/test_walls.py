@@ -58,7 +58,7 @@ ROOMS = (
     Room("shared/checkpoint*", later="numpy torch", ours="shared/distributed shared/storage shared/tensors"),
     Room("shared/tensors.py", later="numpy torch", ours="shared/storage"),
     Room("shared/tracking.py", later="mlflow", ours="shared/distributed shared/storage"),
-    Room("shared/data/dataset/*", "numpy", ours="shared/distributed shared/storage"),
+    Room("shared/data/dataset/*", "numpy", later="PIL", ours="shared/distributed shared/storage"),
     Room(
         "shared/data/formats/*",
         "numpy",

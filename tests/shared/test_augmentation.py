@@ -162,7 +162,7 @@ def test_the_mass_of_mixed_labels_is_1_and_follows_the_pixels(
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_digits(tmp_path_factory.mktemp("digits"), rows=400)
+    return write_digits(tmp_path_factory.mktemp("digits"), rows=400, encoded=True)
 
 
 @pytest.mark.parametrize("batch_size", [24, 20, 12])
@@ -251,7 +251,7 @@ def test_what_a_dataset_cannot_have_is_refused_and_the_rest_is_done() -> None:
 WORDS = {
     "architecture": "mlp", "epochs": 2, "batch_size": 60, "precision": "fp64", "schedule": "constant",
     "warmup_fraction": 0, "crop_padding": 1, "resized_crop": 0.7, "color_jitter": 0.2, "rand_augment": 1,
-    "random_erasing": 0.2, "mixup": 0.4, "cutmix": 1, "horizontal_flip": 0.1,
+    "random_erasing": 0.2, "mixup": 0.4, "cutmix": 1, "horizontal_flip": 0.1, "read": "streaming",
 }  # fmt: skip
 
 

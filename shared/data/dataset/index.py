@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -43,11 +43,19 @@ class Array:
     Attributes:
         ragged: whether rows differ in length, along an axis in front of ``shape``. Such an array is two files for each
             shard: the values of all rows one after another, and where each begins and ends in them (rows + 1, int64).
+        most_pixels: of pictures that lie as the bytes of JPEG or PNG files, in two files for each shard as well: the
+            most that one may have where it is decoded, to a row of this shape. 0: the rows lie as numbers.
     """
 
     shape: tuple[int, ...]
     dtype: str
     ragged: bool = False
+    most_pixels: int = 0
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether rows are pictures that are decoded when they are read."""
+        return self.most_pixels > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +111,7 @@ class Index:
         target: of a regression; None for anything else.
         text: of the two tasks on text; None for anything else.
         table: what the features of a table were made of; None for anything else, and for a table prepared before 0.2.
+        picture_bytes: split to bytes of its encoded pictures; empty for anything else.
     """
 
     task: str
@@ -114,6 +123,7 @@ class Index:
     target: Target | None = None
     text: TextEncoding | None = None
     table: TableEncoding | None = None
+    picture_bytes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def outputs(self) -> int:
@@ -137,6 +147,7 @@ class Index:
             **({"table": self.table.to_json()} if self.table else {}),
             **({"target": asdict(self.target)} if self.target else {}),
             **({"text": _text_to_json(self.text)} if self.text else {}),
+            **({"picture_bytes": dict(self.picture_bytes)} if self.picture_bytes else {}),
             **({"statistics": asdict(self.statistics)} if self.statistics else {}),
             "splits": {
                 name: {"rows": self.rows(name), "shards": [asdict(shard) for shard in shards]}
@@ -153,7 +164,7 @@ def _text_to_json(text: TextEncoding) -> dict[str, Any]:
 
 def array_files(name: str, array: Array) -> tuple[str, ...]:
     """Names of the files that an array is kept in, for each shard."""
-    return (name, offsets_name(name)) if array.ragged else (name,)
+    return (name, offsets_name(name)) if array.ragged or array.is_encoded else (name,)
 
 
 def offsets_name(name: str) -> str:
@@ -162,8 +173,16 @@ def offsets_name(name: str) -> str:
 
 
 def _array_to_json(array: Array) -> dict[str, Any]:
-    plain = {"shape": array.shape, "dtype": array.dtype}
-    return {**plain, "ragged": True} if array.ragged else plain
+    further = {"ragged": array.ragged, "most_pixels": array.most_pixels}
+    return {"shape": array.shape, "dtype": array.dtype, **{name: value for name, value in further.items() if value}}
+
+
+def _array_from_json(array: Mapping[str, Any]) -> Array:
+    shape, dtype = tuple(map(int, array["shape"])), np.dtype(array["dtype"]).name
+    found = Array(shape, dtype, bool(array.get("ragged", False)), int(array.get("most_pixels", 0)))
+    if found.is_encoded and (found.ragged or dtype != "uint8" or len(shape) != 3 or shape[-1] not in (1, 3)):
+        raise ValueError(f"encoded pictures cannot have the shape {shape} and the type {dtype}")
+    return found
 
 
 def read_index(folder: Path) -> Index:
@@ -187,12 +206,8 @@ def read_index(folder: Path) -> Index:
 
 
 def _parse(document: Mapping[str, Any]) -> Index:
-    arrays = {
-        str(name): Array(
-            tuple(map(int, array["shape"])), np.dtype(array["dtype"]).name, bool(array.get("ragged", False))
-        )
-        for name, array in document["arrays"].items()
-    }
+    arrays = {str(name): _array_from_json(array) for name, array in document["arrays"].items()}
+    sizes = {name: int(document["picture_bytes"][name]) for name in SPLITS} if arrays["x"].is_encoded else {}
     task, target, text = document["task"], document.get("target"), document.get("text")
     if task not in _TASKS or (task == "regression") != bool(target) or (task in TEXT_TASKS) != bool(text):
         raise ValueError(
@@ -210,6 +225,7 @@ def _parse(document: Mapping[str, Any]) -> Index:
         target=Target(str(target["name"]), float(target["mean"]), float(target["std"])) if target else None,
         text=text and _parse_text(text),
         table=TableEncoding.from_json(document["table"]) if document.get("table") else None,
+        picture_bytes=sizes,
     )
 
 

@@ -6,6 +6,7 @@ import io
 import math
 import mmap
 import os
+import resource
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -54,6 +55,15 @@ def read_npy(path: Path, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]
     if content.startswith(header) and len(content) == len(header) + math.prod(shape) * np.dtype(dtype).itemsize:
         return np.frombuffer(content, dtype, offset=len(header)).reshape(shape)
     return _plain(np.load(io.BytesIO(content), allow_pickle=False))
+
+
+def allow_open_files(count: int) -> None:
+    """Raise this process's limit, as far as the system lets it: each mapped file is kept open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < (needed := count + 1024):
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (needed if hard == resource.RLIM_INFINITY else min(needed, hard), hard)
+        )
 
 
 @lru_cache(maxsize=256)

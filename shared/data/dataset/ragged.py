@@ -41,6 +41,10 @@ class Ragged:
         values = np.concatenate(rows).astype(dtype, copy=False) if rows else np.empty(0, dtype)
         return cls(values, offsets)
 
+    def row(self, number: int) -> npt.NDArray[Any]:
+        """Values of one row; not a copy."""
+        return self.values[self.offsets[number] : self.offsets[number + 1]]
+
     def lengths(self, rows: RowNumbers) -> npt.NDArray[np.int64]:
         """Number of values of each row."""
         result: npt.NDArray[np.int64] = self.offsets[rows + 1] - self.offsets[rows]

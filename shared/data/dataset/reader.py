@@ -6,7 +6,6 @@ import errno
 import hashlib
 import math
 import operator
-import resource
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +16,9 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import SPLITS, TOKENIZER_FILE, Array, Index, Shard, offsets_name, read_index
 from shared.data.dataset.joint_rows import JointRows
-from shared.data.dataset.npy_files import map_npy, read_npy
+from shared.data.dataset.npy_files import allow_open_files, map_npy, read_npy
 from shared.data.dataset.order import RowNumbers, batch_starts, epoch_order
+from shared.data.dataset.pictures import decode_rows
 from shared.data.dataset.ragged import Ragged
 from shared.distributed import Refusal
 
@@ -67,7 +67,7 @@ class Dataset:
             raise Refusal(f"there is no split {name!r}; choose one of {', '.join(SPLITS)}.")
         if not self.index.splits[name]:
             raise Refusal(f"the split {name!r} of {self.folder} is empty; prepare it with {name}_fraction above 0.")
-        _allow_open_files(sum(len(shard.files) for shard in self.index.splits[name]))
+        allow_open_files(sum(len(shard.files) for shard in self.index.splits[name]))
         return self._opened(name, self.index.text.padding if self.index.text else 0)
 
     def _opened(self, name: str, padding: int) -> Split:
@@ -165,6 +165,8 @@ class Split:
                 taken[name], taken["lengths"] = self._pad(name, indices, shards)
             elif self._is_held(name):
                 taken[name] = copy(self._whole(name), indices)
+            elif array.is_encoded:
+                taken[name] = self._decode(name, indices, shards)
             else:
                 taken[name] = self._copied(name, indices, shards, needed, copy)
         return taken
@@ -172,11 +174,16 @@ class Split:
     def _is_held(self, name: str) -> bool:
         array = self.arrays[name]
         size = self.rows * math.prod(array.shape) * np.dtype(array.dtype).itemsize
-        return not array.ragged and (size <= HELD_ARRAY_BYTES or self.access == "memory")
+        whole = self.access == "memory" and not array.is_encoded  # of pictures, memory holds the bytes
+        return not array.ragged and (size <= HELD_ARRAY_BYTES or whole)
 
     def _whole(self, name: str) -> npt.NDArray[Any]:
         if name not in self._held:
             array = self.arrays[name]
+            if array.is_encoded:
+                every = np.arange(self.rows)
+                of = np.searchsorted(self._ends, every, side="right")
+                return self._held.setdefault(name, self._decode(name, every, of))
             whole = np.empty((self.rows, *array.shape), array.dtype)
             for number, shard in enumerate(self.shards):  # not mapped: where a mount fails, that would kill the process
                 rows = self._load(name, number, (shard.rows, *array.shape), array.dtype, read_npy)
@@ -226,14 +233,26 @@ class Split:
             padded[place] = self._ragged_shard(name, number).padded(rows[number], width, self.padding)
         return padded, lengths
 
+    def _decode(self, name: str, indices: RowNumbers, shards: RowNumbers) -> npt.NDArray[Any]:
+        """Decode pictures, shard by shard."""
+        array = self.arrays[name]
+        pictures = np.empty((len(indices), *array.shape), array.dtype)
+        for number in np.unique(shards).tolist():
+            path, stored = self.folder / self.shards[number].files[name].path, self._ragged_shard(name, number)
+            places = np.flatnonzero(shards == number)
+            rows = (indices[places] - self._starts[number]).tolist()
+            decode_rows(path, stored, rows, array, [pictures[place] for place in places.tolist()])
+        return pictures
+
     def _ragged_shard(self, name: str, number: int) -> Ragged:
         if (name, number) not in self._ragged:
             self._ragged[name, number] = self._open_ragged(name, number)
         return self._ragged[name, number]
 
     def _open_ragged(self, name: str, number: int) -> Ragged:
-        offsets = self._load(offsets_name(name), number, (self.shards[number].rows + 1,), "int64")
-        values = self._load(name, number, (int(offsets[-1]),), self.arrays[name].dtype)
+        read = read_npy if self.access == "memory" and self.arrays[name].is_encoded else None
+        offsets = self._load(offsets_name(name), number, (self.shards[number].rows + 1,), "int64", read)
+        values = self._load(name, number, (int(offsets[-1]),), self.arrays[name].dtype, read)
         try:
             return Ragged(values, offsets)
         except ValueError as error:
@@ -273,15 +292,6 @@ class Split:
     def _read_file(self, path: Path, sha256: str, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
         del sha256
         return map_npy(path, shape, dtype)
-
-
-def _allow_open_files(count: int) -> None:
-    """Raise this process's limit, as far as the system lets it: each mapped shard keeps a file open."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < (needed := count + 1024):
-        resource.setrlimit(
-            resource.RLIMIT_NOFILE, (needed if hard == resource.RLIM_INFINITY else min(needed, hard), hard)
-        )
 
 
 def _sha256(path: Path) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.dataset.encodings import TextEncoding
-from shared.data.dataset.index import Index
+from shared.data.dataset.index import Index, array_files
 from shared.data.dataset.joint_rows import JointRows
 from shared.data.dataset.npy_files import map_npy, read_npy
 from shared.data.dataset.order import RowNumbers
@@ -82,8 +82,12 @@ def _row_bytes(index: Index, text: TextEncoding | None, split: str) -> float:
     """Bytes of a row on average, by the index alone: the order of rows must not depend on anything else."""
     total = 0.0
     for array in index.arrays.values():
-        values = text.tokens[split] / index.rows(split) if array.ragged and text else float(np.prod(array.shape))
-        total += values * np.dtype(array.dtype).itemsize + (8 if array.ragged else 0)
+        values = float(np.prod(array.shape))
+        if array.ragged and text:
+            values = text.tokens[split] / index.rows(split)
+        elif array.is_encoded:
+            values = index.picture_bytes[split] / index.rows(split)
+        total += values * np.dtype(array.dtype).itemsize + 8 * (len(array_files("x", array)) - 1)
     return total
 
 
@@ -150,7 +154,7 @@ class StreamedSplit(Split):
 
     def _read_shard(self, number: int) -> dict[str, npt.NDArray[Any] | Ragged]:
         return {
-            name: self._open_ragged(name, number) if array.ragged else self._map(name, number)
+            name: self._open_ragged(name, number) if array.ragged or array.is_encoded else self._map(name, number)
             for name, array in self.arrays.items()
         }
 

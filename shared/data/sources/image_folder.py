@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,21 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import Array
 from shared.data.dataset.order import RowNumbers
-from shared.data.formats.file_format import find_name_fault, show_name
-from shared.data.formats.picture import UnreadableImageError, decode_image, read_image_size
-from shared.data.write.request import BadFiles, ItemSource, SourceRequest, list_names
+from shared.data.dataset.pictures import (
+    UnreadableImageError,
+    decode_image,
+    decode_picture,
+    image_mode,
+    keep_image,
+    read_image_size,
+)
+from shared.data.formats.file_format import find_file_fault, find_name_fault, show_name
+from shared.data.write.request import BadFiles, EncodedSource, ItemSource, SourceRequest, list_names
 from shared.distributed import Refusal
 
 _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+_SIZED_FILES = 1000
+"""Files that are looked at to learn how large they are."""
 _SPLIT_NAMES = frozenset({"train", "training", "val", "valid", "validation", "dev", "test", "testing"})
 
 
@@ -54,14 +64,22 @@ class ImageFolder(ItemSource):
         files = tuple(file for inside in found for file in inside)
         most_pixels = request.max_megapixels * 10**6
         size = (request.image_size,) * 2 if request.image_size else _first_size(request, files, most_pixels)
-        return cls(
-            folder=folder,
-            files=files,
-            labels=np.repeat(np.arange(len(classes)), [len(inside) for inside in found]),
-            classes=classes,
-            array=Array((*size, 1 if request.color == "grayscale" else 3), "uint8"),
-            resize=request.image_size is not None,
-            most_pixels=most_pixels,
+        shape = (*size, 1 if request.color == "grayscale" else 3)
+        common: dict[str, Any] = {
+            "folder": folder,
+            "files": files,
+            "labels": np.repeat(np.arange(len(classes)), [len(inside) for inside in found]),
+            "classes": classes,
+            "resize": request.image_size is not None,
+            "most_pixels": most_pixels,
+        }
+        if not request.keeps_encoded:
+            return cls(array=Array(shape, "uint8"), **common)
+        return EncodedImageFolder(
+            array=Array(shape, "uint8", most_pixels=most_pixels),
+            file_bytes=_mean_size(folder, files, request.encoded_size),
+            shorter_side=request.encoded_size,
+            **common,
         )
 
     def where(self, item: int) -> str:
@@ -85,16 +103,74 @@ class ImageFolder(ItemSource):
         return images[:good]
 
     def _decode(self, file: str) -> npt.NDArray[np.uint8]:
-        height, width, channels = self.array.shape
+        height, width, _ = self.array.shape
         size = (width, height) if self.resize else None
-        pixels = decode_image(self.folder / file, "RGB" if channels == 3 else "L", size, self.most_pixels)
+        pixels = decode_image(_checked(self.folder / file), image_mode(self.array), size, self.most_pixels)
+        self._check_size(file, pixels)
+        return pixels
+
+    def _check_size(self, file: str, pixels: npt.NDArray[np.uint8]) -> None:
         if pixels.shape != self.array.shape:
             raise Refusal(
-                f"images differ in size: the first is {width}x{height}, "
+                f"images differ in size: the first is {self.array.shape[1]}x{self.array.shape[0]}, "
                 f"{self.folder / file} is {pixels.shape[1]}x{pixels.shape[0]}. Give image_size, the side in pixels to "
                 "which all are brought."
             )
-        return pixels
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedImageFolder(ImageFolder, EncodedSource):
+    """Images that are kept as the bytes of JPEG and PNG files.
+
+    One whose shorter side is longer than `shorter_side` is reduced to that; None leaves all as they are.
+    """
+
+    shorter_side: int | None
+
+    def read_encoded(self, items: RowNumbers, bad: BadFiles) -> tuple[list[bytes], npt.NDArray[Any]]:
+        """Bytes by number, and the pixels that a training will see; what cannot be decoded is reported.
+
+        Raises:
+            Refusal: if sizes differ while no image_size was given.
+        """
+        contents: list[bytes] = []
+        images = np.empty((len(items), *self.array.shape), np.uint8)
+        for item in items.tolist():
+            try:
+                content, pixels = self._kept(self.files[item])
+                images[len(contents)] = pixels
+                contents.append(content)
+            except UnreadableImageError as error:
+                bad.report(self.files[item], str(error), item)
+        return contents, images[: len(contents)]
+
+    def _kept(self, file: str) -> tuple[bytes, npt.NDArray[np.uint8]]:
+        path, mode = _checked(self.folder / file), image_mode(self.array)
+        content = keep_image(path, mode, self.shorter_side, self.most_pixels)
+        if not self.resize:
+            self._check_size(file, decode_image(path, mode, None, self.most_pixels))
+        return content, decode_picture(content, self.array)
+
+
+def _checked(path: Path) -> Path:
+    """Give a path that can be read as a file.
+
+    Raises:
+        UnreadableImageError: if it cannot.
+    """
+    if fault := find_file_fault(path):
+        raise UnreadableImageError(fault)
+    return path
+
+
+def _mean_size(folder: Path, files: tuple[str, ...], shorter_side: int | None) -> int:
+    """About how many bytes are kept of a file, by some of them: half a byte for each pixel of one that is reduced."""
+    sizes = []
+    for file in files[:: -(-len(files) // _SIZED_FILES)]:
+        with suppress(OSError):  # it is reported when it is read
+            sizes.append((folder / file).stat().st_size)
+    mean = int(np.mean(sizes)) if sizes else 0
+    return max(1, min(mean, shorter_side**2 // 2) if shorter_side else mean)
 
 
 def _check_classes(folder: Path, classes: tuple[str, ...]) -> None:
@@ -139,7 +215,7 @@ def _first_size(request: SourceRequest, files: tuple[str, ...], most_pixels: int
     folder, trial = request.needed_folder(), BadFiles(request.bad.skip, request.needed_folder())
     for file in files:
         try:
-            return read_image_size(folder / file, most_pixels)
+            return read_image_size(_checked(folder / file), most_pixels)
         except UnreadableImageError as error:
             trial.report(file, str(error))  # left out when it is read, if it is to be left out
     raise Refusal(f"{folder} holds {len(files)} images, of which none can be read: {trial.found[0].reason}.")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import Array
 from shared.data.dataset.order import RowNumbers
-from shared.data.formats.picture import image_to_array
+from shared.data.dataset.pictures import image_to_array
 from shared.data.write.request import BadFiles, ItemSource, SourceRequest
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal

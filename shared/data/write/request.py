@@ -72,6 +72,8 @@ class SourceRequest:
         image_size: side in pixels to which images are brought; None leaves them as they are.
         color: ``grayscale``, ``rgb`` or ``auto``: rgb for an image_folder, else as the files have it.
         max_megapixels: images of more than this many million pixels are not decoded.
+        keeps_encoded: whether pictures are kept as the bytes of their files.
+        encoded_size: shorter side to which larger pictures are then reduced; None leaves the files as they are.
         task: ``classification`` or ``regression``.
         target: the column of a table that is to be predicted.
         ignore_columns: columns of a table that are left out.
@@ -93,6 +95,8 @@ class SourceRequest:
     image_size: int | None = None
     color: str = "auto"
     max_megapixels: int = 64
+    keeps_encoded: bool = False
+    encoded_size: int | None = None
     task: str = "classification"
     target: str = "target"
     ignore_columns: tuple[str, ...] = ()
@@ -212,4 +216,19 @@ class ItemSource(ABC):
 
         Raises:
             Refusal: naming the file or row that cannot be used.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedSource(ItemSource):
+    """Pictures that are kept as the bytes of files, of which one has about `file_bytes`; the `array` is encoded."""
+
+    file_bytes: int
+
+    @abstractmethod
+    def read_encoded(self, items: RowNumbers, bad: BadFiles) -> tuple[list[bytes], npt.NDArray[Any]]:
+        """Bytes of pictures by number, and what they are decoded to, without those that are reported to ``bad``.
+
+        Raises:
+            Refusal: see ``read``.
         """

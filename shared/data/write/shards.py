@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shared.data.dataset.index import Array, Shard, shard_from_json
 from shared.data.dataset.order import RowNumbers
 from shared.data.sources import BadFile, BadFiles, ItemSource
 from shared.data.write.moments import Moments
+from shared.data.write.request import EncodedSource
 from shared.data.write.splits import count_labels, first_item, stratified_split
 from shared.data.write.spool import Spool
-from shared.data.write.writer import SHARD_BYTES, ShardJob, plan_split, write_shard
+from shared.data.write.writer import SHARD_BYTES, ShardJob, plan_split, write_picture_shard, write_shard
 from shared.distributed import Refusal
 
 _SHARD_ROWS = (256, 2**16)
@@ -49,7 +51,7 @@ class ItemPlan:
 class WrittenShard:
     """What became of a job; `shard`, and with it the moments of ``x``, is None if none of its files could be used.
 
-    `target` are the moments of ``y``, for regression.
+    `target` are the moments of ``y``, for regression; `picture_bytes` those of encoded pictures.
     """
 
     split: str
@@ -58,6 +60,7 @@ class WrittenShard:
     moments: Moments | None
     target: Moments | None
     bad: tuple[BadFile, ...]
+    picture_bytes: int = 0
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any], arrays: Mapping[str, Array]) -> WrittenShard:
@@ -69,6 +72,7 @@ class WrittenShard:
             moments=_moments(record["moments"]),
             target=_moments(record["target"]),
             bad=tuple(BadFile(**bad) for bad in record["bad"]),
+            picture_bytes=record["picture_bytes"],
         )
 
 
@@ -99,7 +103,8 @@ def plan_items(
         _refuse_lonely(source)
     splits = stratified_split(strata, validation_fraction=validation_fraction, test_fraction=test_fraction, seed=seed)
     source = source.encoded(splits["train"])
-    size = rows_per_shard or int(np.clip(SHARD_BYTES // _row_bytes(source.array), *_SHARD_ROWS))
+    row_bytes = source.file_bytes if isinstance(source, EncodedSource) else _row_bytes(source.array)
+    size = rows_per_shard or int(np.clip(SHARD_BYTES // row_bytes, *_SHARD_ROWS))
     jobs = [job for split, items in splits.items() for job in plan_split(split, [range(len(items))], size)]
     return ItemPlan(source, splits, jobs)
 
@@ -149,6 +154,8 @@ def write_shards(
 
 def _write_items(source: ItemSource, job: ShardJob, items: RowNumbers, output: Path, policy: BadFiles) -> WrittenShard:
     """Write one shard, reading its items chunk by chunk."""
+    if isinstance(source, EncodedSource):
+        return _write_pictures(source, job, items, output, policy)
     moments: list[Moments] = []
     targets: list[Moments] = []
     bad = BadFiles(policy.skip, policy.folder)
@@ -174,6 +181,33 @@ def _write_items(source: ItemSource, job: ShardJob, items: RowNumbers, output: P
     shard = write_shard(output, job.split, job.number, rows=job.rows, arrays=arrays, chunks=chunks())
     of_x, of_y = (Moments.merge(parts) if parts else None for parts in (moments, targets))
     return WrittenShard(job.split, job.number, shard, of_x, of_y, tuple(bad.found))
+
+
+def _write_pictures(
+    source: EncodedSource, job: ShardJob, items: RowNumbers, output: Path, policy: BadFiles
+) -> WrittenShard:
+    """Write one shard of encoded pictures; their bytes wait in a temporary file, since a shard begins with its size."""
+    moments: list[Moments] = []
+    good: list[npt.NDArray[np.bool_]] = []
+    sizes, pictures, bad = [0], Spool((), "uint8"), BadFiles(policy.skip, policy.folder)
+    step = int(np.clip(_CHUNK_BYTES // _row_bytes(source.array), *_CHUNK_ROWS))
+    for start in range(0, job.rows, step):
+        asked, before = items[start : start + step], len(bad.found)
+        contents, x = source.read_encoded(asked, bad)
+        good.append(~np.isin(asked, [file.item for file in bad.found[before:] if file.item is not None]))
+        if contents:
+            moments.append(Moments.of(x))
+            pictures.append(np.frombuffer(b"".join(contents), np.uint8))
+            sizes += map(len, contents)
+    shard = None
+    if moments:
+        offsets, y = np.cumsum(sizes, dtype=np.int64), source.labels[items][np.concatenate(good)]
+        arrays = item_arrays(source)
+        shard = write_picture_shard(
+            output, job.split, job.number, pictures=pictures, offsets=offsets, y=y, arrays=arrays
+        )
+    of_x = Moments.merge(moments) if moments else None
+    return WrittenShard(job.split, job.number, shard, of_x, None, tuple(bad.found), pictures.rows)
 
 
 _worker: tuple[ItemSource, Path, BadFiles]  # in a worker process: sent once, not with every shard

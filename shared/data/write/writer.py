@@ -27,6 +27,7 @@ from shared.data.dataset.index import (
     offsets_name,
 )
 from shared.data.dataset.ragged import Ragged
+from shared.data.write.spool import Spool
 from shared.storage import FrontToBack, RandomReads, make_folder, write_bytes
 
 SHARD_BYTES = 16 * 2**20
@@ -96,13 +97,49 @@ def write_ragged_shard(
     folder: Path, split: str, number: int, *, x: Ragged, y: npt.NDArray[np.int64], arrays: Mapping[str, Array]
 ) -> Shard:
     """Write rows of different lengths and a label for each, at least one; otherwise as ``write_shard``."""
+    return _write_offset_shard(folder, split, number, (len(x.values), [x.values]), x.offsets, y, arrays)
+
+
+def write_picture_shard(
+    folder: Path,
+    split: str,
+    number: int,
+    *,
+    pictures: Spool,
+    offsets: npt.NDArray[np.int64],
+    y: npt.NDArray[np.int64],
+    arrays: Mapping[str, Array],
+) -> Shard:
+    """Write encoded pictures, whose bytes lie in `pictures` one after another, and a label for each, at least one.
+
+    `offsets` say where each begins, and where the last ends. Otherwise as ``write_shard``.
+    """
+    values = pictures.rows, pictures.blocks(_COPY_BYTES)
+    return _write_offset_shard(folder, split, number, values, offsets, y, arrays)
+
+
+def _write_offset_shard(
+    folder: Path,
+    split: str,
+    number: int,
+    x: tuple[int, Iterable[npt.NDArray[Any]]],
+    offsets: npt.NDArray[np.int64],
+    y: npt.NDArray[np.int64],
+    arrays: Mapping[str, Array],
+) -> Shard:
+    """Write a shard of rows that differ in length; of `x` the number of values, and the values."""
     make_folder(folder / split)
-    parts = {"x": (x.values, arrays["x"].dtype), offsets_name("x"): (x.offsets, "int64"), "y": (y, arrays["y"].dtype)}
+    parts = {
+        "x": (*x, arrays["x"].dtype),
+        offsets_name("x"): (len(offsets), [offsets], "int64"),
+        "y": (len(y), [y], arrays["y"].dtype),
+    }
     files = {}
-    for name, (values, dtype) in parts.items():
+    for name, (count, chunks, dtype) in parts.items():
         path = _shard_path(folder, split, name, number)
-        with closing(_NpyWriter(path, len(values), Array((), dtype))) as writer:
-            writer.add(values)
+        with closing(_NpyWriter(path, count, Array((), dtype))) as writer:
+            for values in chunks:
+                writer.add(values)
             files[name] = writer.finish()
     return Shard(len(y), files)
 

@@ -65,6 +65,11 @@ class BatchAugmentation:
             x, y = mix_pictures(x, pairs), mix_labels(y, pairs, self.classes)
         return {"x": x[first - start : last - start], "y": y[first - start : last - start]}
 
+    @property
+    def only_decodes(self) -> bool:
+        """Whether the pictures stay as they are, and come the same again."""
+        return self.settings.is_off
+
     def change(self, pictures: Pictures, epoch: int, rows: RowNumbers) -> Pictures:
         """Change each picture for itself; `rows` are their numbers in the train split."""
         settings = self.settings
@@ -102,21 +107,23 @@ class BatchAugmentation:
 
 
 def plan_augmentation(settings: AugmentationSettings, index: Index, seed: int) -> BatchAugmentation | None:
-    """Say what is done to the training pictures of a dataset; None where it has none, or nothing is asked for.
+    """Say what is done to the training pictures of a dataset; None where it has none, or nothing has to be done.
+
+    Encoded ones are decoded, if nothing else.
 
     Raises:
         Refusal: if the colours of pictures are to be changed that are not of uint8 with 1 or 3 channels, or if Pillow
             is not installed and needed.
     """
     x = index.arrays["x"]
-    if settings.is_off or index.statistics is None or len(x.shape) != 3:
+    if index.statistics is None or len(x.shape) != 3 or (settings.is_off and not x.is_encoded):
         return None
     if settings.changes_colors and not (x.dtype == "uint8" and x.shape[-1] in (1, 3)):
         raise Refusal(
             f"color_jitter and rand_augment take pictures of uint8 with 1 or 3 channels; the rows are {x.dtype} of "
             f"shape {x.shape}. Set both to 0; the other changes take any pictures."
         )
-    if settings.changes_colors or settings.resized_crop < 1:
+    if settings.changes_colors or settings.resized_crop < 1 or x.is_encoded:
         _check_pillow()
     mean = np.array(index.statistics.mean)
     fill = (mean if np.dtype(x.dtype).kind == "f" else np.rint(mean)).astype(x.dtype)
@@ -128,5 +135,6 @@ def _check_pillow() -> None:
         import PIL  # noqa: F401
     except ModuleNotFoundError as error:
         raise Refusal(
-            "resized_crop, color_jitter and rand_augment need Pillow, which is not installed: pip install pillow."
+            "encoded pictures, resized_crop, color_jitter and rand_augment need Pillow, which is not installed: pip "
+            "install pillow."
         ) from error

@@ -55,8 +55,9 @@ class BatchFeed:
     def _batches(self, epoch: int, start_batch: int) -> Iterator[TensorBatch]:
         if start_batch >= self.steps_per_epoch:
             return iter(())
-        if self._augmentation is not None:
-            places = self._augmentation.places(self._split, self._plan, epoch, start_batch)
+        changes = self._augmentation
+        if changes is not None and not (changes.only_decodes and self._split.held):
+            places = changes.places(self._split, self._plan, epoch, start_batch)
             return map(_tensors, self._ahead(self._change, places))
         order = rank_batches(self._split, self._plan, self._rank, self._seed, epoch, start_batch)
         if self._split.held:

@@ -65,8 +65,8 @@ class SplitEvaluation:
     def _add_up(self, sums: torch.Tensor, module: nn.Module, reader: RowReader) -> None:
         """Add what this rank's rows give to `sums`."""
         with torch.inference_mode():
-            for start in range(0, len(self._mine), self._rows_per_pass):
-                rows, y = reader.take(self._mine[start : start + self._rows_per_pass])
+            starts = range(0, len(self._mine), self._rows_per_pass)
+            for rows, y in reader.take_ahead(self._mine[start : start + self._rows_per_pass] for start in starts):
                 with self.precision.autocast():
                     outputs = module(rows).to(self.precision.dtype)
                 sums += self._objective.measure(outputs, y)

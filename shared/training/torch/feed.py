@@ -53,13 +53,14 @@ class RowReader:
     def __init__(self, split: Split, device: torch.device, loader: LoaderSettings) -> None:
         self.split = split
         self.device = device
-        self._pin = loader.pin_memory and device.type == "cuda"
+        self._pin, self._threads = loader.pin_memory and device.type == "cuda", loader.loader_workers
         self._names = ("x", "y") if "y" in split.arrays else ("x",)  # a language model's labels are its next tokens
         self._ragged = split.arrays["x"].ragged  # in memory the longest row would decide on the width of all
         dtypes = {name: np.dtype(a.dtype) if len(self._names) > 1 else _TOKEN for name, a in split.arrays.items()}
         self._row_bytes = sum(math.prod(a.shape) * dtypes[name].itemsize for name, a in split.arrays.items())
         small = split.access == "auto" and self._row_bytes * split.rows <= DEVICE_HELD_BYTES
-        self._hold = (small or split.access == "memory") and not self._ragged
+        whole = split.access == "memory" and not split.arrays["x"].is_encoded  # whose bytes are held, by the split
+        self._hold = (small or whole) and not self._ragged
 
     @cached_property
     def held(self) -> StoredTensors | None:
@@ -105,6 +106,12 @@ class RowReader:
         if self.device.type == "cuda":  # a copy from ordinary memory would wait for the steps before
             index = index.pin_memory().to(self.device, non_blocking=True)
         return self._batch(tuple(tensor.index_select(0, index) for tensor in self.held))
+
+    def take_ahead(self, order: Iterator[RowNumbers]) -> Iterator[TensorBatch]:
+        """Give some rows after others, as `take` does; threads decode encoded pictures ahead."""
+        if not (self._threads and self.split.arrays["x"].is_encoded) or self.held is not None:
+            return map(self.take, order)
+        return self.to_device_ahead(read_ahead(self.read, order, self._threads, self._threads))
 
     def _read(self, rows: RowNumbers) -> StoredTensors:
         arrays = self.split.take(rows, _copy_rows)
@@ -166,8 +173,9 @@ class BatchFeed:
         end = min(self.steps_per_epoch, self.steps - epoch * self.steps_per_epoch)
         if start_batch >= end:
             return iter(())
-        if self._augmentation is not None:
-            places = self._augmentation.places(self._reader.split, self._plan, epoch, start_batch)
+        changes = self._augmentation
+        if changes is not None and not (changes.only_decodes and self._reader.held is not None):
+            places = changes.places(self._reader.split, self._plan, epoch, start_batch)
             changed = self._ahead(self._changed, islice(places, end - start_batch))
             return self._reader.to_device_ahead(changed)
         whole = rank_batches(self._reader.split, self._plan, self._rank, self._seed, epoch, start_batch)
