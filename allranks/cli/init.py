@@ -96,7 +96,8 @@ def _of_template(args: argparse.Namespace) -> _Written:
 
 def _of_script(args: argparse.Namespace) -> _Written:
     if not is_script(args.script):
-        raise UsageError(f"{args.script!r} is no script: its name ends neither in .py nor in .ipynb.")
+        hint = "`allranks init --template list` names scripts to begin with."
+        raise UsageError(f"{args.script!r} is no script: its name ends neither in .py nor in .ipynb.", hint)
     script = Path(args.script).expanduser()
     source = read_script(script)
     code = script.parent

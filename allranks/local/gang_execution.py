@@ -13,19 +13,18 @@ from typing import Any
 from allranks.errors import StorageError
 from allranks.local import cache, fingerprint, machine, snapshot
 from allranks.local.aborts import ABORT_REPEATS, was_aborted_at_exit
-from allranks.local.artifact_paths import artifact_path_help
 from allranks.local.attempts import attempt_of, data_sizes, shown_variables
 from allranks.local.cache import FinishedStep, StepCache
 from allranks.local.downloads import copy_inputs
 from allranks.local.execution import RunContext, StepExecution
 from allranks.local.gang import RankGang
 from allranks.local.guard import ProcessGuard
-from allranks.local.keras_2 import keras_2_help
 from allranks.local.launch import LAUNCHERS, LaunchContext
 from allranks.local.launch.launcher import RankLauncher
 from allranks.local.overlay import add_commands, is_script, make_overlay, seems_to_install
 from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
 from allranks.local.result import FAILED, RETRYING, RUNNING, SUCCEEDED, StepFailure, last_lines
+from allranks.local.script_help import failure_help
 from allranks.local.traces import point_at_sources
 from allranks.local.tracking.jobs import job_run_id
 from allranks.local.variables import EmulatedCluster, data_variables, job_variables
@@ -268,8 +267,8 @@ class GangExecution(StepExecution):
         if gang.timed_out:
             message = f"not finished after {self.limit} = {self.step.timeout:g} s"
         quoted = point_at_sources(last_lines(command.log), self.folder, self.files)
-        advice = keras_2_help(quoted, self.step.name, self.step.environment_variables)
-        message = "; ".join(filter(None, (message, advice or artifact_path_help(quoted))))
+        advice = failure_help(quoted, self.step.name, self.step.environment_variables, self.python)
+        message = "; ".join(filter(None, (message, advice)))
         return StepFailure(message, command.rank, command.node, command.log, quoted)
 
     # A dry run

@@ -12,6 +12,7 @@ _OF_TENSORFLOW = re.compile(
     r"|Invalid filepath extension for saving|file(?:path provided|name) must end in `\.(?:keras|weights\.h5)`"
     r"|Keras 3 only supports V3|A KerasTensor cannot be used as input to a TensorFlow function"
     r"|module 'keras\.(?:_tf_keras|api|src)[\w.]*' has no attribute"
+    r"|unsupported type \(<class 'tensorflow\.python\.distribute\.values\.PerReplica'>"  # fit with several workers
 )
 _LACKS_TF_KERAS = re.compile(
     r"Keras cannot be imported\. Check|No module named 'tf_keras'|installed version of Keras is Keras 3"

@@ -131,4 +131,7 @@ def node_variables(cluster: EmulatedCluster, node: int, tmp: Path) -> dict[str, 
     }
     if cluster.devices is not None:
         variables["CUDA_VISIBLE_DEVICES"] = cluster.devices[node]
+    if cluster.devices is None or not cluster.devices[node]:
+        # Accelerate, and so transformers' Trainer, forms no group on CPUs unless it is told to: each rank trains alone.
+        variables["ACCELERATE_USE_CPU"] = "true"
     return variables

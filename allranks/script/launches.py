@@ -77,6 +77,27 @@ def recognise_command(command: str, sources: Iterable[ScriptSource]) -> Recognis
     return recognise_launch(sources)
 
 
+def lone_trainers(sources: Iterable[ScriptSource], nodes: int, processes: int) -> list[str]:
+    """What is to be said of Lightning's Trainers that would not find the other ranks of such a launch."""
+    found = []
+    wanted = {"num_nodes": nodes, "devices": processes}
+    for source in sources:
+        if not any(
+            name.partition(".")[0] in ("lightning", "pytorch_lightning") for name, _ in imported_names(source.tree)
+        ):
+            continue
+        for call in (node for node in ast.walk(source.tree) if isinstance(node, ast.Call)):
+            kind = dotted_name(call.func).rpartition(".")[2]
+            given = {keyword.arg for keyword in call.keywords}  # None for **
+            lacking = [f"{name}={count}" for name, count in wanted.items() if count > 1 and name not in given]
+            if kind in ("Trainer", "Fabric") and lacking and None not in given:
+                found.append(
+                    f"{source.place(call)}: Lightning learns the number of ranks from its arguments, not from the"
+                    f" launch: without {kind}({', '.join(lacking)}) ranks train alone."
+                )
+    return found
+
+
 def own_launcher(command: str) -> str:
     """The launcher that a command starts, such as ``torchrun``; empty if it starts none."""
     if _OWN_LAUNCHER.search(command):
@@ -99,7 +120,7 @@ def _signs(source: ScriptSource) -> Iterator[tuple[str, str]]:
         if isinstance(node, ast.Call):
             name = dotted_name(node.func)
             last = name.rpartition(".")[2]
-            if last == "spawn" and ("multiprocessing" in name or name == "mp.spawn"):
+            if last in ("spawn", "start_processes") and ("multiprocessing" in name or name == f"mp.{last}"):
                 yield "own", f"{name}, {source.place(node)}"
             elif last in _TORCH_CALLS:
                 yield "pytorch", f"{last}, {source.place(node)}"

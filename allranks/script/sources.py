@@ -36,7 +36,9 @@ def read_script(path: Path) -> ScriptSource:
     """
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "is not there"
-        beside = sorted(one.name for one in path.parent.glob("*") if one.suffix in SCRIPT_SUFFIXES)[:8]
+        beside = sorted(one.name for one in path.parent.glob("*") if one.suffix in SCRIPT_SUFFIXES and one.is_file())[
+            :8
+        ]
         hint = f"Scripts in {path.parent}: {', '.join(beside)}." if beside else "Give the path of a script."
         raise UsageError(f"the script {str(path)!r} {what}.", hint)
     try:

@@ -21,6 +21,7 @@ from allranks.script.launches import (
     NO_DISTRIBUTION,
     RecognisedLaunch,
     command_words,
+    lone_trainers,
     own_launcher,
     recognise_command,
     recognise_launch,
@@ -59,6 +60,7 @@ def script_target(
     source = read_script(main) if main is not None else None
     launch = _recognised(request, source, code)
     _refuse_scale(launch, scale, request)
+    lone = [] if source is None else _lone_trainers(source, code, scale)
     includes: tuple[Path, ...] = ()
     started = Path(os.path.relpath(main, code)) if main is not None and request.script else None
     left_out: tuple[str, ...] = ()
@@ -77,6 +79,7 @@ def script_target(
     pipeline = _one_step(name, command, code, includes, launch, inputs, request)
     which = f"{request.name} runs with {launch.words}"
     said = [which if request.distribution else f"{which} (--distribution NAME says otherwise)", *notes]
+    said += lone
     said += [f"left out of {request.name}: {line}" for line in left_out]
     return ScriptTarget(pipeline, tuple(said))
 
@@ -125,6 +128,11 @@ def _recognised(request: ScriptRequest, source: ScriptSource | None, code: Path)
     if request.command:
         return recognise_command(*_command_sources(request.command, code))
     return RecognisedLaunch("", "its source is not in this folder")
+
+
+def _lone_trainers(source: ScriptSource, code: Path, scale: Mapping[str, tuple[int, int]]) -> list[str]:
+    nodes, processes = next(iter(scale.values()), (1, 1))
+    return lone_trainers(with_local_modules(source, code), nodes, processes) if nodes * processes > 1 else []
 
 
 def _command_sources(command: str, code: Path) -> tuple[str, list[ScriptSource]]:

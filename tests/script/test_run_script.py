@@ -115,6 +115,10 @@ def test_the_other_forms(folder: Path) -> None:
         ("import lightning as L", "pytorch"),
         ("from helper import start", "pytorch"),
         ("import torch.multiprocessing as mp, torch.distributed as dist\nmp.spawn(print, nprocs=2)", None),
+        (
+            "import torch\ntorch.distributed.init_process_group\ntorch.multiprocessing.start_processes(print, nprocs=2)",
+            None,
+        ),
         ("import os\nprint(os.environ['LOCAL_RANK'])", "pytorch"),
         ("print(1)", None),
     ],
@@ -196,3 +200,24 @@ def _ranks_in(folder: Path) -> list[str]:
         except OSError:
             continue
     return found
+
+
+def test_a_trainer_of_lightning_that_would_not_find_the_other_ranks_is_told(tmp_path: Path) -> None:
+    (tmp_path / "fit.py").write_text("import lightning as L\ntrainer = L.Trainer(devices=2, max_epochs=1)\n")
+    said = "fit.py:2: Lightning learns the number of ranks from its arguments, not from the launch: without Trainer("
+    for scale, lacking in {"2x2": "num_nodes=2", "1x2": "", "1x1": ""}.items():
+        done = allranks("run", "fit.py", "--scale", scale, "--dry-run", cwd=tmp_path)
+        assert (f"{said}{lacking})" in done.stderr) == bool(lacking), done.stderr
+
+
+@pytest.mark.slow
+def test_ranks_of_accelerate_and_of_transformers_form_one_group_without_a_gpu(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    trainer = "from transformers import TrainingArguments\nworld = TrainingArguments('out').world_size\n"
+    (tmp_path / "trainer.py").write_text(trainer + "print('ranks:', world)\n")
+    (tmp_path / "acc.py").write_text(
+        "from accelerate import Accelerator\nprint('ranks:', Accelerator().num_processes)\n"
+    )
+    for script in ("acc.py", "trainer.py"):
+        done = allranks("run", script, "--scale", "1x2", cwd=tmp_path)
+        assert done.stdout.count("ranks: 2") == 2, done.stdout

@@ -1,0 +1,47 @@
+"""What a script says that cannot run on this machine or in this Python, and what helps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from allranks.local.artifact_paths import artifact_path_help
+from allranks.local.keras_2 import keras_2_help
+
+_ASKS_FOR_GPU = re.compile(
+    r"has no attribute '_cuda_setDevice'|Torch not compiled with CUDA enabled|Found no NVIDIA driver on your system"
+    r"|No CUDA GPUs are available|ProcessGroupNCCL is only supported with GPUs|package doesn't have NCCL built in"
+    r"|no CUDA-capable device is detected|MisconfigurationException: No supported gpu backend found"
+)
+_LACKS_MODULE = re.compile(r"ModuleNotFoundError: No module named '(?P<name>[^'.]+)[^']*'")
+
+
+def failure_help(lines: Sequence[str], step: str, variables: Mapping[str, str], python: Path) -> str:
+    """The help for a step with these last lines of its log; empty if they say nothing that is known.
+
+    Args:
+        lines: the end of the log of the rank that failed first.
+        step: its name, or that of a sweep's trial.
+        variables: those that it has from its YAML and its environment.
+        python: the interpreter that it ran in.
+    """
+    return keras_2_help(lines, step, variables) or script_help(lines, python) or artifact_path_help(lines)
+
+
+def script_help(lines: Sequence[str], python: Path) -> str:
+    """The help for a GPU or a module that is not here."""
+    if any(map(_ASKS_FOR_GPU.search, lines)):
+        return (
+            "the script asks for a GPU that is not here: where torch.cuda.is_available() is false, let it take the"
+            ' device "cpu" and the backend "gloo"'
+        )
+    lacking = [found["name"] for found in map(_LACKS_MODULE.search, lines) if found]
+    if not lacking:
+        return ""
+    if lacking[-1] == "horovod":
+        return "the step's Python has no horovod, which has to be compiled: `allranks env build horovod` does it"
+    return (
+        f"the step's Python has no {lacking[-1]}: name it in the step's environment; for a script install it in"
+        f" {python}, or take another Python with --python '*=PATH'"
+    )

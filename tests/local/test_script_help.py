@@ -1,0 +1,40 @@
+"""A script that asks for what is not here is told what helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from allranks.local.script_help import failure_help
+from tests.local.support import pipeline, run_json, step
+
+PYTHON = Path("/usr/bin/python3")
+
+
+@pytest.mark.parametrize(
+    ("line", "help_"),
+    [
+        ("AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'", "the script asks for a GPU"),
+        ("AssertionError: Torch not compiled with CUDA enabled", "the script asks for a GPU"),
+        ("RuntimeError: Found no NVIDIA driver on your system. Please check", "the script asks for a GPU"),
+        ("[rank0]: ModuleNotFoundError: No module named 'torchvision'", "no torchvision: name it in the step's env"),
+        ("ModuleNotFoundError: No module named 'horovod.torch'", "`allranks env build horovod`"),
+        ("ModuleNotFoundError: No module named 'tf_keras'", "--environment train="),
+        ("}) with an unsupported type (<class 'tensorflow.python.distribute.values.PerReplica'>) to a", "Keras 2"),
+    ],
+)
+def test_what_is_not_here(line: str, help_: str) -> None:
+    assert help_ in failure_help(["Traceback", line], "train", {}, PYTHON)
+
+
+def test_other_failures_are_left_alone() -> None:
+    lines = ["ValueError: device cuda is not among the choices", "ImportError: cannot import name 'x' from 'y'"]
+    assert failure_help(lines, "train", {}, PYTHON) == ""
+
+
+def test_the_end_of_a_run_says_it(tmp_path: Path) -> None:
+    command = "python -c 'import a_module_that_nobody_has.part'"
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step(command)}}}\n")
+    failure = run_json(file, cwd=tmp_path)["steps"]["one"]["failure"]
+    assert "the step's Python has no a_module_that_nobody_has" in str(failure)
