@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.dataset.order import RowNumbers
-from shared.storage import make_folder, write_bytes
+from shared.storage import RandomReads, make_folder, write_bytes
 
 ModelOutputs = npt.NDArray[np.floating[Any]]
 
 _FILE_BYTES = 2**24
 """Outputs that are gathered in memory before a file of them is written."""
+_HEADER_BYTES = 2**10
+"""More than what a file has before its outputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +63,25 @@ class OutputParts:
         return True
 
     def blocks(self) -> Iterator[tuple[RowNumbers, ModelOutputs]]:
-        """Row numbers (n,) and their outputs (outputs, n), mapped from the file, for each file."""
+        """Row numbers (n,) and their outputs (outputs, n), for each file."""
+        for rows, file in self._files():
+            with closing(file):
+                yield rows, file.read(0, None)
+
+    def _files(self) -> Iterator[tuple[RowNumbers, _OutputFile]]:
         for rank in range(self.world_size):
             left, number = np.concatenate([np.empty(0, np.int64), *self.batches(rank)]), 0
             while len(left):
-                block = np.load(self._path(rank, number), mmap_mode="r", allow_pickle=False).view(np.ndarray)
-                yield left[: block.shape[1]], block
-                left, number = left[block.shape[1] :], number + 1
+                file = _OutputFile(self._path(rank, number))
+                yield left[: file.shape[1]], file
+                left, number = left[file.shape[1] :], number + 1
 
     def columns(self, first: int = 0, last: int | None = None) -> ModelOutputs:
         """The outputs from `first` up to `last` of all rows, in row order: (outputs, rows)."""
         columns: ModelOutputs | None = None
-        for rows, block in self.blocks():
-            some = block[first:last]
+        for rows, file in self._files():
+            with closing(file):
+                some = file.read(first, last)
             columns = np.empty((len(some), self.rows), some.dtype) if columns is None else columns
             columns[:, rows] = some
         assert columns is not None  # noqa: S101  # a split has rows
@@ -85,3 +94,29 @@ class OutputParts:
 
     def _path(self, rank: int, number: int) -> Path:
         return self.folder / f"{self.what}-{rank:05d}-{number:05d}.npy"
+
+
+class _OutputFile:
+    """One file of outputs (outputs, n), of which some outputs are read at a time.
+
+    Attributes:
+        shape: of the whole.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._reads = RandomReads(path)  # mapped, a read that a mount fails would end the process with SIGBUS
+        header = io.BytesIO(self._reads.read(0, _HEADER_BYTES))
+        assert np.lib.format.read_magic(header) == (1, 0)  # noqa: S101  # what np.save writes here
+        self.shape, _, self._type = np.lib.format.read_array_header_1_0(header)
+        self._begin = header.tell()
+
+    def read(self, first: int, last: int | None) -> ModelOutputs:
+        """The outputs from `first` up to `last`."""
+        start, stop, _ = slice(first, last).indices(self.shape[0])
+        width = self.shape[1] * self._type.itemsize
+        content = self._reads.read(self._begin + start * width, max(0, stop - start) * width)
+        return np.frombuffer(content, self._type).reshape(-1, self.shape[1])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reads.close()

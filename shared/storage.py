@@ -57,6 +57,43 @@ def make_folder(path: Path) -> None:
     retry_transient(lambda: path.mkdir(parents=True, exist_ok=True))
 
 
+def list_folder(path: Path) -> list[Path]:
+    """Give what is in a folder, by name; nothing if it is not there. A mount may not show yet what is new."""
+    try:
+        return retry_transient(lambda: sorted(path.iterdir()))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file, if it is there."""
+    retry_transient(lambda: path.unlink(missing_ok=True))
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder with all that is in it, if it is there; what a listing did not show yet, when it does.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    for pause in (*_PAUSES, None):
+        for inside in list_folder(path):
+            if inside.is_dir() and not inside.is_symlink():
+                remove_folder(inside)
+            else:
+                remove_file(inside)
+        try:
+            retry_transient(path.rmdir)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY or pause is None:
+                raise
+            time.sleep(pause)
+        else:
+            return
+
+
 def write_file(path: Path, content: Callable[[], Iterable[Bytes]]) -> None:
     """Write a file front to back and wait until it is in storage; its folder is there.
 
@@ -110,7 +147,7 @@ def copy_file(source: Path, target: Path) -> None:
 def copy_folder(source: Path, target: Path, left_out: Callable[[str, list[str]], set[str]]) -> None:
     """Copy a folder without those that `left_out` names, which `shutil.ignore_patterns` makes."""
     make_folder(target)
-    names = sorted(path.name for path in source.iterdir())
+    names = retry_transient(lambda: sorted(path.name for path in source.iterdir()))
     for name in (name for name in names if name not in left_out(str(source), names)):
         if (source / name).is_dir():
             copy_folder(source / name, target / name, left_out)

@@ -43,6 +43,7 @@ class BlobFaults:
         append: whether a file may be opened to add to its end.
         lag: seconds until a folder's listing shows a name that is there.
         errors: share of the operations that fail once, and succeed when they are tried again.
+        listings: whether each listing of a folder fails once, and succeeds when it is tried again.
         close: seconds that closing a file that was written takes.
         seed: of the errors.
     """
@@ -51,6 +52,7 @@ class BlobFaults:
     append: bool = True
     lag: float = 0.0
     errors: float = 0.0
+    listings: bool = False
     close: float = 0.0
     seed: int = 0
 
@@ -142,10 +144,12 @@ class BlobServer:
         """Fail now and then, and never twice in a row at the same place."""
         if operation not in (9, 10, 14, 15, 16, 20, 25, 28, 35) or not self._faults.errors:
             return
-        place = (operation, node)
+        self._fail_once((operation, node), self._faults.errors)
+
+    def _fail_once(self, place: tuple[int, int], share: float = 1.0) -> None:
         if place in self._failed:
             self._failed.discard(place)
-        elif self._random.random() < self._faults.errors:
+        elif self._random.random() < share:
             self._failed.add(place)
             raise _fail(errno.EIO)
 
@@ -277,6 +281,8 @@ class BlobServer:
     def _readdir(self, node: int, body: bytes) -> bytes:
         _, offset, size = struct.unpack_from("<QQI", body)
         folder, now = self._paths[node], time.monotonic()
+        if self._faults.listings and offset == 0:
+            self._fail_once((28, node))
         names = sorted(os.listdir(folder)) if offset == 0 else self._listed[node]  # noqa: PTH208
         if offset == 0:
             paths = {name: os.path.join(folder, name) for name in names}  # noqa: PTH118

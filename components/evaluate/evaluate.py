@@ -8,7 +8,6 @@ logits are kept, only two sums for each row and one for each place in a row; the
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import zip_longest
@@ -47,6 +46,7 @@ from shared.report import (
 from shared.settings.command_line import read_settings
 from shared.settings.fields import change, changed_group, input_port, output_port, settings_class
 from shared.settings.running import TimeoutSettings
+from shared.storage import remove_folder
 from shared.tracking import Tracker
 
 Sums = npt.NDArray[np.float64]
@@ -183,7 +183,7 @@ def measure_rows(settings: Settings, reader: RowReader, card: ModelCard, world: 
 
     def conclude() -> dict[str, float]:
         numbers = write_report(settings, parts, labels_of(split, parts), card, reader)
-        shutil.rmtree(parts.folder)
+        remove_folder(parts.folder)
         return numbers
 
     return conclude
@@ -204,7 +204,7 @@ def measure_language(settings: Settings, reader: RowReader, card: ModelCard, wor
 
     def conclude() -> dict[str, float]:
         rows, batches = by_row.columns(), by_place.columns()
-        shutil.rmtree(folder)
+        remove_folder(folder)
         result = LanguageMetrics(
             text, split.name, rows[0], rows[1], np.ascontiguousarray(batches.T).sum(0) / split.rows
         )
@@ -274,7 +274,7 @@ def refuse_diverged(*, finite: bool, world: World, folder: Path) -> None:
     """Refuse, on every rank, a model whose outputs are not finite on any; the folder of the outputs goes away."""
     if world.any(not finite, "not finite"):
         if world.is_main:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
         raise Refusal("the model's outputs are not finite numbers: its training diverged. Try a lower learning_rate.")
 
 

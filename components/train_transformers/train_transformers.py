@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from shared.distributed import World, init
@@ -117,7 +118,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     saver = make_saver(settings, data, world, feed.steps_per_epoch, net)
     at = saver.restore()
     first, meter = at.step, LossMeter(world, feed.timer)
-    with TrainingRun(settings, world, saver, at, schedule, meter) as run:
+    with TrainingRun(settings, world, saver, at, schedule, meter) as run, TemporaryDirectory() as scratch:
 
         def begin() -> None:
             if not (unused or is_divided):
@@ -129,7 +130,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
         bookkeeping = RunCallback(run, saver, lambda: validation.measure(module), begin)
         trainer = FineTuner(
             module,
-            training_arguments(settings, plan, world, epochs=settings.loop.epochs - at.epoch, unused=unused),
+            training_arguments(settings, plan, world, scratch, epochs=settings.loop.epochs - at.epoch, unused=unused),
             passes=NamedPasses(feed, plan, at),
             index=data.index,
             optimizer=settings.optimizer,
@@ -177,14 +178,17 @@ def make_saver(
 
 
 def training_arguments(
-    settings: Settings, plan: BatchPlan, world: World, *, epochs: int, unused: bool
+    settings: Settings, plan: BatchPlan, world: World, folder: str, *, epochs: int, unused: bool
 ) -> TrainingArguments:
-    """Tell the Trainer how the ranks share the work; what it would save, report and measure is switched off."""
+    """Tell the Trainer how the ranks share the work; what it would save, report and measure is switched off.
+
+    It lists its `folder` at the end all the same, without a second try: one on a mount would end the training there.
+    """
     from transformers import TrainingArguments
 
     on_cpu = world.device.type == "cpu"
     return TrainingArguments(
-        output_dir=str(settings.checkpoints.checkpoints),
+        output_dir=folder,
         num_train_epochs=epochs,
         per_device_train_batch_size=plan.rows_per_pass,
         gradient_accumulation_steps=plan.accumulation_steps,

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from shared.checkpoint.seal import DamageError, FileSeal, read_sealed
 from shared.checkpoint.tensor_file import TensorFile
-from shared.storage import make_folder, read_bytes, retry_transient, sync_folder, write_bytes, write_text
+from shared.storage import list_folder, make_folder, read_bytes, retry_transient, sync_folder, write_bytes, write_text
 
 FORMAT: Final = "allranks-checkpoint/2"
 MANIFEST_FILE: Final = "manifest.json"
@@ -154,18 +154,11 @@ def checkpoints_newest_first(folder: str | Path) -> list[Path]:
     folder = Path(folder)
     if retry_transient((folder / MANIFEST_FILE).is_file):
         return [folder]
-    names = _names_in(folder)
+    names = {path.name for path in list_folder(folder)}
     with suppress(OSError, ValueError, KeyError, TypeError):  # the hint is there where a listing lags behind
         names.add(str(json.loads(read_bytes(folder / LATEST_FILE))["checkpoint"]))
     steps = [(step, name) for name in names if (step := _step_of_name(name)) is not None]
     return [folder / name for _, name in sorted(steps, reverse=True)]
-
-
-def _names_in(folder: Path) -> set[str]:
-    try:
-        return retry_transient(lambda: {path.name for path in folder.iterdir()})
-    except (FileNotFoundError, NotADirectoryError):
-        return set()
 
 
 def _digest(content: Mapping[str, Any]) -> str:
@@ -181,9 +174,10 @@ def _step_of_name(name: str) -> int | None:
 def _remove_leftovers(path: Path, manifest: Manifest) -> None:
     """Remove what an earlier attempt at the same step has left; it has other names, so that it does no harm."""
     with suppress(OSError):
-        for name in _names_in(path) - {*manifest.files, MANIFEST_FILE}:
-            if _RANK.fullmatch(name) or _STATE.fullmatch(name):
-                (path / name).unlink(missing_ok=True)
+        for found in list_folder(path):
+            is_ours = _RANK.fullmatch(found.name) or _STATE.fullmatch(found.name)
+            if is_ours and found.name not in manifest.files:
+                found.unlink(missing_ok=True)
 
 
 def _remove_old(folder: Path, step: int, keep: KeepRule) -> None:

@@ -23,10 +23,10 @@ INSIDE: Final = Path("artifacts", "model")
 
 def begin_model(folder: str | Path) -> Path:
     """Make the folder for the weights, empty, and return it; what an earlier attempt left in it is removed."""
-    from shared.storage import make_folder  # a saved model has a copy of this folder alone
+    from shared.storage import make_folder, remove_folder  # a saved model has a copy of this folder alone
 
     inside = Path(folder) / INSIDE
-    shutil.rmtree(inside, ignore_errors=True)
+    remove_folder(inside)
     make_folder(inside)
     return inside
 
@@ -58,7 +58,7 @@ def finish_model(
     `installed` are versions of the packages that it needs, by name; `folders` are copied beside the weights, by their
     names there; None is left out.
     """
-    from shared.storage import copy_file, copy_folder, retry_transient, write_text
+    from shared.storage import copy_file, copy_folder, write_text
 
     folder, inside = Path(folder), Path(folder) / INSIDE
     write_text(inside / CARD_NAME, card.to_json())
@@ -69,8 +69,13 @@ def finish_model(
     copy_file(Path(__file__).with_name("serve.py"), folder / "serve.py")
     for name, text in environment_files(platform.python_version(), installed, oldest_mlflow(card)).items():
         write_text(folder / name, text)
-    size = retry_transient(lambda: sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()))
-    write_text(folder / "MLmodel", mlmodel_document(card, platform.python_version(), size))
+    write_text(folder / "MLmodel", mlmodel_document(card, platform.python_version(), _bytes_below(folder)))
+
+
+def _bytes_below(folder: Path) -> int:
+    from shared.storage import list_folder
+
+    return sum(_bytes_below(path) if path.is_dir() else path.stat().st_size for path in list_folder(folder))
 
 
 def _leaving_out(model: Path) -> Callable[[str, list[str]], set[str]]:

@@ -20,8 +20,9 @@ from safetensors.numpy import load_file
 
 from shared.checkpoint.choose import newest_valid_checkpoint
 from shared.checkpoint.reading import load_checkpoint
-from tests.blob_mount import WORST, blob_mount, can_mount
+from tests.blob_mount import WORST, BlobFaults, blob_mount, can_mount
 from tests.components.launched import Options, kill_in_training, last_step, run_launched
+from tests.components.support import run_component
 from tests.components.training import furthest, train, training, write_digits
 from tests.components.training import weights as load_weights
 from tests.helpers import finish
@@ -167,6 +168,22 @@ def test_parameter_server_goes_on_from_whole_steps_and_counts_each_once(
     assert newest is not None
     tensors, state = load_checkpoint(newest)
     assert (state["position"]["step"], int(tensors["optimizer.0"])) == (steps, steps)
+
+
+def test_whoever_lists_a_folder_of_the_mount_tries_again(tmp_path: Path) -> None:
+    """What lists without a second try, as transformers did at the end of its training, ends the run here."""
+    data = write_text_classification_dataset(tmp_path / "passages")
+    options: dict[str, Any] = {"script": "train_transformers", "epochs": 1, "checkpoint_every": 2}
+    with blob_mount(tmp_path / "blob", BlobFaults(listings=True, lag=0.5)) as mount:
+        train(data, mount / "out", **of_transformers(tmp_path), **options)
+        behind, report = mount.parent / "behind", ("--report", mount / "report")
+        model = behind / "out" / "model"
+        done = run_component("evaluate", "--data", data, "--model", model, *report, folder=tmp_path, processes=2)
+    assert done.codes == (0, 0), done.output
+    assert newest_valid_checkpoint(behind / "out" / "checkpoints")
+    written = {path.name for path in (behind / "report").iterdir()}
+    assert {"index.html", "metrics.json", "predictions.csv"} <= written
+    assert not [path for path in (behind / "report").iterdir() if path.is_dir()]  # the outputs of the ranks have gone
 
 
 def test_fewer_and_fewer_ranks_go_on_from_what_is_on_the_mount(mount: Path, tmp_path: Path) -> None:

@@ -16,7 +16,18 @@ from shared.checkpoint import choose, reading, saving
 from shared.data import Array, Dataset, Index, Statistics
 from shared.data.write import write_index, write_shard
 from shared.models.folder import begin_model, write_weights
-from shared.storage import FrontToBack, RandomReads, append_text, copy_folder, read_bytes, retry_transient, write_file
+from shared.storage import (
+    FrontToBack,
+    RandomReads,
+    append_text,
+    copy_folder,
+    make_folder,
+    read_bytes,
+    remove_folder,
+    retry_transient,
+    write_file,
+    write_text,
+)
 from shared.tensors import write_safetensors
 from tests.blob_mount import BlobFaults, blob_mount, can_mount
 
@@ -108,6 +119,17 @@ def test_checkpoints_are_written_and_found_though_names_are_seen_late(rename: st
         assert state == {"step": 3}
         assert np.asarray(tensors["w"]).min() == 3
     assert json.loads((tmp_path / "behind" / "c" / "latest.json").read_text()) == {"checkpoint": "step-00000003"}
+
+
+@mounted
+def test_a_folder_goes_with_what_its_listing_does_not_show_yet(mount: Path) -> None:
+    for name in ("of the folders/inside", "of the folders/inside/other"):
+        make_folder(mount / name)
+    for number in range(30):
+        write_text(mount / "of the folders" / "inside" / f"{number}", "new")
+    remove_folder(mount / "of the folders")
+    assert not (mount.parent / "behind" / "of the folders").exists()
+    remove_folder(mount / "of the folders")
 
 
 def test_what_does_not_pass_is_said_at_once() -> None:

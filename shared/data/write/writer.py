@@ -28,7 +28,7 @@ from shared.data.dataset.index import (
 )
 from shared.data.dataset.ragged import Ragged
 from shared.data.write.spool import Spool
-from shared.storage import FrontToBack, RandomReads, make_folder, write_bytes
+from shared.storage import FrontToBack, RandomReads, list_folder, make_folder, remove_file, write_bytes
 
 SHARD_BYTES = 16 * 2**20
 """Of a shard's rows, where the user does not say how many it shall have."""
@@ -169,11 +169,11 @@ def remove_leftovers(folder: Path) -> None:
     Only files with names that we give are touched.
     """
     for name in (INDEX_FILE, _SKIPPED, *(f"{TOKENIZER_FOLDER}/{name}" for name in TOKENIZER_FILES)):
-        (folder / name).unlink(missing_ok=True)
-        (folder / f"{name}.part").unlink(missing_ok=True)  # of the first versions
-    for path in (path for split in SPLITS for path in (folder / split).glob("*")):
+        remove_file(folder / name)
+        remove_file(folder / f"{name}.part")  # of the first versions
+    for path in (path for split in SPLITS for path in list_folder(folder / split)):
         if _OURS.fullmatch(path.name):
-            path.unlink(missing_ok=True)
+            remove_file(path)
 
 
 def _shard_path(folder: Path, split: str, name: str, number: int) -> Path:
