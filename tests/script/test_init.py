@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -285,13 +286,27 @@ def test_a_template_is_a_script_with_a_component(tmp_path: Path, template: str) 
     assert document.get("distribution", {"type": "none"})["type"] == expected
 
 
+RANKS = {"plain": "", "tensorflow": "on 2 replicas"}
+MADE = {"lightning": "", "tensorflow": "model.weights.h5"}
+NEEDS = {"plain": "torch", "tensorflow": "tensorflow", "lightning": "lightning", "horovod": "horovod.torch"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("template", ["ddp", "torchrun"])
+@pytest.mark.parametrize("template", template_lines())
 def test_a_template_runs_at_once(tmp_path: Path, template: str) -> None:
+    pytest.importorskip(NEEDS.get(template, "torch"))
     init(tmp_path, "--template", template, "--out", "mine")
-    done = allranks("run", "mine", "epochs=1", "--json", cwd=tmp_path)
-    document = json.loads(done.stdout)
-    assert document["status"] == "succeeded", done.stdout
-    assert (Path(document["outputs"]["output_dir"]) / "model.pt").is_file()
-    log = (Path(document["steps"]["train"]["folder"]) / "user_logs/std_log_process_0.txt").read_text()
-    assert "on 4 ranks" in log
+    document = json.loads(allranks("run", "mine", "epochs=2", "--json", cwd=tmp_path).stdout)
+    assert document["status"] == "succeeded", document
+    made = Path(document["outputs"]["output_dir"]) / MADE.get(template, "model.pt")
+    assert made.exists()
+    logs = Path(document["steps"]["train"]["folder"]) / "user_logs"
+    said = "".join(path.read_text() for path in sorted(logs.iterdir()))
+    assert RANKS.get(template, "on 4 ranks") in said
+    if template == "fsdp":
+        import torch
+
+        weights = torch.load(made, weights_only=True)
+        assert weights["0.weight"].shape == (16, 32), "the whole, not the part of rank 0"
+        first, last = (float(loss) for loss in re.findall(r"loss ([\d.]+)", said))
+        assert last < first

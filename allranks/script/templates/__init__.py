@@ -16,6 +16,7 @@ _TEMPLATES = {
     "plain": "one process: arguments, a loop, metrics, a model",
     "ddp": "PyTorch, DistributedDataParallel: Azure ML starts every rank",
     "torchrun": "the same script, one torchrun on each node",
+    "fsdp": "PyTorch, FSDP: parameters, gradients and optimizer divided over all ranks",
     "lightning": "Lightning's Trainer, on any number of nodes",
     "horovod": "PyTorch under Horovod, started by mpirun",
     "tensorflow": "Keras under MultiWorkerMirroredStrategy",
