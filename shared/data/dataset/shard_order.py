@@ -41,15 +41,18 @@ class ShardOrder:
         ends = np.cumsum(self._early + np.concatenate([[0], (sizes - self._early)[:-1]]))
         self._ends: list[int] = ends.tolist()  # of Python's numbers: a search costs a tenth of NumPy's
         self._made: dict[int, RowNumbers] = {}
+        self._begin = 0  # where the phases that are made begin, and their rows, one phase after another
+        self._joined = np.empty(0, np.int64)
         self._left = -1, np.empty(0, np.int64)
 
     def rows_between(self, first: int, last: int) -> RowNumbers:
         """Numbers of the rows that come at the places from `first` to before `last` of the epoch."""
-        phases = self.phases_between(first, last)
-        self._made = {phase: self._made[phase] if phase in self._made else self._phase(phase) for phase in phases}
-        begins = [self._ends[phase] - len(rows) for phase, rows in self._made.items()]
-        pieces = zip(begins, self._made.values(), strict=True)
-        return np.concatenate([rows[max(0, first - begin) : last - begin] for begin, rows in pieces])
+        if not self._begin <= first <= last <= self._begin + len(self._joined):
+            phases = self.phases_between(first, last)
+            self._made = {phase: self._made[phase] if phase in self._made else self._phase(phase) for phase in phases}
+            self._joined = np.concatenate(list(self._made.values()))
+            self._begin = self._ends[phases.start] - len(self._made[phases.start])
+        return self._joined[max(0, first - self._begin) : last - self._begin]
 
     def phases_between(self, first: int, last: int) -> range:
         """Numbers of the phases that some places lie in."""

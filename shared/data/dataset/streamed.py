@@ -116,13 +116,15 @@ class StreamedSplit(Split):
     def epoch_places(self, seed: int, epoch: int) -> RowsBetween:
         """Give what says which rows come when; as it is asked for one place after the other, shards come and go."""
         order = ShardOrder(np.array([shard.rows for shard in self.shards]), self.group_rows, seed, epoch)
-        held = range(0)
+        held, checked = range(0), 0
 
         def rows_between(first: int, last: int) -> RowNumbers:
-            nonlocal held
-            if (needed := self._phases_held(order, first, last)) != held:
-                held = needed
-                self._keep(order.shards_of(held))
+            nonlocal held, checked
+            if last > checked:  # not at each batch: small ones are asked for faster than this is found out
+                checked = last + self.group_rows // 16
+                if (needed := self._phases_held(order, first, checked)) != held:
+                    held = needed
+                    self._keep(order.shards_of(held))
             return order.rows_between(first, last)
 
         return rows_between

@@ -1,0 +1,49 @@
+"""Memory for copied rows, used again once nobody holds them: the system gives new memory page by page, slowly."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+_MOST_FREE = 4
+"""Buffers of a kind of row that are kept while nobody needs them."""
+
+_Memory: TypeAlias = npt.NDArray[np.uint8]
+
+
+class RowBuffers:
+    """Lends memory for rows; safe to call from several threads."""
+
+    def __init__(self) -> None:
+        # Rows of one array come in equal numbers, but for the last of an epoch. A deque's methods are atomic.
+        self._free: defaultdict[object, deque[_Memory]] = defaultdict(lambda: deque(maxlen=_MOST_FREE))
+
+    def lend(self, rows: int, row_shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """Give an array with any content; its memory comes back when it and all views and tensors of it are gone."""
+        shape, free = (rows, *row_shape), self._free[row_shape, dtype]
+        size = math.prod(shape) * dtype.itemsize
+        try:
+            memory = free.popleft()
+        except IndexError:
+            memory = np.empty(size, np.uint8)
+        if memory.nbytes < size:
+            memory = np.empty(size, np.uint8)
+        interface = {"version": 3, "typestr": dtype.str, "data": (memory.ctypes.data, False), "shape": shape}
+        return np.asarray(_Loan(interface, memory, free))
+
+
+@dataclass(frozen=True, slots=True)
+class _Loan:
+    """What NumPy makes an array of: the array holds it, views hold the array, and with the last of them it ends."""
+
+    __array_interface__: dict[str, Any]
+    memory: _Memory
+    free: deque[_Memory]
+
+    def __del__(self) -> None:
+        self.free.append(self.memory)
