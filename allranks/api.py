@@ -11,15 +11,9 @@ from allranks.cli.target import folder_document
 from allranks.errors import UsageError
 from allranks.local.folders import DEFAULT_HOME, RunsHome
 from allranks.notebook.view import RunFailedError, RunView
-from allranks.performing import (
-    PreparedRun,
-    absolute_mapping,
-    chosen_interpreter,
-    chosen_step_environment,
-    earlier_run,
-    prepare_run,
-)
-from allranks.request import ANY_CLIENT, RunRequest
+from allranks.performing import PreparedRun, earlier_run, prepare_run
+from allranks.python_arguments import ScriptArguments, asked_places, asked_scale, input_texts
+from allranks.request import RunRequest
 
 if TYPE_CHECKING:
     from allranks.azure.jobs import JobState
@@ -31,7 +25,10 @@ def run(
     /,
     *,
     resume: RunView | str | None = None,
-    scale: Mapping[str, tuple[int, int]] | None = None,
+    scale: str | Mapping[str, tuple[int, int]] | None = None,
+    arguments: Sequence[Any] = (),
+    distribution: str = "",
+    code: str | os.PathLike[str] = "",
     steps: Sequence[str] = (),
     retries: int | None = None,
     cache: bool | None = None,
@@ -41,19 +38,22 @@ def run(
     python: Mapping[str, str | os.PathLike[str]] | None = None,
     environment: Mapping[str, str | os.PathLike[str]] | None = None,
     containers: bool | str = False,
-    logs: bool | str | Sequence[str] = False,
+    logs: bool | str | Sequence[str] | None = None,
     check: bool = False,
     **inputs: Any,
 ) -> RunView:
-    """Run a pipeline on this machine, as Azure ML would, and wait for its end.
+    """Run a pipeline or a script on this machine, as Azure ML would, and wait for its end.
 
     A terminal shows a live table, a notebook a view that is drawn again as the run goes on.
 
     Args:
-        pipeline: what a function with the SDK's ``@pipeline`` returns, or a target as for ``allranks run``, no script;
-            nothing where a run is resumed.
+        pipeline: what a function with the SDK's ``@pipeline`` returns, or a target as for ``allranks run``, such as
+            ``pipeline.yaml`` or ``train.py``; nothing where a run is resumed.
         resume: a run to be started again as it was, or its id; finished steps are reused, what else is given is new.
-        scale: step to (nodes, processes per node), over what the pipeline says.
+        scale: step to (nodes, processes per node), over what the pipeline says; ``"2x2"`` is that of the only step.
+        arguments: those of a script, such as ``["--epochs", 3]``.
+        distribution: of a script: ``pytorch``, ``mpi``, ``tensorflow`` or ``none``, in place of what is recognised.
+        code: of a script: the folder that each node gets a copy of; the script's own unless it is said.
         steps: these steps and those that they need; all if empty.
         retries: further attempts for a step that fails; none unless it is said.
         cache: False runs every step from its beginning.
@@ -63,7 +63,8 @@ def run(
         python: step to the interpreter that runs it, in place of the one that its environment calls for.
         environment: step to the environment that it runs in: a name that is known, or the path of a YAML file.
         containers: each node is a container of the step's image: ``docker``, ``podman``, or True for either.
-        logs: what ranks print is shown while they run: of all (True), or as for ``--logs``: a STEP, STEP:RANK, several.
+        logs: whose prints are shown while they run: of all (True), of none, as for ``--logs``; unless it is said a
+            script's only.
         check: raise where a step fails; otherwise the run's ``status`` and ``explanation``, which is printed, say so.
         inputs: inputs of the pipeline by name; a path for data.
 
@@ -71,71 +72,57 @@ def run(
         RunFailedError: a step failed, or the run was stopped, and ``check`` is set; its ``run`` is the result.
         AllranksError: what was asked for is wrong; nothing has run.
     """
-    given = {
-        "values": _texts({**(values or {}), **inputs}),
-        "scale": {step: (nodes, processes) for step, (nodes, processes) in (scale or {}).items()},
-        "only": tuple(steps),
-        **_places(map, python, environment),
-        "containers": ANY_CLIENT if containers is True else containers or "",
-        "retries": retries,
-        "cache": cache,
-    }
+    given = {"retries": retries, "cache": cache, **asked_places(map, python, environment, containers)}
+    given |= {"values": input_texts({**(values or {}), **inputs}), "scale": asked_scale(scale), "only": tuple(steps)}
     home = resume.folder.home if isinstance(resume, RunView) else RunsHome(Path(runs_dir).resolve())
     again = resume.run_id if isinstance(resume, RunView) else resume
-    result = _perform(_prepared(pipeline, given, home, again), home, logs)
-    if check and result.exit_code:
-        raise RunFailedError(result)
-    return result
+    prepared = _prepared(pipeline, ScriptArguments(arguments, distribution, code), given, home, again)
+    return _checked(_perform(prepared, home, logs), check=check)
 
 
-def _prepared(pipeline: Any, given: Mapping[str, Any], home: RunsHome, resume: str | None) -> PreparedRun:
-    """What is to run: a pipeline, or the run that is resumed with what was given again."""
+def _prepared(
+    pipeline: Any, script: ScriptArguments, given: Mapping[str, Any], home: RunsHome, resume: str | None
+) -> PreparedRun:
+    """What is to run: a pipeline, a script, or the run that is resumed with what was given again."""
     given = {name: value for name, value in given.items() if value is not None}
     if (pipeline is None) == (resume is None):
         which = "neither a pipeline nor a run to resume is" if resume is None else "a pipeline and a run to resume are"
         raise UsageError(f"{which} given.", "Give one: allranks.run(PIPELINE) or allranks.run(resume=RUN).")
+    target = os.fspath(pipeline) if isinstance(pipeline, (str, os.PathLike)) else ""
+    asked = script.request(target, given["values"])
     if resume is not None:
         earlier = earlier_run(home, resume)
-        if earlier.request.script is not None:
-            raise UsageError(
-                f"run {earlier.folder.id} is of a script, and Python runs none.",
-                f"Resume it on the command line: allranks run --resume {earlier.folder.id}.",
-            )
         return prepare_run(earlier.request.resumed(earlier.folder.id, given), home, earlier=earlier)
-    if isinstance(pipeline, str):
-        return prepare_run(RunRequest(folder_document(pipeline), str(Path.cwd()), **given), home)
+    if asked is not None:
+        return prepare_run(RunRequest(asked.name, str(Path.cwd()), script=asked, **given), home)
+    if target:
+        return prepare_run(RunRequest(folder_document(target), str(Path.cwd()), **given), home)
     return prepare_run(RunRequest("", str(Path.cwd()), built=True, **given), home, pipeline)
 
 
-def _perform(prepared: PreparedRun, home: RunsHome, logs: bool | str | Sequence[str]) -> RunView:  # noqa: FBT001
+def _perform(prepared: PreparedRun, home: RunsHome, logs: bool | str | Sequence[str] | None) -> RunView:  # noqa: FBT001
     """Run it and show it, where there is a notebook in that, with the logs that were asked for above."""
     from allranks.cli.live import perform_shown
     from allranks.cli.log_choice import ALL_LOGS, NO_LOGS, parse_logs
+    from allranks.cli.script_run import perform_script
     from allranks.cli.shown_run import RunDisplay
     from allranks.notebook.observer import NotebookObserver, in_notebook
 
-    wanted = (ALL_LOGS if logs else NO_LOGS) if isinstance(logs, bool) else logs
-    chosen = parse_logs([wanted] if isinstance(wanted, str) else wanted, prepared.plan)
+    is_script = prepared.request.script is not None
+    if logs is None or isinstance(logs, bool):
+        logs = ALL_LOGS if logs or (logs is None and is_script) else NO_LOGS
+    chosen = parse_logs([logs] if isinstance(logs, str) else logs, prepared.plan)
+    if is_script:  # whose observer prints the logs
+        beside = NotebookObserver() if in_notebook() else None
+        return RunView.of_result(perform_script(prepared, home, RunDisplay(chosen, beside=beside)))
     display = RunDisplay(chosen, observer=NotebookObserver(chosen) if in_notebook() else None)
     return RunView.of_result(perform_shown(prepared, home, display=display))
 
 
-def _places(
-    map: Mapping[str, str | os.PathLike[str]] | None,  # noqa: A002 the name of the option
-    python: Mapping[str, str | os.PathLike[str]] | None,
-    environment: Mapping[str, str | os.PathLike[str]] | None,
-) -> dict[str, Any]:
-    """What stands for the cloud, and in what steps run, as a request has them."""
-    return {
-        "map": tuple(absolute_mapping(text) for text in _pairs(map)),
-        "python": dict(chosen_interpreter(text) for text in _pairs(python)),
-        "environment": dict(chosen_step_environment(text) for text in _pairs(environment)),
-    }
-
-
-def _pairs(given: Mapping[str, str | os.PathLike[str]] | None) -> list[str]:
-    """What an option of the command line would be given."""
-    return [f"{name}={os.fspath(value)}" for name, value in (given or {}).items()]
+def _checked(result: RunView, *, check: bool) -> RunView:
+    if check and result.exit_code:
+        raise RunFailedError(result)
+    return result
 
 
 def runs(runs_dir: str | os.PathLike[str] = DEFAULT_HOME) -> list[RunView]:
@@ -226,7 +213,7 @@ def submit(
     from allranks.cli.text import print_note
 
     known = ComponentFinder(lambda: find_workspace(subscription, resource_group, workspace))
-    asked = _texts({**(values or {}), **inputs})
+    asked = input_texts({**(values or {}), **inputs})
     places = checked_placement(instance_type, identity, timeout)
     assembled = assemble_job(
         pipeline, asked, scale or {}, compute=compute, experiment=experiment, asked=places, resolve=known.find
@@ -235,15 +222,3 @@ def submit(
     reference = RegisteredComponents(registry) if registered or registry else None
     client = connect_workspace(place)
     return submit_job(client, place, assembled, reference, print_note)
-
-
-def _texts(inputs: Mapping[str, Any]) -> dict[str, str]:
-    """Values as the command line would have them; an input of the SDK by its path."""
-    return {name: _text(value) for name, value in inputs.items() if value is not None}
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    path = getattr(value, "path", None)
-    return str(value if path is None or isinstance(value, os.PathLike) else path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,3 +48,59 @@ def test_a_failed_run_says_why_and_where_and_can_be_read_again(
     with pytest.raises(UnknownNameError, match="is no run"):
         allranks.load_run("nothing")
     assert allranks.runs(tmp_path / "elsewhere") == []
+
+
+SCRIPT = """\
+import argparse, os
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int)
+print(f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}, {parser.parse_args().epochs} epochs")
+if os.environ["RANK"] == "0":
+    os.makedirs("outputs", exist_ok=True)
+    open("outputs/model.txt", "w").write("weights")
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def test_a_script_runs_as_on_the_command_line(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = allranks.run("train.py", scale="2x2", arguments=["--epochs", 3], check=True)
+    printed = capsys.readouterr()
+    for rank in range(4):
+        assert f"[rank {rank}] rank {rank} of 4, 3 epochs\n" in printed.out
+    assert "train.py runs with distribution pytorch: " in printed.err
+    assert "rank 3 of 4, 3 epochs" in run.logs("train", rank=3)
+    (model,) = run.written_files()
+    assert (model.name, model.read_text()) == ("model.txt", "weights")
+    assert sorted(path.name for path in script.parent.iterdir()) == [".allranks", "train.py"]
+    again = allranks.run(resume=run, logs=False, scale="1x1")
+    assert again.logs("train", rank=0) == "rank 0 of 1, 3 epochs\n"
+    assert "3 epochs" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "message", "hint"),
+    [
+        ("train.py", {"epochs": 3}, "epochs: a script has no inputs", "arguments=['--epochs', '3']"),
+        ("train.py", {"arguments": "--epochs 3"}, "arguments='--epochs 3' is one text", "arguments=['--epochs', '3']"),
+        ("train.py", {"scale": "2"}, "--scale '2' is not STEP=NODESxPROCESSES", "train=2x4"),
+        ("train.py", {"code": "lost"}, "'lost' does not hold the script 'train.py'", ""),
+        ("train_ddp", {"arguments": ["--epochs"]}, "arguments: only a script takes this", "FILE.py"),
+        ("lost.py", {}, "lost.py' is not there", ""),
+    ],
+)
+@pytest.mark.usefixtures("script")
+def test_what_is_wrong_with_a_script_is_said_before_anything_runs(
+    target: str, options: dict[str, Any], message: str, hint: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        allranks.run(target, **options)
+    assert message in raised.value.message
+    assert hint in raised.value.hint
+    assert allranks.runs() == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import time
+from io import TextIOWrapper
 from typing import TextIO
 
 _ATOMIC = 4096  # bytes that a pipe which is ready takes at once and whole (PIPE_BUF of Linux)
@@ -19,9 +20,11 @@ class LineWriter:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
+        # A notebook's stream has the descriptor of the terminal that its kernel was started in, not of the cell.
+        is_file = isinstance(stream, TextIOWrapper)
         try:
-            self._descriptor: int | None = stream.fileno()
-        except (OSError, ValueError, AttributeError):  # a stand-in for a stream, as notebooks and tests have
+            self._descriptor: int | None = stream.fileno() if is_file else None
+        except (OSError, ValueError):  # a stand-in for a file, as tests have
             self._descriptor = None
         self._waiting = b""
 

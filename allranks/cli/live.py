@@ -77,6 +77,8 @@ def _observers(shown: RunDisplay, *, most_attempts: int, is_silent: bool) -> lis
         from allranks.cli.event_stream import EventObserver
 
         observers.append(EventObserver(shown.events, shown.logs or LogChoice()))
+    if shown.beside is not None:
+        observers.append(shown.beside)
     if shown.observer is not None and not is_silent:
         observers.append(shown.observer)
     elif is_silent:

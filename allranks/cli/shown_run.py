@@ -35,11 +35,13 @@ class RunDisplay:
         logs: whose; None leaves it to where the output goes: none on a terminal, all into a pipe.
         events: a file for JSON lines, or ``-`` for the standard output, which then holds nothing else; None for none.
         observer: what shows progress and end in place of the table and the summary; None for these.
+        beside: what shows them too, such as the view below a notebook's cell; None for nothing.
     """
 
     logs: LogChoice | None = field(default_factory=LogChoice)
     events: str | None = None
     observer: ShownRun | None = None
+    beside: ShownRun | None = None
 
     @property
     def events_to_output(self) -> bool:

@@ -112,6 +112,13 @@ class RunView(RunResult):
             return rows
         return pd.DataFrame(rows, columns=["step", *curves]).set_index("step")
 
+    def written_files(self) -> list[Path]:
+        """What a script has written beside itself, such as ``outputs/model.pt``: the files, node by node."""
+        from allranks.cli.script_run import written_files
+
+        nodes = written_files(self).values()
+        return [Path(node["folder"]) / file for node in nodes for file in node["files"]]
+
     def open(self) -> Path:
         """Open the run's page in a browser, where there is a screen; returns the page's file either way."""
         page = self.folder.report.absolute()

@@ -70,3 +70,13 @@ def test_a_mistake_and_a_failed_step_are_one_message_in_a_notebook(tmp_path: Pat
     (shown,) = outputs(notebook, "execute_result", "text/html")
     assert "✗ failed" in shown
     assert "| the reason" in shown
+
+
+def test_a_script_in_a_notebook_shows_what_its_ranks_print_and_the_view(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import os\nprint('this is rank', os.environ['RANK'])\n")
+    cell = "import allranks\nrun = allranks.run('train.py', scale='1x2')"
+    notebook = execute(new_notebook(cells=[new_code_cell(cell)]), tmp_path)
+    said = "".join(outputs(notebook, "stream", "text"))
+    assert [f"[rank {rank}] this is rank {rank}" in said for rank in range(2)] == [True, True]
+    (shown,) = outputs(notebook, "display_data", "text/html")
+    assert "✓ succeeded" in shown
