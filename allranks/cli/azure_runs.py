@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from allranks.cli import text
 from allranks.cli.inputs import workspace_of
 from allranks.errors import AzureError, UnknownNameError, UsageError
+from allranks.wording import duration_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +95,7 @@ def _show(args: argparse.Namespace, client: Any, job: JobState) -> int:
         text.print_output({**job.document(), "steps": {step.name: step.document() for step in steps}})
         return 0
     print(text.aligned_rows([job_cells(job)], indent=""))
-    cells = [[step.name, step.status, text.duration_words(step.seconds), step.error] for step in steps]
+    cells = [[step.name, step.status, duration_words(step.seconds), step.error] for step in steps]
     print(f"  Studio  {job.studio}\nsteps\n{text.aligned_rows(cells, keep_whole=True)}")
     return 0
 

@@ -10,10 +10,10 @@ from typing import Self
 from rich.console import Console
 from rich.text import Text
 
-from allranks.cli import text
 from allranks.local.containers.images import ContainerImage
 from allranks.local.environments.step_environment import StepEnvironment, build_step_environment
 from allranks.redaction import redact
+from allranks.wording import duration_words
 
 _FRAMES = 4  # a second: each reads the end of the log
 _TAIL = 4096  # bytes of the log in which its last line is looked for
@@ -72,7 +72,7 @@ class BuildPhases:
         self._phase, self._since = phase, time.monotonic()
 
     def _took(self) -> str:
-        return text.duration_words(time.monotonic() - self._since) if self._phase else ""
+        return duration_words(time.monotonic() - self._since) if self._phase else ""
 
     def _finish(self) -> None:
         if self._phase:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from allranks.cli.text import duration_words, one_line
+from allranks.cli.text import one_line
 from allranks.local.tracking.reading import ChildRun, child_depths
+from allranks.wording import duration_words, number_words
 
 _MOST_SHOWN = 20  # of one step; the page and --json have more
 
@@ -24,4 +25,4 @@ def child_rows(
 
 def metrics_text(metrics: Mapping[str, float]) -> str:
     """``loss=0.25 odd=nan``."""
-    return " ".join(f"{one_line(name)}={value:.4g}" for name, value in metrics.items())
+    return " ".join(f"{one_line(name)}={number_words(value)}" for name, value in metrics.items())

@@ -14,6 +14,7 @@ from allranks.files import write_text
 from allranks.local.folders import RunsHome
 from allranks.local.page.compare import compare_runs, comparison_page
 from allranks.local.page.document import run_document
+from allranks.wording import duration_words, number_words, run_seconds, with_count
 
 _LONGEST = 60  # characters of a value; --json has all
 
@@ -46,9 +47,9 @@ def comparison_lines(compared: Mapping[str, Any]) -> Iterator[str]:
     """What ``compare_runs`` has found, line by line for people."""
     runs = compared["runs"]
     names = [run["run_id"] for run in runs]
-    took = [run["ended"] - run["started"] if run["ended"] and run["started"] else None for run in runs]
+    took = [run_seconds(run) for run in runs]
     about: list[list[str]] = [
-        [run["run_id"], run["status"], text.duration_words(seconds), str(run["target"] or "")]
+        [run["run_id"], run["status"], duration_words(seconds), str(run["target"] or "")]
         for run, seconds in zip(runs, took, strict=True)
     ]
     yield text.aligned_rows(about, indent="", keep_whole=True)
@@ -76,8 +77,8 @@ def _shown(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, float | int) and not isinstance(value, bool):
-        return f"{value:.6g}"
+        return number_words(value)
     if isinstance(value, Mapping):
-        return f"{value.get('path')} ({text.with_count(value.get('files', 0), 'file')}, {value.get('fingerprint')})"
+        return f"{value.get('path')} ({with_count(value.get('files', 0), 'file')}, {value.get('fingerprint')})"
     shown = text.one_line(str(value))
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"

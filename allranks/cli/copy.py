@@ -21,6 +21,7 @@ from allranks.cli import text
 from allranks.cli.show_document import example_command
 from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.spec import Component, Pipeline, read_spec
+from allranks.wording import with_count
 
 HELP = "copy a component or pipeline, with shared/, into your own tree, to change it"
 
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     changed = [file for file in files if not _is_same(file, target / file)]
     differing = [file for file in changed if os.path.lexists(target / file)]
     if differing and not (args.force or args.keep):
-        count = f"{text.with_count(len(differing), 'file')} {'is' if len(differing) == 1 else 'are'}"
+        count = f"{with_count(len(differing), 'file')} {'is' if len(differing) == 1 else 'are'}"
         listed = ", ".join(str(target / file) for file in differing[:_LISTED])
         rest = f" and {len(differing) - _LISTED} more" if len(differing) > _LISTED else ""
         raise UsageError(
@@ -136,7 +137,7 @@ def _print_result(args: argparse.Namespace, target: Path, files: list[Path], wri
     # Each component, pipeline file and environment by itself, shared/ as a whole.
     folders = Counter(Path(*file.parts[: 1 if file.parts[0] == "shared" else 2]) for file in written)
     for folder, number in folders.items():
-        print(f"wrote {target / folder} ({text.with_count(number, 'file')})")
+        print(f"wrote {target / folder} ({with_count(number, 'file')})")
     if kept:
         print(f"left {kept} file{' that was' if kept == 1 else 's that were'} there already")
     if command:

@@ -22,6 +22,7 @@ from allranks.local.environments.step_environment import StepEnvironment, built_
 from allranks.local.folders import DEFAULT_HOME, RunsHome
 from allranks.local.requirements import unmet_requirements
 from allranks.redaction import redact, redact_document
+from allranks.wording import with_count
 
 HELP = "list, build, check and remove the environments that steps run in"
 _TARGET = "a name of ours; a pipeline or component, for what its steps need; an environment's YAML; a name of Azure's"
@@ -203,4 +204,4 @@ def _sentence(state: dict[str, Any], *, briefly: bool = False) -> str:
 
 def _built_sentence(stamp: dict[str, Any]) -> str:
     without = f", without {redact(', '.join(stamp['without']))}" if stamp.get("without") else ""
-    return f"Python {stamp.get('python')}, {text.with_count(len(stamp.get('packages', [])), 'package')}{without}"
+    return f"Python {stamp.get('python')}, {with_count(len(stamp.get('packages', [])), 'package')}{without}"

@@ -33,6 +33,7 @@ from allranks.spec import (
 )
 from allranks.spec.schema import CLOUD_ONLY_TYPES
 from allranks.spec.steps import STEP_KINDS
+from allranks.wording import with_count
 
 HELP = "check component and pipeline YAML: types, ranges, references, cycles, names"
 
@@ -185,7 +186,7 @@ def _document(problem: Problem) -> dict[str, Any]:
 
 
 def _summary(documents: int, errors: int, warnings: int, whose: str) -> str:
-    checked = f"{text.with_count(documents, 'document')}{whose} checked"
+    checked = f"{with_count(documents, 'document')}{whose} checked"
     if not errors and not warnings:
         return f"{checked}, nothing wrong"
-    return f"{checked}, {text.with_count(errors, 'error')}, {text.with_count(warnings, 'warning')}"
+    return f"{checked}, {with_count(errors, 'error')}, {with_count(warnings, 'warning')}"

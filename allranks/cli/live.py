@@ -18,7 +18,7 @@ from allranks.cli.live_view import LiveView
 from allranks.cli.log_choice import LogChoice
 from allranks.cli.log_stream import LogStream
 from allranks.cli.shown_run import LogObserver, RunDisplay, ShownRun, marked_lines
-from allranks.cli.text import aligned_rows, duration_words, print_note, with_count
+from allranks.cli.text import aligned_rows, print_note
 from allranks.local.engine import run_plan
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder, RunsHome
@@ -27,6 +27,7 @@ from allranks.local.plan import RunPlan
 from allranks.local.result import RETRYING, RUNNING, SUCCEEDED, RunResult, StepResult
 from allranks.performing import PreparedRun
 from allranks.redaction import redact
+from allranks.wording import duration_words, with_count
 
 _REFRESH = 0.25  # seconds
 _MOST_WAITING = 2**18  # bytes of one log that a terminal is given at a time: more than anybody reads

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from allranks.cli.sparklines import LONGEST_CURVE, draw_sparkline, draws_blocks
-from allranks.cli.text import NARROW_WIDTH, cell_width, cut_end, cut_middle, duration_words, short_duration
+from allranks.cli.text import NARROW_WIDTH, cell_width, cut_end, cut_middle
 from allranks.local.result import StepProgress
+from allranks.wording import duration_words, short_duration
 
 COLUMNS = ("step", "status", "nodes x ranks", "time", "progress", "left", "curve", "metrics")
 _CORE = ("step", "status", "time", "progress", "left")

@@ -15,6 +15,7 @@ from allranks.local.folders import RunFolder, RunsHome, StepFolder
 from allranks.local.result import RUNNING
 from allranks.local.traces import LogTraces
 from allranks.redaction import redact
+from allranks.wording import with_count
 
 _POLL_SECONDS = 0.2
 """Between two looks at a log that is followed."""
@@ -57,7 +58,7 @@ def _list_logs(args: argparse.Namespace, home: RunsHome, folder: RunFolder, step
         text.print_output({"run_id": folder.id, "steps": paths})
         return 0
     places = {name: str(next(iter(ranks.values())).parent) if ranks else "" for name, ranks in found.items()}
-    numbers = {name: text.with_count(len(ranks), "log") if ranks else "no logs" for name, ranks in found.items()}
+    numbers = {name: with_count(len(ranks), "log") if ranks else "no logs" for name, ranks in found.items()}
     cells = [(name, steps[name]["status"], numbers[name], places[name]) for name in found]
     print(f"{text.aligned_rows(cells, keep_whole=True)}\none step's log: allranks runs logs {folder.id} STEP")
     return 0

@@ -6,23 +6,22 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from allranks.cli import text
 from allranks.cli.sparklines import SHOWN_METRICS
 from allranks.local.metrics_file import read_metrics_document
 from allranks.local.result import SUCCEEDED
+from allranks.wording import duration_words, number_words, run_seconds
 
 
 def run_cells(state: Mapping[str, Any]) -> list[str]:
     """Its id, status, steps that have succeeded, start, duration, what was asked for, what it has measured."""
     steps = state["steps"].values()
     done = sum(step["status"] == SUCCEEDED for step in steps)
-    started, ended = state.get("started"), state.get("ended")
     return [
         state["run_id"],
         state["status"],
         f"{done}/{len(steps)} steps",
-        _when(started),
-        "" if started is None or ended is None else text.duration_words(ended - started),
+        _when(state.get("started")),
+        duration_words(run_seconds(state)),
         _asked(state),
         _measured(state["steps"]),
     ]
@@ -42,7 +41,7 @@ def _measured(steps: Mapping[str, Any]) -> str:
     for metric in SHOWN_METRICS:
         found = {name: metrics[metric] for name, metrics in measured.items() if metric in metrics}
         if found:
-            return "  ".join(f"{name}.{metric}={value:.4g}" for name, value in found.items())
+            return "  ".join(f"{name}.{metric}={number_words(value)}" for name, value in found.items())
     return ""
 
 

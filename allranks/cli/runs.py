@@ -30,6 +30,7 @@ from allranks.local.past import past_child
 from allranks.local.report import write_run_page
 from allranks.local.result import RUNNING
 from allranks.local.tracking.removal import remove_tracked_runs
+from allranks.wording import duration_words, number_words, ranks_words, status_words
 
 _LONGEST = 100  # characters of a param or tag
 _CURVE_WIDTH = 40  # characters
@@ -210,9 +211,9 @@ def _step_cells(name: str, step: Mapping[str, Any]) -> list[list[str]]:
     """The line of a step, and those of the runs that its script has made itself."""
     metrics = metrics_text(read_metrics_document(step.get("metrics")))
     metrics = metrics if step.get("decision") is None else f"the condition is {str(step['decision']).lower()}"
-    took = text.duration_words(step.get("seconds"))
-    ranks = f"{step['nodes']}x{step['processes']}" if step.get("nodes") else ""
-    own = [name, step["status"] + (" (reused)" if step.get("reused") else ""), ranks, took, metrics]
+    took = duration_words(step.get("seconds"))
+    ranks = ranks_words(step.get("nodes", 0), step.get("processes", 0))
+    own = [name, status_words(step["status"], is_reused=step.get("reused", False)), ranks, took, metrics]
     children = [past_child(child) for child in step.get("child_runs", ())]
     return [
         own,
@@ -225,7 +226,7 @@ def _curve_cells(name: str, step: Mapping[str, Any], curves: Mapping[str, Metric
     metric = main_metric(curves, step.get("primary_metric", ""))
     if metric:
         values = [value for _, value in curves[metric]]
-        yield [f"{name}.{text.one_line(metric)}", draw_sparkline(values, _CURVE_WIDTH), f"{values[-1]:.4g}"]
+        yield [f"{name}.{text.one_line(metric)}", draw_sparkline(values, _CURVE_WIDTH), number_words(values[-1])]
 
 
 def _input_cells(name: str, details: Mapping[str, Any]) -> Iterator[list[str]]:

@@ -14,7 +14,7 @@ from allranks.cli.live import perform_shown
 from allranks.cli.log_choice import LogChoice
 from allranks.cli.log_stream import LogStream
 from allranks.cli.shown_run import RunDisplay, ShownRun
-from allranks.cli.text import aligned_rows, duration_words, with_count
+from allranks.cli.text import aligned_rows
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder, RunsHome, StepFolder
 from allranks.local.gang_execution import KEPT_FOLDERS
@@ -22,6 +22,7 @@ from allranks.local.plan import PlannedStep, RunPlan
 from allranks.local.result import RETRYING, RunResult, StepResult
 from allranks.performing import PreparedRun
 from allranks.redaction import redact
+from allranks.wording import duration_words, with_count
 
 _SHOWN_FILES = 8
 

@@ -122,29 +122,3 @@ def _ellipsis() -> str:
     from allranks.cli.sparklines import draws_blocks
 
     return "…" if draws_blocks() else "~"
-
-
-def with_count(number: int, what: str) -> str:
-    """``1 step``, ``2 steps``."""
-    return f"{number} {what}" + ("" if number == 1 else "s")
-
-
-def duration_words(duration: float | None) -> str:
-    """A duration as people write it: ``0.4 s``, ``1 min 05 s``, ``2 h 03 min``; empty where it is not known."""
-    if duration is None:
-        return ""
-    if duration < 60:
-        return f"{duration:.1f} s"
-    minutes, rest = divmod(round(duration), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def short_duration(duration: float) -> str:
-    """A duration in at most six letters: ``12s``, ``12m05s``, ``23h59m``, ``99d23h``."""
-    seconds = max(0, round(duration))
-    for unit, size, part, smaller in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
-        if seconds >= size:
-            return f"{seconds // size}{unit}{seconds % size // smaller:02d}{part}"
-    return f"{seconds}s"

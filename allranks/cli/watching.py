@@ -11,6 +11,7 @@ from allranks.azure.watch import FailureLog, JobOutcome, Watcher, watch_job
 from allranks.cli import text
 from allranks.cli.live_table import STATUS_STYLES
 from allranks.local.result import FAILED
+from allranks.wording import duration_words
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -83,7 +84,7 @@ class _TableWatcher(_LineWatcher):
             table.add_column(title, no_wrap=True)
         for step in steps:
             status = Text(step.status, style=STATUS_STYLES.get(step.status, ""))
-            table.add_row(step.name, status, text.duration_words(step.seconds))
+            table.add_row(step.name, status, duration_words(step.seconds))
         self._live.update(table, refresh=True)
 
     def close(self) -> None:
@@ -95,7 +96,7 @@ class _TableWatcher(_LineWatcher):
 
 def _described(step: StepState) -> str:
     """One line on a step."""
-    return step.status if step.seconds is None else f"{step.status}, {text.duration_words(step.seconds)}"
+    return step.status if step.seconds is None else f"{step.status}, {duration_words(step.seconds)}"
 
 
 def follow_job(client: Any, workspace: Workspace, job: JobState, *, as_json: bool) -> JobOutcome:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from allranks.cli.live_table import shorter_metrics
 from allranks.cli.sparklines import main_metric
-from allranks.cli.text import duration_words
 from allranks.local.curves import is_logarithmic, thin_curve
 from allranks.local.folders import StepFolder
 from allranks.local.logged import MetricCurve
 from allranks.local.result import RUNNING, RunResult, StepResult, read_progress
 from allranks.redaction import redact
+from allranks.wording import duration_words, ranks_words, status_words
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -89,4 +89,5 @@ def _template() -> Template:
     from jinja2 import Environment
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.globals |= {"ranks_words": ranks_words, "status_words": status_words}
     return environment.from_string((Path(__file__).parent / "run.html").read_text())

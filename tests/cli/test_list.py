@@ -5,6 +5,7 @@ from typing import Any
 
 from allranks import catalogue
 from allranks.cli import text
+from allranks.wording import duration_words
 
 
 def test_list_shows_everything_under_its_kind(cli: Callable[..., Any]) -> None:
@@ -32,4 +33,4 @@ def test_rows_align_columns_and_drop_empty_ones() -> None:
 
 
 def test_seconds_reads_like_a_clock() -> None:
-    assert [text.duration_words(s) for s in (0.44, 65, 7380)] == ["0.4 s", "1 min 05 s", "2 h 03 min"]
+    assert [duration_words(s) for s in (0.44, 65, 7380)] == ["0.4 s", "1 min 05 s", "2 h 03 min"]

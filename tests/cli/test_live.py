@@ -25,10 +25,11 @@ from allranks import catalogue
 from allranks.cli.live_curves import LiveCurves
 from allranks.cli.live_progress import LiveProgress
 from allranks.cli.live_table import status_table
-from allranks.cli.text import cut_middle, short_duration
+from allranks.cli.text import cut_middle
 from allranks.local.folders import RunsHome
 from allranks.local.result import StepFailure, StepProgress, StepResult
 from allranks.spec import read_pipeline
+from allranks.wording import short_duration
 from tests.cli.screen import Screen
 
 ROOT = Path(__file__).parents[2]

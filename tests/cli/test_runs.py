@@ -275,7 +275,7 @@ def test_a_real_run(tmp_path: Path) -> None:
     assert [run["run_id"] for run in json.loads(call("runs", "--json"))["runs"]] == [again["run_id"], result["run_id"]]
     assert call("runs", "logs", result["run_id"], "talk") == "[rank 0] rank 0\n[rank 1] rank 1\n"
     assert call("runs", "logs", "latest", "talk", "--rank", "1", "--follow") == "rank 1\n"
-    assert "succeeded (reused)  1x2" in call("runs", "show", "latest")
+    assert "succeeded (reused)  1 x 2" in call("runs", "show", "latest")
     call("runs", "remove", again["run_id"])
     call("runs", "remove", result["run_id"])
     assert call("runs").startswith("no runs")

@@ -133,7 +133,7 @@ ROOMS = (
         "yaml packaging",
         later="jinja2 markupsafe optuna scipy",
         ours="allranks/catalogue allranks/errors allranks/files allranks/library allranks/redaction "
-        "allranks/request allranks/spec allranks/sizes",
+        "allranks/request allranks/spec allranks/sizes allranks/wording",
     ),
     Room(
         "allranks/script/*",

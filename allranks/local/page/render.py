@@ -10,6 +10,17 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.wording import (
+    duration_words,
+    number_words,
+    ranks_words,
+    run_seconds,
+    short_number,
+    size_words,
+    status_words,
+    value_words,
+)
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -54,7 +65,9 @@ def _environment() -> Environment:
 
     loader = PackageLoader("allranks.local.page", "templates")
     made = Environment(loader=loader, autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
-    made.filters["size_words"] = _size_words
+    made.filters |= {"size_words": size_words, "number": number_words, "duration": duration_words}
+    made.filters |= {"short_number": short_number, "value_words": value_words}
+    made.globals |= {"run_seconds": run_seconds, "ranks_words": ranks_words, "status_words": status_words}
     return made
 
 
@@ -90,12 +103,3 @@ def _as_script(document: Mapping[str, Any]) -> Any:
 
     text = json.dumps(document, separators=(",", ":"))
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))  # noqa: S704
-
-
-def _size_words(size: int) -> str:
-    """Bytes as people write them."""
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000  # type: ignore[assignment]
-    return f"{size:.1f} GB"

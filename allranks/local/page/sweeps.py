@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from allranks.local.result import SUCCEEDED
+from allranks.wording import short_number
 
 _WIDTH, _HEIGHT = 480, 120  # of the metric by trial, in pixels
 _SIDE = 150  # of the metric against one input
@@ -79,7 +80,7 @@ def _shares(values: Sequence[Any]) -> tuple[list[float], str, str]:
     """Where values lie between the ends of their axis, 0 to 1, and the ends in words; choices are in order of text."""
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         low, high = min(values), max(values)
-        return [(value - low) / ((high - low) or 1.0) for value in values], f"{low:.4g}", f"{high:.4g}"
+        return [(value - low) / ((high - low) or 1.0) for value in values], short_number(low), short_number(high)
     choices = sorted({str(value) for value in values})
     last = max(1, len(choices) - 1)
     return [choices.index(str(value)) / last for value in values], choices[0], choices[-1]

@@ -9,7 +9,14 @@ const served = document.body.hasAttribute("data-served");
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const pointsAt = (path) => path.reduce((found, key) => (found === undefined ? found : found[key]), page.document);
-const shortNumber = (value) => (value == null ? "" : Number(value.toPrecision(5)).toString());
+
+// As wording.py has it: six digits, and from 1e6 on and below 1e-4 an exponent of at least two.
+function numberWords(value, digits = 6) {
+  if (value == null || !Number.isFinite(value)) return value == null ? "" : String(value);
+  const [mantissa, power] = value.toExponential(digits - 1).split("e");
+  if (value === 0 || (Number(power) >= -4 && Number(power) < digits)) return String(Number(value.toPrecision(digits)));
+  return `${Number(mantissa)}e${power[0]}${power.slice(1).padStart(2, "0")}`;
+}
 
 // An exponential moving average, without its usual pull towards the first value.
 function smoothed(values, weight) {
@@ -40,10 +47,10 @@ function chartSeries(names, colors) {
     mark: `c${colors[index] % 8}`,
     width: faint ? 1 : 1.6,
     spanGaps: true,
-    value: (_, value) => shortNumber(value),
+    value: (_, value) => numberWords(value),
   });
   const raw = names.map((name, index) => line(name, index, page.smoothing > 0));
-  return [{ label: "step", value: (_, value) => shortNumber(value) }, ...raw, ...(page.smoothing ? names.map((name, index) => line(name, index, false)) : [])];
+  return [{ label: "step", value: (_, value) => numberWords(value) }, ...raw, ...(page.smoothing ? names.map((name, index) => line(name, index, false)) : [])];
 }
 
 function chartOptions(figure, names, colors) {
@@ -56,7 +63,7 @@ function chartOptions(figure, names, colors) {
     height: figure.classList.contains("minor") ? 170 : 240,
     series: chartSeries(names, colors),
     scales: { x: { time: false }, y: logarithmic ? { distr: 3 } : {} },
-    axes: [{ ...axis, label: "step", size: 30 }, { ...axis, label: unit || undefined, size: 62, values: (_, splits) => splits.map((value) => (value == null ? "" : shortNumber(value))) }],
+    axes: [{ ...axis, label: "step", size: 30 }, { ...axis, label: unit || undefined, size: 62, values: (_, splits) => splits.map((value) => (value == null ? "" : numberWords(value))) }],
     cursor: { sync: { key: step ? step.dataset.step : "compare" }, drag: { x: true, y: false } },
     legend: { show: false },
     hooks: { setCursor: [(plot) => tellValues(figure, plot)] },
@@ -72,13 +79,13 @@ function tellValues(figure, plot) {
     return;
   }
   if (figure.told === undefined) figure.told = [...caption.childNodes];
-  const parts = [`step ${shortNumber(plot.data[0][at])}`];
+  const parts = [`step ${numberWords(plot.data[0][at])}`];
   plot.series.slice(1).forEach((series, index) => {
     const value = plot.data[index + 1][at];
     if (value == null) return;
     const mark = document.createElement("i");
     mark.className = series.mark;
-    parts.push(" · ", mark, `${series.label} ${shortNumber(value)}`);
+    parts.push(" · ", mark, `${series.label} ${numberWords(value)}`);
   });
   caption.replaceChildren(...parts);
 }
