@@ -568,6 +568,6 @@ def test_a_rank_that_works_alone_hears_of_a_death_when_it_asks(tmp_path: Path) -
         time.sleep(0.01)
     """
     )
-    results = run_ranks(code, nodes=1, processes=2, timeout=60, cwd=tmp_path)
+    results = run_ranks(code, nodes=1, processes=2, timeout=20, cwd=tmp_path)
     assert [result.returncode for result in results] == [1, 3]
     assert "PeerError: rank 1 (node 0) has died" in results[0].stderr
