@@ -214,4 +214,8 @@ def test_by_name_by_yaml_and_by_python_the_plan_is_the_same(home):
     )
     plans = [run_json(target, "--dry-run", "--runs-dir", home / "nothing", cwd=home) for target in targets]
     assert plans[0]["exit"] == 0
-    assert plans[0] == plans[1] == plans[2]
+    assert plans[0] == plans[1]
+    for plan in plans:  # the place in a file is the file's own
+        for step in plan["steps"].values():
+            step["input_sources"] = {port: source["kind"] for port, source in step["input_sources"].items()}
+    assert plans[0] == plans[2]

@@ -70,7 +70,7 @@ def job_sent(stand_in: StandIn) -> dict[str, Any]:
     """The properties of the one job that was sent, which the SDK sends again where a busy machine answers late."""
     request, *again = stand_in.requests("PUT", f"{WORKSPACE_ID}/jobs/")
     assert request["status"] == 201
-    assert all((one["path"], one["body"]) == (request["path"], request["body"]) for one in again)
+    assert [(one["path"], one["body"]) for one in again] == [(request["path"], request["body"])] * len(again)
     properties: dict[str, Any] = request["body"]["properties"]
     return properties
 

@@ -70,6 +70,8 @@ class Ranks:
         self.bytes = 0
         self._selector = selectors.DefaultSelector()
         self._sockets = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
+        self._answers = [0] * count
+        self._round = 0
         for rank, each in enumerate(self._sockets):
             self._selector.register(each, selectors.EVENT_READ, (rank, MessageDecoder()))
 
@@ -78,17 +80,19 @@ class Ranks:
         self._sockets[rank].sendall(data)
 
     def receive(self, answered: Callable[[int], None]) -> None:
-        """Until each has an answer."""
-        missing = set(range(len(self._sockets)))
-        while missing:
+        """Until each has one more answer; one that comes early, as rank 0 has committed, counts for the next round."""
+        self._round += 1
+        while min(self._answers) < self._round:
             for key, _ in self._selector.select(30):
                 rank, decoder = key.data
                 data = key.fileobj.recv(1 << 20)  # type: ignore[union-attr]
+                assert data, f"the server has closed the connection of rank {rank}"
                 self.bytes += len(data)
                 for message in decoder.feed(data):
                     assert "ok" in message, message
-                    missing.discard(rank)
-                    answered(rank)
+                    self._answers[rank] += 1
+                    if self._answers[rank] == self._round:
+                        answered(rank)
 
     def close(self) -> None:
         for each in self._sockets:

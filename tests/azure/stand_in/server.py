@@ -57,6 +57,9 @@ class Handler(BaseHTTPRequestHandler):
             self._hang_up(state, length, fault.slow)
             return
         body = self.rfile.read(length)
+        if len(body) < length:  # the client has gone, and sends the whole again: no service would act on a half
+            self._close()
+            return
         query = dict(parse_qsl(url.query, keep_blank_values=True))
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Request(self.command, unquote(url.path), query, headers, body)
