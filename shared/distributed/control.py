@@ -221,6 +221,8 @@ class SocketControl(Control):
         """The news that have come, or that rank 0 is gone."""
         gone = {"error": "peer", "message": "Rank 0 (node 0) is gone. Its own log says why."}
         try:
+            for news in self._decoder.feed(b""):  # they may have come with the last answer
+                return news
             ready = select.poll()
             ready.register(self._socket, select.POLLIN)
             if not ready.poll(0):

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from shared.distributed import ControlError, Launch, PeerError, WaitTimeoutError
-from shared.distributed.control import Control
+from shared.distributed.control import Control, SocketControl
 from shared.distributed.joining import join_world
 from shared.distributed.meeting import sum_in_rank_order
 from shared.distributed.wire import MessageDecoder, encode_message, listen_on_port
@@ -218,6 +218,18 @@ def test_a_rank_killed_while_the_others_wait(victim: int) -> None:
         else:
             assert result.returncode == 1
             assert expected in result.stderr
+
+
+def test_news_that_come_with_an_answer_are_heard() -> None:
+    """A rank that dies as soon as a barrier lets it go: rank 0's answer and the news may lie in one packet."""
+    ours, theirs = socket.socketpair()
+    control = SocketControl(ours, "world", 1, lambda _name: ours)
+    news = {"error": "peer", "message": "rank 1 (node 0) has died", "news": True}
+    with ours, theirs:
+        theirs.sendall(encode_message({"ok": None}) + encode_message(news))
+        control.set("key", "value")
+        assert control.bad_news() == news["message"]
+        assert control.bad_news() == news["message"], "and they are not forgotten"
 
 
 def test_a_rank_that_is_stopped_is_named_after_the_time_out() -> None:
