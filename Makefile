@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-environments check renew locks format docs build clean
+.PHONY: help run test test-all test-environments check renew locks format docs build clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -25,8 +25,11 @@ run: $(VENV)/.stamp-local ## train and evaluate on two emulated nodes of two ran
 	$(BIN)/allranks run $(PIPELINE) $(ARGS)
 
 # In the files' order, not those with the most tests first: the longest files have few tests, and would come last.
-test: $(VENV)/.stamp-horovod ## run every test
+test: $(VENV)/.stamp-horovod ## run the tests
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-all: $(VENV)/.stamp-horovod ## run the tests, each promise with every framework and at every scale
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --exhaustive $(ARGS)
 
 check: $(VENV)/.stamp-dev ## formatting, lint, types and the quick tests
 	$(BIN)/ruff format --check .

@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # The first text that is drawn builds a table of Unicode, once: seconds in a fresh clone on a loaded machine.
 settings.register_profile("allranks", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("allranks")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--exhaustive", action="store_true", help="each promise with every framework and at every scale")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked exhaustive, unless all is asked for, or a test by its name."""
+    if config.getoption("exhaustive") or any("::" in argument for argument in config.args):
+        return
+    left_out = [item for item in items if item.get_closest_marker("exhaustive")]
+    if left_out:
+        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
+        config.hook.pytest_deselected(items=left_out)

@@ -1,6 +1,6 @@
 """Every trainer with its checkpoints, model and metrics on a mount as awkward as a blob store, killed and started again.
 
-A long version: ``ALLRANKS_TEST_KILLS=20 pytest -m "" tests/components/test_blob_mount.py``.
+A long version: ``ALLRANKS_TEST_KILLS=20 pytest --exhaustive tests/components/test_blob_mount.py``.
 """
 
 from __future__ import annotations
@@ -132,14 +132,13 @@ def of_transformers(folder: Path, **config: float) -> Options:
     "trainer",
     [
         "train_ddp",
-        "train_torchrun",
         "train_fsdp",
-        "train_deepspeed",
-        "train_lightning",
-        "train_transformers",
         "train_horovod",
-        "train_horovod_keras",
         "train_tf_multiworker",
+        *(
+            pytest.param(f"train_{name}", marks=pytest.mark.exhaustive)
+            for name in ("torchrun", "deepspeed", "lightning", "transformers", "horovod_keras")
+        ),
     ],
 )
 def test_killed_at_random_moments_it_ends_with_the_same_bits(
@@ -151,6 +150,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(
     assert json.loads((behind / "metrics" / "metrics.json").read_text())["history"]
 
 
+@pytest.mark.exhaustive
 def test_parameter_server_goes_on_from_whole_steps_and_counts_each_once(
     digits: Path, mount: Path, tmp_path: Path
 ) -> None:
@@ -186,6 +186,7 @@ def test_whoever_lists_a_folder_of_the_mount_tries_again(tmp_path: Path) -> None
     assert not [path for path in (behind / "report").iterdir() if path.is_dir()]  # the outputs of the ranks have gone
 
 
+@pytest.mark.exhaustive
 def test_fewer_and_fewer_ranks_go_on_from_what_is_on_the_mount(mount: Path, tmp_path: Path) -> None:
     data = write_text_classification_dataset(tmp_path / "passages")
     still = of_transformers(tmp_path, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)

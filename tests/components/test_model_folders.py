@@ -75,8 +75,14 @@ def check_same_logits(out: Path, text: Path, tolerance: float = 1e-5) -> None:
     ("script", "options"),
     [
         ("train_fsdp", {"processes": 4, "tensor_parallel": 2, "key_value_heads": 2}),
-        ("train_fsdp", {"processes": 2, "pipeline_parallel": 2, "accumulation_steps": 2}),
-        ("train_deepspeed", {"processes": 2, "zero_stage": 2, "tie_embeddings": "true"}),
+        pytest.param(
+            "train_fsdp",
+            {"processes": 2, "pipeline_parallel": 2, "accumulation_steps": 2},
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(
+            "train_deepspeed", {"processes": 2, "zero_stage": 2, "tie_embeddings": "true"}, marks=pytest.mark.exhaustive
+        ),
         ("train_deepspeed", {"processes": 2, "zero_stage": 3}),
     ],
 )
@@ -100,13 +106,13 @@ def test_transformers_loads_what_was_trained_and_says_the_same(
 @pytest.mark.parametrize(
     ("script", "options"),
     [
-        ("train_fsdp", {"processes": 3}),
+        pytest.param("train_fsdp", {"processes": 3}, marks=pytest.mark.exhaustive),
         ("train_fsdp", {"processes": 4, "tensor_parallel": 2, "pipeline_parallel": 2, "accumulation_steps": 2}),
-        ("train_deepspeed", {"processes": 2, "zero_stage": 1}),
+        pytest.param("train_deepspeed", {"processes": 2, "zero_stage": 1}, marks=pytest.mark.exhaustive),
         ("train_deepspeed", {"processes": 3, "zero_stage": 3}),
-        ("train_transformers", {"processes": 2}),
+        pytest.param("train_transformers", {"processes": 2}, marks=pytest.mark.exhaustive),
         ("train_transformers", {"processes": 3, "sharding": "fsdp"}),
-        ("train_transformers", {"processes": 2, "sharding": "deepspeed"}),
+        pytest.param("train_transformers", {"processes": 2, "sharding": "deepspeed"}, marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_model_of_transformers_trains_here(

@@ -129,7 +129,7 @@ def test_progress_is_reported_where_it_takes_long(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("on_bad_file", ["skip", "fail"])
+@pytest.mark.parametrize("on_bad_file", ["skip", pytest.param("fail", marks=pytest.mark.exhaustive)])
 def test_twenty_thousand_images(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, on_bad_file: str) -> None:
     images = tmp_path_factory.getbasetemp() / "twenty-thousand"
     if not images.exists():

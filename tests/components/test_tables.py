@@ -199,7 +199,7 @@ def test_a_model_of_another_task_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("suffix", [pytest.param(".csv", marks=pytest.mark.exhaustive), ".parquet"])
 def test_memory_does_not_grow_with_the_table(tmp_path: Path, suffix: str) -> None:
     """A row is 50 bytes of CSV, 40 as numbers, and 8 each as its target and as its place in a split.
 

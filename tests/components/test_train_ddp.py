@@ -62,7 +62,7 @@ def test_default_mlp_is_the_same_on_any_number_of_ranks_and_under_torchrun(digit
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("architecture", ["resnet", "vit"])
+@pytest.mark.parametrize("architecture", [pytest.param("resnet", marks=pytest.mark.exhaustive), "vit"])
 def test_float64_is_exact_on_any_number_of_ranks(architecture: str, few: Path, tmp_path: Path) -> None:
     options = {"architecture": architecture, "precision": "fp64", "epochs": 3}
     for nodes, processes in SHAPES:
@@ -74,7 +74,7 @@ def test_float64_is_exact_on_any_number_of_ranks(architecture: str, few: Path, t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [1, 2, 4])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.exhaustive), 4])
 def test_a_killed_training_ends_with_the_same_bits(processes: int, few: Path, tmp_path: Path) -> None:
     options = {"processes": processes, "epochs": 10, "batch_size": 16, "log_every": 1}
     train(few, tmp_path / "whole", **options)

@@ -112,7 +112,14 @@ def test_the_weights_are_those_of_ddp_in_all_stages(digits: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("stage", "precision"), [(0, "bf16"), (2, "fp32"), (3, "fp32")])
+@pytest.mark.parametrize(
+    ("stage", "precision"),
+    [
+        pytest.param(0, "bf16", marks=pytest.mark.exhaustive),
+        pytest.param(2, "fp32", marks=pytest.mark.exhaustive),
+        (3, "fp32"),
+    ],
+)
 def test_a_killed_training_ends_with_the_same_bits(stage: int, precision: str, few: Path, tmp_path: Path) -> None:
     zero = SHARDED if stage == 3 else {}
     config = written(tmp_path / "config.json", {"zero_optimization": {"stage": stage, **zero}})

@@ -103,7 +103,9 @@ def test_a_regression_with_a_model_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("component", ["train_tf_multiworker", "train_horovod_keras"])
+@pytest.mark.parametrize(
+    "component", [pytest.param("train_tf_multiworker", marks=pytest.mark.exhaustive), "train_horovod_keras"]
+)
 def test_a_compiled_transformer_is_the_same_on_two_ranks(component: str, digits: Path, tmp_path: Path) -> None:
     values = ("architecture=vit", "precision=fp64", "epochs=1", "batch_size=128")
     plain = run_trainer(component, digits, tmp_path, "1x1", *values)
@@ -112,7 +114,9 @@ def test_a_compiled_transformer_is_the_same_on_two_ranks(component: str, digits:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("component", ["train_tf_multiworker", "train_horovod_keras"])
+@pytest.mark.parametrize(
+    "component", ["train_tf_multiworker", pytest.param("train_horovod_keras", marks=pytest.mark.exhaustive)]
+)
 def test_a_killed_training_ends_with_the_same_bits(component: str, digits: Path, tmp_path: Path) -> None:
     values = ("epochs=2", "checkpoint_every=7", "log_every=1", "optimizer=sgd")
     whole = run_trainer(component, digits, tmp_path, "2x1", *values)

@@ -135,7 +135,7 @@ def test_a_killed_training_ends_with_the_same_bits(passages: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sharding", ["fsdp", "deepspeed"])
+@pytest.mark.parametrize("sharding", ["fsdp", pytest.param("deepspeed", marks=pytest.mark.exhaustive)])
 def test_a_sharded_training_goes_on_with_the_same_bits(sharding: str, passages: Path, tmp_path: Path) -> None:
     options = {**OPTIONS, "sharding": sharding, "processes": 2, "checkpoint_every": 9}
     train(passages, tmp_path / "whole", **options)

@@ -39,7 +39,7 @@ def card(architecture: str = "mlp", shape: tuple[int, ...] = (8, 8, 1), **more: 
 
 
 @pytest.mark.parametrize("architecture", ZOO)
-@pytest.mark.parametrize("shape", [(8, 8, 1), (17, 30, 2)])
+@pytest.mark.parametrize("shape", [pytest.param((8, 8, 1), marks=pytest.mark.exhaustive), (17, 30, 2)])
 def test_the_zoo_takes_images_and_saves_what_it_gives(
     architecture: str, shape: tuple[int, ...], zoo: ModuleType, tmp_path: Path
 ) -> None:
