@@ -30,7 +30,8 @@ _SHOWN_FILES = 8
 def perform_script(prepared: PreparedRun, home: RunsHome, display: RunDisplay, *, as_json: bool = False) -> RunResult:
     """Run a script to its end; unless ``as_json``, what it prints is printed. Raises as ``perform_shown``."""
     logs = LogChoice(others=True) if display.logs is None else display.logs
-    return perform_shown(prepared, home, as_json=as_json, display=replace(display, observer=_ScriptObserver(logs)))
+    observer = _ScriptObserver(logs, most_attempts=1 + prepared.request.retries)
+    return perform_shown(prepared, home, as_json=as_json, display=replace(display, observer=observer))
 
 
 def written_files(result: RunResult) -> dict[str, dict[str, Any]]:
@@ -48,7 +49,8 @@ def written_files(result: RunResult) -> dict[str, dict[str, Any]]:
 class _ScriptObserver(ShownRun):
     """Prints what the ranks of the one step print, line by line, each with its rank where there are several."""
 
-    def __init__(self, logs: LogChoice) -> None:
+    def __init__(self, logs: LogChoice, most_attempts: int) -> None:
+        self._most_attempts = most_attempts
         self._writer = LineWriter(sys.stdout)
         self._logs = LogStream(logs, self._print, is_ready=lambda: self._writer.is_ready, styled=sys.stdout.isatty())
         self._step: PlannedStep | None = None
@@ -69,7 +71,8 @@ class _ScriptObserver(ShownRun):
         self._logs.changed(step)
         self._writer.flush()
         if step.status == RETRYING and step.failure is not None:
-            print(f"attempt {step.attempts} failed ({redact(step.failure.message)}), trying again", flush=True)
+            attempt = f"attempt {step.attempts} of {self._most_attempts + step.aborts_at_exit}"
+            print(f"{attempt} failed ({redact(step.failure.message)}), trying again", flush=True)
 
     def close(self) -> None:
         """Print what is left."""
