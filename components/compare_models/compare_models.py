@@ -86,7 +86,7 @@ def compare_models(  # type: ignore[no-untyped-def] # noqa: ANN201 the decorator
         sys.exit(f"error: {error}")
     write(Path(report), ranked, metric, goal)
     track(ranked[0], metric)
-    print(f"best: {ranked[0].name} with {metric} {ranked[0].metrics[metric]:.4f}, of {len(ranked)} models")
+    print(f"best: {ranked[0].name} with {metric} {words(ranked[0].metrics[metric])}, of {count_words(len(ranked))}")
 
 
 def read(folders: list[Path | None], names: str) -> list[Entry]:
@@ -112,7 +112,8 @@ def _numbers(folder: Path) -> dict[str, float]:
         document = json.loads(file.read_text())
     except (OSError, ValueError) as error:
         raise ValueError(f"{file} cannot be read ({error}); connect a report of Evaluate.") from error
-    return {name: float(value) for name, value in document.items() if isinstance(value, int | float)}
+    numbers = {name: float(value) for name, value in document.items() if isinstance(value, int | float)}
+    return {name: value for name, value in numbers.items() if math.isfinite(value)}  # JSON has no other
 
 
 def rank(entries: list[Entry], metric: str, goal: str) -> list[Entry]:
@@ -122,7 +123,7 @@ def rank(entries: list[Entry], metric: str, goal: str) -> list[Entry]:
         ValueError: an evaluation lacks the metric, or it is not a finite number.
     """
     for entry in entries:
-        if not math.isfinite(entry.metrics.get(metric, math.nan)):
+        if metric not in entry.metrics:
             known = ", ".join(sorted(entry.metrics)) or "none"
             raise ValueError(f"{entry.name} has no finite {metric!r}; its metrics are: {known}.")
     return sorted(entries, key=lambda entry: entry.metrics[metric], reverse=goal == "maximize")
@@ -157,11 +158,15 @@ def draw(path: Path, ranked: list[Entry], metric: str) -> None:
 
     values = [entry.metrics[metric] for entry in reversed(ranked)]
     figure, axes = plt.subplots(figsize=(7, 0.5 * len(ranked) + 1.2), layout="constrained")
-    bars = axes.barh([entry.name for entry in reversed(ranked)], values, color="#8fb3f5")
+    bars = axes.barh(range(len(ranked)), values, color="#8fb3f5")
     bars[-1].set_color("#3b82f6")
-    axes.bar_label(bars, [f"{value:.4f}" for value in values], padding=3)
+    # Names are the user's: a "$" in one is no formula.
+    axes.set_yticks(range(len(ranked)), [short(entry.name) for entry in reversed(ranked)], parse_math=False)
+    axes.bar_label(bars, [words(value) for value in values], padding=3)
     axes.set_xlim(bar_axis(values))
-    axes.set_xlabel(metric)
+    axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(6))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.4g}")
+    axes.set_xlabel(metric, parse_math=False)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120)
     plt.close(figure)
@@ -172,6 +177,21 @@ def bar_axis(values: list[float]) -> tuple[float, float]:
     low, high = min(0.0, *values), max(0.0, *values)
     room = 0.12 * (high - low) or 1.0
     return low - room if low < 0 else 0.0, high + room if high > 0 or low == 0 else 0.0
+
+
+def words(value: float) -> str:
+    """A number with four decimals, or with four digits where those would say nothing."""
+    return f"{value:.4f}" if value == 0 or 0.001 <= abs(value) < 1e5 else f"{value:.4g}"
+
+
+def count_words(models: int) -> str:
+    """``1 model``, ``3 models``."""
+    return f"{models} model{'' if models == 1 else 's'}"
+
+
+def short(name: str) -> str:
+    """A name that leaves room for the bars."""
+    return name if len(name) <= 28 else name[:27] + "…"
 
 
 STYLE = """\
@@ -204,7 +224,7 @@ PAGE = """<!doctype html>
 tbody tr:first-child {{ font-weight: 600; }}
 </style></head><body><main>
 <h1>{best} is best</h1>
-<p>{count} models by {metric}, all numbers from their evaluations.</p>
+<p>{count} by {metric}, all numbers from their evaluations.</p>
 <img alt="{metric} of each model" src="data:image/png;base64,{picture}">
 <div class="scroll" tabindex="0" role="region" aria-label="All numbers">
 <table><thead><tr><th>model</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>
@@ -217,13 +237,13 @@ def page(ranked: list[Entry], columns: list[str], metric: str, picture: Path) ->
     import base64
 
     def row(entry: Entry) -> str:
-        cells = (f"{entry.metrics[name]:.4f}" if name in entry.metrics else "" for name in columns)
+        cells = (words(entry.metrics[name]) if name in entry.metrics else "&ndash;" for name in columns)
         return f"<tr><td>{html.escape(entry.name)}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
     return PAGE.format(
         style=STYLE,
         best=html.escape(ranked[0].name),
-        count=len(ranked),
+        count=count_words(len(ranked)),
         metric=html.escape(metric),
         picture=base64.b64encode(picture.read_bytes()).decode(),
         head="".join(f"<th>{html.escape(name)}</th>" for name in columns),

@@ -33,19 +33,23 @@ td, th { text-align: left; vertical-align: top; padding: 5px 14px 5px 0; border-
 @media (max-width: 600px) { main { padding: 20px 12px 40px; } td, th { padding-right: 8px; } }
 @media print { main { max-width: none; padding: 0; } img, figure, article { break-inside: avoid; } }
 /* End of what is made. */
-.good, .bad { font-weight: 600; }
+.good, .bad { font-weight: 600; } .wide { min-width: 640px; }
 </style></head><body><main>
-<h1>{{ survey.machines|length }} ranks over {{ survey.transport }}</h1>
+<h1>{{ survey.rank_count }} over {{ survey.transport }}</h1>
 <p class="{{ 'bad' if survey.problems else 'good' }}">{{ survey.verdict() }}</p>
 {% if survey.problems %}<ul>{% for problem in survey.problems %}<li>{{ problem }}</li>{% endfor %}</ul>{% endif %}
 <h2>All-reduce</h2>
-<img alt="Bus bandwidth by message size" src="data:image/png;base64,{{ picture }}">
+{% if survey.machines|length == 1 %}<p>One rank sends nothing to another: this is its own time, and no bandwidth.
+Two ranks or more measure what lies between them.</p>{% endif %}
+<div class="scroll" tabindex="0" role="region" aria-label="All-reduce, drawn"><img class="wide"
+alt="Bus bandwidth and time by message size" src="data:image/png;base64,{{ picture }}"></div>
 <div class="scroll" tabindex="0" role="region" aria-label="All-reduce by size">
 <table><tr><th>bytes</th><th>microseconds</th><th>bus bandwidth, GB/s</th></tr>
 {% for one in survey.all_reduce %}<tr><td>{{ "{:,}".format(one.size) }}</td>
 <td>{{ "%.1f"|format(one.seconds * 1e6) }}</td>
 <td>{{ "%.3f"|format(one.bus_gbytes_per_second) }}</td></tr>{% endfor %}</table></div>
 <h2>Ranks</h2>
+{% if survey.machines|length > 64 %}<details><summary>all {{ survey.rank_count }}</summary>{% endif %}
 <div class="scroll" tabindex="0" role="region" aria-label="Ranks">
 <table><tr><th>rank</th><th>node</th><th>host</th><th>device</th><th>InfiniBand</th></tr>
 {% for machine in survey.machines %}<tr><td>{{ machine.rank }}</td><td>{{ machine.node }}</td>
@@ -53,11 +57,12 @@ td, th { text-align: left; vertical-align: top; padding: 5px 14px 5px 0; border-
 <td>{{ machine.device.name }}</td>
 <td>{{ machine.infiniband|map(attribute="rate")|join(", ") or "none" }}</td></tr>{% endfor %}
 </table></div>
-<h2>Slowest pairs</h2>
+{% if survey.machines|length > 64 %}</details>{% endif %}
+{% if slowest %}<h2>Slowest pairs</h2>
 <div class="scroll" tabindex="0" role="region" aria-label="Slowest pairs">
 <table><tr><th>ranks</th><th>milliseconds for 1 MiB each way</th></tr>
 {% for pair in slowest %}<tr><td>{{ pair.first }} and {{ pair.second }}</td>
-<td>{{ pair.error or "%.2f"|format(pair.seconds * 1e3) }}</td></tr>{% endfor %}</table></div>
+<td>{{ pair.error or "%.2f"|format(pair.seconds * 1e3) }}</td></tr>{% endfor %}</table></div>{% endif %}
 </main></body></html>
 """
 
@@ -86,17 +91,20 @@ def _write_table(path: Path, rows: list[dict[str, object]]) -> None:
 
 
 def _draw(path: Path, survey: ClusterSurvey) -> None:
-    """Bandwidth and time by size, both on logarithmic axes."""
+    """Bandwidth and time by size, both on logarithmic axes, where a 0 has no place."""
     from matplotlib.figure import Figure
 
-    sizes = [one.size for one in survey.all_reduce]
     figure = Figure(figsize=(9, 3.4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    left.plot(sizes, [one.bus_gbytes_per_second for one in survey.all_reduce], marker="o", color="#3b82f6")
-    left.set(xscale="log", yscale="log", xlabel="bytes", ylabel="bus bandwidth, GB/s")
-    right.plot(sizes, [one.seconds * 1e6 for one in survey.all_reduce], marker="o", color="#3b82f6")
-    right.set(xscale="log", yscale="log", xlabel="bytes", ylabel="microseconds")
-    for axes in (left, right):
+    every = {
+        "bus bandwidth, GB/s": [(one.size, one.bus_gbytes_per_second) for one in survey.all_reduce],
+        "microseconds": [(one.size, one.seconds * 1e6) for one in survey.all_reduce],
+    }
+    positive = {label: [(size, value) for size, value in points if value > 0] for label, points in every.items()}
+    panels = {label: points for label, points in positive.items() if points}
+    for place, (label, points) in enumerate(panels.items(), start=1):
+        axes = figure.add_subplot(1, len(panels), place)
+        axes.plot(*zip(*points, strict=True), marker="o", color="#1a5fd0")
+        axes.set(xscale="log", yscale="log", xlabel="bytes", ylabel=label)
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120)

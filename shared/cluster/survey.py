@@ -50,6 +50,11 @@ class ClusterSurvey:
     problems: Sequence[str]
 
     @property
+    def rank_count(self) -> str:
+        """``1 rank``, ``16 ranks``."""
+        return f"{len(self.machines)} rank{'' if len(self.machines) == 1 else 's'}"
+
+    @property
     def best(self) -> float:
         """The highest bus bandwidth of any size, in 1e9 bytes per second."""
         return max((one.bus_gbytes_per_second for one in self.all_reduce), default=0.0)
@@ -81,9 +86,13 @@ class ClusterSurvey:
 
     def verdict(self) -> str:
         """One line: sound or not, how fast, InfiniBand or not."""
-        sound = "sound" if not self.problems else f"NOT sound, {len(self.problems)} problem(s)"
+        sound = (
+            "sound"
+            if not self.problems
+            else f"NOT sound, {len(self.problems)} problem{'' if len(self.problems) == 1 else 's'}"
+        )
         return (
-            f"verdict: {sound}; {len(self.machines)} ranks over {self.transport}, all-reduce up to {self.best:.2f} "
+            f"verdict: {sound}; {self.rank_count} over {self.transport}, all-reduce up to {self.best:.2f} "
             f"GB/s bus bandwidth, {self.latency * 1e6:.0f} us for the smallest; {self.infiniband}"
         )
 

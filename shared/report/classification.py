@@ -18,6 +18,8 @@ _HEADLINES = {
     "loss": "Cross entropy",
     "ece": "Calibration error",
 }
+_MOST_CLASSES = 50  # that are listed at once
+_WEAKEST = 20  # of more classes, that stand first
 
 
 def write_classification(
@@ -35,7 +37,12 @@ def write_classification(
     }
     headlines = [(title, f"{numbers[name]:.4f}") for name, title in _HEADLINES.items() if name in numbers]
     mistakes = _surest_mistakes(result, labels, subject.classes, reader, worst)
-    more = {"classes": classes, "worst": mistakes, "wrong": int((result.predictions != labels).sum())}
+    more = {
+        "classes": classes,
+        "weakest": _weakest(result, classes),
+        "worst": mistakes,
+        "wrong": int((result.predictions != labels).sum()),
+    }
     write_files(folder, "classification.html", subject, numbers, headlines, images, **more)
     write_worst_rows(folder, mistakes)
     _write_predictions(folder / "predictions.csv", result, labels, subject.classes)
@@ -48,6 +55,14 @@ def _class_rows(result: ClassificationMetrics, classes: Sequence[str]) -> list[t
     columns = [column.tolist() for column in (scores.support, scores.precision, scores.recall, scores.f1)]
     areas = [result.rocs[number].auc if number in result.rocs else None for number in range(len(classes))]
     return list(zip(classes, *columns, areas, strict=True))
+
+
+def _weakest(result: ClassificationMetrics, rows: Sequence[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    """Of more classes than can be overlooked: those of the lowest F1 among those that occur, the lowest first."""
+    if len(rows) <= _MOST_CLASSES:
+        return []
+    occurring = np.flatnonzero(result.scores.support)
+    return [rows[place] for place in occurring[np.argsort(result.scores.f1[occurring], kind="stable")][:_WEAKEST]]
 
 
 def _surest_mistakes(

@@ -30,7 +30,7 @@ class Subject:
     def predicted(self) -> str:
         """What is predicted, for people."""
         if self.classes:
-            return f"{len(self.classes)} classes"
+            return f"{len(self.classes)} {'class' if len(self.classes) == 1 else 'classes'}"
         return f"target {self.target}" if self.target else f"a vocabulary of {self.vocabulary} tokens"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -42,20 +43,26 @@ def test_the_yaml_is_what_mldesigner_compiles(tmp_path):
 
 
 def test_the_best_is_named_and_every_number_kept(tmp_path):
-    evaluation(tmp_path / "a", accuracy=0.97, loss=0.1)
+    evaluation(tmp_path / "a", accuracy=0.97, loss=0.00001, ece=math.nan)
     evaluation(tmp_path / "b", accuracy=0.98, loss=0.2, macro_f1=0.5)
-    inputs = "evaluation_1: {type: uri_folder, path: a}, evaluation_4: {type: uri_folder, path: b}, names: 'ddp, <b>'"
+    odd = r"$\frac$ ddp"  # no formula
+    inputs = (
+        f"evaluation_1: {{type: uri_folder, path: a}}, evaluation_4: {{type: uri_folder, path: b}}, names: '{odd}, <b>'"
+    )
     step = compare(tmp_path, inputs)["steps"]["compare"]
     report = Path(step["outputs"]["report"])
     document = json.loads((report / "comparison.json").read_text())
     assert document["best"] == {"name": "<b>", "accuracy": 0.98}
-    assert [model["name"] for model in document["models"]] == ["<b>", "ddp"]
+    assert [model["name"] for model in document["models"]] == ["<b>", odd]
     assert step["metrics"] == {"accuracy": 0.98}
     with (report / "comparison.csv").open() as file:
         assert next(csv.DictReader(file)) == {"model": "<b>", "accuracy": "0.98", "loss": "0.2", "macro_f1": "0.5"}
     page = (report / "index.html").read_text()
     assert "&lt;b&gt;" in page
     assert "<td><b>" not in page
+    assert "<td>0.9700</td><td>1e-05</td><td>&ndash;</td>" in page, "what is small is no 0, what is missing is said"
+    assert "nan" not in page.lower().replace("dominant", "")
+    assert "NaN" not in (report / "comparison.json").read_text()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -283,3 +283,9 @@ def test_what_is_tried_and_what_is_chosen(tmp_path: Path) -> None:
     page = (tmp_path / "autotuning.html").read_text()
     assert "Stage 2, micro-batch 6 x 2" in page
     assert "out of memory" in page
+    slow = [asdict(replace(trials[0], samples_per_second=speed)) for speed in (0.0, 0.004)]
+    for tried in (slow[:1], slow):
+        write_tuning_report(tmp_path, document | {"world_size": 1, "chosen": tried[0], "trials": tried})
+    page = (tmp_path / "autotuning.html").read_text()
+    assert "of 24 on 1\nrank." in page
+    assert "<td>0.004</td>" in page, "a slow machine is not one that stands still"

@@ -27,7 +27,7 @@ from shared.training.deepspeed.config_keys import ZERO_KEY
 from shared.training.deepspeed.configuration import DeepSpeedConfiguration
 from shared.training.deepspeed.engine import make_task_model, start_engine
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
-from shared.training.deepspeed.tuning_report import TuningDocument, write_tuning_report
+from shared.training.deepspeed.tuning_report import TuningDocument, speed_words, write_tuning_report
 from shared.training.torch.feed import BatchFeed, RowReader, TensorBatch
 from shared.training.torch.meter import LossMeter
 from shared.training.torch.objective import TrainingObjective, objective_of
@@ -170,7 +170,9 @@ def _memory(world: World) -> float:
 
 def _described(trial: TuningTrial) -> str:
     shape = f"stage {trial.zero_stage}, micro-batch {trial.micro_batch} x {trial.accumulation_steps}"
-    return f"{shape}: {trial.failure or f'{trial.samples_per_second:,.0f} samples/s, {trial.memory_mb:,.0f} MB'}"
+    return (
+        f"{shape}: {trial.failure or f'{speed_words(trial.samples_per_second)} samples/s, {trial.memory_mb:,.0f} MB'}"
+    )
 
 
 def _earlier(path: Path, batch_size: int, world_size: int) -> TuningDocument | None:

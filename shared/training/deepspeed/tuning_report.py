@@ -37,14 +37,15 @@ th, td { text-align: right; white-space: nowrap; } td:last-child { width: 40%; v
 .chosen { font-weight: 650; } .bar { height: 0.8em; border-radius: 3px; background: var(--accent); }
 </style></head><body><main>
 <h1>Stage {{ chosen.zero_stage }}, micro-batch {{ chosen.micro_batch }} x {{ chosen.accumulation_steps }}</h1>
-<p>The fastest of {{ trials|length }} short trials of a batch of {{ batch_size }} on {{ world_size }} ranks. Of trials
+<p>The fastest of {{ trials|length }} short trials of a batch of {{ batch_size }} on {{ world_size }}
+{{ "rank" if world_size == 1 else "ranks" }}. Of trials
 within 3 % of the fastest the one with the least memory is taken.</p>
 <div class="scroll" tabindex="0" role="region" aria-label="The trials">
 <table>
 <tr><th>stage</th><th>micro-batch</th><th>accumulation</th><th>memory, MB</th><th>samples/s</th><th></th></tr>
 {% for trial in trials %}<tr{% if trial == chosen %} class="chosen"{% endif %}><td>{{ trial.zero_stage }}</td>
 <td>{{ trial.micro_batch }}</td><td>{{ trial.accumulation_steps }}</td><td>{{ "{:,.0f}".format(trial.memory_mb) }}</td>
-<td>{{ trial.failure or "{:,.0f}".format(trial.samples_per_second) }}</td>
+<td>{{ trial.failure or speed(trial.samples_per_second) }}</td>
 <td><div class="bar" style="width: {{ "%.1f" | format(100 * trial.samples_per_second / fastest) }}%"></div></td></tr>
 {% endfor %}</table></div>
 </main></body></html>
@@ -72,5 +73,10 @@ def write_tuning_report(folder: Path, document: TuningDocument) -> None:
     table.writerows(document["trials"])
     write_text(folder / "autotuning.csv", text.getvalue())
     page = Environment(autoescape=True, trim_blocks=True).from_string(_PAGE)
-    fastest = max(trial["samples_per_second"] for trial in document["trials"])
-    write_text(folder / "autotuning.html", page.render(**document, fastest=fastest))
+    fastest = max(trial["samples_per_second"] for trial in document["trials"]) or 1.0  # all may have failed
+    write_text(folder / "autotuning.html", page.render(**document, fastest=fastest, speed=speed_words))
+
+
+def speed_words(samples_per_second: float) -> str:
+    """Samples per second; slow ones with two digits, which would read 0 without."""
+    return f"{samples_per_second:,.0f}" if samples_per_second >= 10 else f"{samples_per_second:.2g}"
