@@ -41,6 +41,11 @@ def job_cells(job: JobState) -> list[str]:
     return [job.name, job.status, "on Azure", created, "", job.display_name or job.experiment]
 
 
+def job_words(job: JobState) -> str:
+    """What a job is searched by, case folded."""
+    return f"{job.name}\n{job.display_name}\n{job.experiment}".casefold()
+
+
 def run_on_azure(command: str, args: argparse.Namespace) -> int:
     """Run a command of ``allranks runs`` on a job of the workspace instead of a run of this folder."""
     if command not in (*_COMMANDS, "watch"):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allranks import catalogue
+from allranks.cli.run_list import SORT_KEYS, STATUSES, RunIndex
 from allranks.local.folders import DEFAULT_HOME, RunFolder, RunsHome
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def _values_of(option: argparse.Action, words: Sequence[str], last: str) -> Iter
     target = _target(words)
     by_option: Mapping[str, Callable[[], Iterable[str]]] = {
         "--resume": _run_ids,
+        "--status": lambda: _listed(last, STATUSES),
+        "--sort": _sort_keys,
         "--steps": lambda: _listed(last, _step_names(target)),
         "--logs": lambda: _listed(last, ["all", "none", *_step_names(target)]),
         "--scale": lambda: (f"{name}=" for name in _step_names(target)),
@@ -131,6 +134,10 @@ def _run_words(wanted: set[str], plain: Sequence[str]) -> Iterator[str]:
 def _run_ids() -> Iterator[str]:
     runs = RunsHome(Path(DEFAULT_HOME).resolve()).all_runs()
     yield from ("latest", *(run.id for run in reversed(runs))) if runs else ()
+
+
+def _sort_keys() -> Iterable[str]:
+    return (*SORT_KEYS, *RunIndex(RunsHome(Path(DEFAULT_HOME).resolve())).metrics())
 
 
 def _steps_of(run: RunFolder) -> Iterator[str]:

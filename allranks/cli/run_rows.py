@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,19 +13,66 @@ from allranks.local.result import SUCCEEDED
 from allranks.wording import duration_words, number_words, run_seconds
 
 
-def run_cells(state: Mapping[str, Any]) -> list[str]:
-    """Its id, status, steps that have succeeded, start, duration, what was asked for, what it has measured."""
-    steps = state["steps"].values()
-    done = sum(step["status"] == SUCCEEDED for step in steps)
-    return [
-        state["run_id"],
-        state["status"],
-        f"{done}/{len(steps)} steps",
-        _when(state.get("started")),
-        duration_words(run_seconds(state)),
-        _asked(state),
-        _measured(state["steps"]),
-    ]
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """What a list needs of a run, which is little of its document: so a thousand of them fit into memory.
+
+    Attributes:
+        done: how many of its ``steps`` have succeeded.
+        started, seconds: when it began, since 1970, and how long it took; None where that is not known.
+        asked: the target with the values and the scale that were given.
+        metrics: step, name and last value of each metric.
+        words: what it is searched by, case folded.
+    """
+
+    run_id: str
+    status: str
+    done: int
+    steps: int
+    started: float | None
+    seconds: float | None
+    asked: str
+    metrics: tuple[tuple[str, str, float], ...]
+    words: str
+
+    def find_metric(self, metric: str) -> list[tuple[str, str, float]]:
+        """Step, name and last value of a metric, in each step that has it; ``metric`` is its name, or STEP.NAME."""
+        return [one for one in self.metrics if metric in (one[1], f"{one[0]}.{one[1]}")]
+
+
+def run_row(state: Mapping[str, Any]) -> RunRow:
+    """The row of a run's document."""
+    steps, started = state["steps"], state.get("started")
+    metrics = tuple(
+        (step, name, value)
+        for step, told in steps.items()
+        for name, value in read_metrics_document(told.get("metrics")).items()
+    )
+    asked = _asked(state)
+    words = [state["run_id"], str(state.get("name") or ""), asked, *(f"{step}.{name}" for step, name, _ in metrics)]
+    return RunRow(
+        run_id=state["run_id"],
+        status=state["status"],
+        done=sum(step["status"] == SUCCEEDED for step in steps.values()),
+        steps=len(steps),
+        started=started if isinstance(started, int | float) else None,
+        seconds=run_seconds(state),
+        asked=asked,
+        metrics=metrics,
+        words="\n".join(words).casefold(),
+    )
+
+
+def run_cells(row: RunRow, metric: str = "") -> list[str]:
+    """Its id, status, steps that have succeeded, start, duration, what was asked for, what it has measured.
+
+    Args:
+        row: of the run.
+        metric: what is shown of the measured; without one the first of accuracy, validation accuracy, loss and speed.
+    """
+    done = f"{row.done}/{row.steps} steps"
+    measured = next(filter(None, (_measured(row, name) for name in ((metric,) if metric else SHOWN_METRICS))), "")
+    return [row.run_id, row.status, done, _when(row.started), duration_words(row.seconds), row.asked, measured]
 
 
 def _asked(state: Mapping[str, Any]) -> str:
@@ -35,18 +83,11 @@ def _asked(state: Mapping[str, Any]) -> str:
     return " ".join([str(state.get("target") or ""), *values, *scale, *(["--", *arguments] if arguments else [])])
 
 
-def _measured(steps: Mapping[str, Any]) -> str:
-    """The first of accuracy, validation accuracy and loss that a step has, for each step that has it."""
-    measured = {name: read_metrics_document(step.get("metrics")) for name, step in steps.items()}
-    for metric in SHOWN_METRICS:
-        found = {name: metrics[metric] for name, metrics in measured.items() if metric in metrics}
-        if found:
-            return "  ".join(f"{name}.{metric}={number_words(value)}" for name, value in found.items())
-    return ""
+def _measured(row: RunRow, metric: str) -> str:
+    """A metric, for each step that has it."""
+    return "  ".join(f"{step}.{name}={number_words(value)}" for step, name, value in row.find_metric(metric))
 
 
-def _when(started: object) -> str:
+def _when(started: float | None) -> str:
     """A start time, in epoch seconds, as local date and time."""
-    if not isinstance(started, int | float):
-        return ""
-    return f"{datetime.fromtimestamp(started, tz=UTC).astimezone():%Y-%m-%d %H:%M:%S}"
+    return "" if started is None else f"{datetime.fromtimestamp(started, tz=UTC).astimezone():%Y-%m-%d %H:%M:%S}"

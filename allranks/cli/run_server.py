@@ -8,15 +8,16 @@ import json
 import re
 import secrets
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socketserver import TCPServer
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
+from allranks.cli.run_list import SORT_KEYS, STARTED, STATUSES, ListChoice, RunIndex, split_statuses
 from allranks.cli.run_rows import run_cells
 from allranks.cli.run_state import read_run_state
 from allranks.errors import AllranksError, CannotRunHereError, UnknownNameError, UsageError
@@ -32,6 +33,8 @@ from allranks.local.traces import LogTraces
 _LOOPBACK = "127.0.0.1"
 _IDLE_SECONDS = 60.0  # until a connection that asks nothing is closed
 _MOST_KEPT = 64  # documents of ended runs, in memory
+
+_ON_A_PAGE = 50  # runs, in the list
 
 _PLACE = re.compile(r"\d{1,18}")  # of a byte in a log
 
@@ -54,6 +57,7 @@ class RunServer(ThreadingHTTPServer):
 
     def __init__(self, home: RunsHome, port: int = 0) -> None:
         self.home = home
+        self.index = RunIndex(home)
         self.token = secrets.token_urlsafe(24)
         self._ended: dict[str, dict[str, Any]] = {}
         try:
@@ -121,9 +125,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, parts: list[str], query: Mapping[str, list[str]]) -> tuple[str, str]:
         """The body and its type; raises AllranksError for what is not there."""
         home = self.server.home
-        if parts in ([""], ["index.json"]):
-            states = [read_run_state(folder) for folder in reversed(home.all_runs())]
-            return (_index_page(home, states), _HTML) if parts == [""] else (json.dumps({"runs": states}), _JSON)
+        if parts == [""]:
+            return _index_page(self.server.index, _list_choice(query)), _HTML
         if parts == ["compare"]:
             runs = [home.find(name) for name in query.get("run", [])]
             if len(runs) < 2:
@@ -177,12 +180,47 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: a page asks every second, and each line would tell the token."""
 
 
-def _index_page(home: RunsHome, states: list[dict[str, Any]]) -> str:
+def _list_choice(query: Mapping[str, list[str]]) -> ListChoice:
+    """What of the runs an address asks for; raises UsageError."""
+    given = {name: values[0] for name, values in query.items()}
+    page = given.get("page", "1")
+    return ListChoice(
+        search=given.get("search", "").strip(),
+        statuses=split_statuses(",".join(query.get("status", []))),
+        sort=given.get("sort", STARTED),
+        reverse=given.get("reverse") == "true",
+        page=int(page) if _PLACE.fullmatch(page) else 0,
+        limit=_ON_A_PAGE,
+    )
+
+
+def _index_page(index: RunIndex, choice: ListChoice) -> str:
+    """The list of the runs; raises UsageError for what ``choose`` refuses."""
+    listed = index.choose(choice)
     names = ("id", "status", "done", "when", "took", "asked", "measured")
-    rows = [dict(zip(names, run_cells(state), strict=True)) for state in states]
-    shown = {"runs": rows, "place": str(home.runs)}
-    told = [{"run_id": state["run_id"], "status": state["status"]} for state in states]
+    found = [index.row(folder) for folder in listed.folders]
+    rows = [dict(zip(names, run_cells(row, choice.metric), strict=True)) for row in found]
+    orders = list(dict.fromkeys([*SORT_KEYS, *index.metrics(), choice.sort]))
+    pages = {word: _address(choice, page) for word, page in _neighbours(choice.page, listed.pages)}
+    shown = {"runs": rows, "place": str(index.home.runs), "choice": choice, "listed": listed, "pages": pages}
+    shown |= {"statuses": STATUSES, "orders": orders}
+    told = [{"run_id": row.run_id, "status": row.status} for row in found]
     return render_page("runs.html", {"runs": told}, shown, served=True, follows=True)
+
+
+def _neighbours(page: int, pages: int) -> Iterator[tuple[str, int]]:
+    """The pages that one can go to from a page, and what they are called."""
+    if page > 1:
+        yield from (("first", 1), ("previous", page - 1))
+    if page < pages:
+        yield from (("next", page + 1), ("last", pages))
+
+
+def _address(choice: ListChoice, page: int) -> str:
+    """The address of another page of the same list."""
+    asked = [("search", choice.search), *(("status", status) for status in choice.statuses)]
+    asked += [("sort", choice.sort), ("reverse", "true" if choice.reverse else ""), ("page", str(page))]
+    return "?" + urlencode([(name, value) for name, value in asked if value])
 
 
 def _log_piece(log: Path, query: Mapping[str, str], point: Pointing) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from allranks.cli import azure_runs, text
 from allranks.cli.child_rows import child_rows, metrics_text
 from allranks.cli.compare_runs import print_comparison
 from allranks.cli.inputs import add_workspace_arguments
+from allranks.cli.run_list import ListChoice, ListedRuns, RunIndex, add_list_arguments, list_choice
 from allranks.cli.run_logs import print_logs
-from allranks.cli.run_rows import run_cells
+from allranks.cli.run_rows import run_cells, run_row
 from allranks.cli.run_state import read_run_state, reused_runs
 from allranks.cli.sparklines import draw_sparkline, main_metric
 from allranks.errors import StorageError, UnknownNameError, UsageError
@@ -30,7 +31,7 @@ from allranks.local.past import past_child
 from allranks.local.report import write_run_page
 from allranks.local.result import RUNNING
 from allranks.local.tracking.removal import remove_tracked_runs
-from allranks.wording import duration_words, number_words, ranks_words, status_words
+from allranks.wording import duration_words, number_words, ranks_words, status_words, with_count
 
 _LONGEST = 100  # characters of a param or tag
 _CURVE_WIDTH = 40  # characters
@@ -56,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             below.add_argument("run", metavar="RUN", help="a run's id, a unique beginning of it, or `latest`")
         return below
 
-    command("list", _list_runs, "list all runs, newest first")
+    add_list_arguments(command("list", _list_runs, "list the runs, newest first"))
     command("show", _show_run, "show the steps, outputs and metrics of a run")
     logs_parser = command("logs", print_logs, "print the log of a step, of every rank or of one")
     logs_parser.add_argument(
@@ -99,17 +100,34 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list_runs(args: argparse.Namespace, home: RunsHome) -> int:
-    """Print a line for each run, newest first; with ``--azure`` the jobs of the workspace after them."""
-    states = [read_run_state(folder) for folder in reversed(home.all_runs())]
+    """Print a line for each run that was asked for; with ``--azure`` the jobs of the workspace after them."""
+    choice, index = list_choice(args), RunIndex(home)
+    listed = index.choose(choice)
     jobs = azure_runs.newest_jobs(args) if args.azure else []
+    jobs = [job for job in jobs if choice.fits(job.status, azure_runs.job_words(job))]
     if args.json:
-        text.print_output({"runs": states} | ({"jobs": [job.document() for job in jobs]} if args.azure else {}))
-    elif states or jobs:
-        lines = [run_cells(state) for state in states] + [azure_runs.job_cells(job) for job in jobs]
+        runs = {"runs": [read_run_state(folder) for folder in listed.folders], "total": listed.total}
+        text.print_output(runs | ({"jobs": [job.document() for job in jobs]} if args.azure else {}))
+        return 0
+    lines = [run_cells(index.row(folder), choice.metric) for folder in listed.folders]
+    lines += [azure_runs.job_cells(job) for job in jobs]
+    if lines:
         print(text.aligned_rows(lines, indent="", keep_whole=True))
+        _note_others(choice, listed)
+    elif count := len(home.all_runs()):
+        print(f"none of the {with_count(count, 'run')} in {home.runs} fits")
     else:
         print(f"no runs in {home.runs}; `allranks run` starts one")
     return 0
+
+
+def _note_others(choice: ListChoice, listed: ListedRuns) -> None:
+    """How many more fit, and what shows them."""
+    if len(listed.folders) == listed.total:
+        return
+    last = listed.first + len(listed.folders) - 1
+    following = f"`--page {choice.page + 1}` shows the next, " if choice.page < listed.pages else ""
+    text.print_note(f"runs {listed.first} to {last} of {listed.total}; {following}`--limit 0` all.")
 
 
 def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
@@ -119,7 +137,7 @@ def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
     if args.json:
         text.print_output(run_document(folder, state))
         return 0
-    print(text.aligned_rows([run_cells(state)], indent="", keep_whole=True))
+    print(text.aligned_rows([run_cells(run_row(state))], indent="", keep_whole=True))
     print(f"  folder  {folder.path}")
     if folder.report.is_file():
         print(f"  page    {folder.report}")

@@ -69,14 +69,22 @@ def test_the_served_pages_too_and_the_list_leads_to_a_comparison(browser: Chromi
     with serving(runs["home"]) as address:
         browser.show(address)
         check_page(browser, "the list")
-        browser.run("[...document.querySelectorAll('input[type=checkbox]')].slice(2).forEach((one) => one.click())")
-        browser.run("document.querySelector('form').submit()")
+        browser.run("document.querySelector('input[value=failed]').click()")
+        browser.run(
+            "document.querySelector('input[name=search]').value = 'train.LOSS'; document.querySelector('form').submit()"
+        )
+        browser.until("location.search.includes('status=failed') && document.readyState === 'complete'")
+        run = runs["failed"].parent.name
+        assert browser.run("[...document.querySelectorAll('td a')].map((one) => one.textContent)") == [run]
+        check_page(browser, "the list of what fits")
+        browser.show(address)
+        browser.run("[...document.querySelectorAll('input[name=run]')].slice(2).forEach((one) => one.click())")
+        browser.run("document.querySelector('form[action=compare]').submit()")
         browser.until("location.pathname.endsWith('/compare') && document.readyState === 'complete'")
         names = browser.run("[...document.querySelectorAll('h4')].map((one) => one.textContent)")
         assert {"loss", "accuracy"} <= set(names)
         compared = browser.run("document.getElementById('document').textContent")
         assert [row["name"] for row in json.loads(compared)["inputs"]] == ["word", "rate", "nodes x processes"]
-        run = runs["failed"].parent.name
         browser.show(f"{address}runs/{run}")
         check_page(browser, "a served run")
 

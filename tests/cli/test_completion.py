@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -41,7 +42,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "notes.txt").write_text("")
     step = tmp_path / ".allranks" / "runs" / "20261122-000000-000-abcd" / "steps" / "count"
     step.mkdir(parents=True)
-    (step.parents[1] / "run.json").write_text("{}")
+    ended = {"status": "succeeded", "seconds": 1, "metrics": {"loss": 0.5}}
+    state = {"run_id": step.parents[1].name, "status": "succeeded", "steps": {"count": ended}}
+    (step.parents[1] / "run.json").write_text(json.dumps(state))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -65,6 +68,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("run --resume la", ["latest"]),
         ("run mine.yaml --no-", ["--no-cache"]),
         ("runs lo", ["logs"]),
+        ("runs list --st", ["--status"]),
+        ("runs list --status failed,suc", ["failed,succeeded"]),
+        ("runs list --sort lo", ["loss"]),
         ("runs logs 2026", ["20261122-000000-000-abcd"]),
         ("runs logs latest ", ["count"]),
         ("show train_h", ["train_horovod", "train_horovod_keras"]),

@@ -50,7 +50,7 @@ def runs(cli: Callable[..., Any], home: Path) -> Callable[..., Any]:
 
 def test_no_runs(runs: Callable[..., Any], home: Path) -> None:
     assert "no runs in" in runs("list").out
-    assert runs("list", "--json").json == {"runs": []}
+    assert runs("list", "--json").json == {"runs": [], "total": 0}
     assert not home.exists(), "looking makes no folder"
 
 

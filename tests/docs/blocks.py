@@ -20,6 +20,7 @@ HOW = {
     # As they stand; `run` trains for real, and what trains long is only planned, from data to the last command.
     r"allranks (list|runs|show \w+|copy train_ddp \S+|lint my_pipeline\.yml|run --resume latest)": "run",
     r"allranks runs serve": "no: it serves until Ctrl+C; tests/browser starts it and looks at its pages",
+    r"allranks runs list .*": "no: it sorts the reader's own runs; tests/cli/test_run_list.py lists a thousand",
     r"allranks runs compare .*": "no: it names the reader's own runs; tests/cli/test_compare.py compares two",
     r"allranks run my_pipeline\.yml --dry-run": "mapped",  # the next line on the page says what a cloud's data needs
     r"allranks run my_pipeline\.yml .*": "run",

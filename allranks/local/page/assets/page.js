@@ -257,6 +257,7 @@ function replacePart(old, fresh) {
   if (old.dataset.keys !== undefined && old.dataset.keys === fresh.dataset.keys) return; // logs follow by themselves
   if (old.dataset.whole === undefined ? old.innerHTML === fresh.innerHTML : old.dataset.whole === fresh.innerHTML) return;
   const open = [...old.querySelectorAll("details")].map((one) => one.open);
+  const ticked = new Set([...old.querySelectorAll("input:checked")].map((one) => one.value));
   const whole = fresh.innerHTML;
   if (old.classList.contains("curves") && old.querySelectorAll("figure").length === fresh.querySelectorAll("figure").length) {
     const figures = [...old.querySelectorAll("figure")];
@@ -272,6 +273,7 @@ function replacePart(old, fresh) {
   old.replaceWith(fresh);
   fresh.dataset.whole = whole;
   fresh.querySelectorAll("details").forEach((one, index) => { if (open[index] !== undefined) one.open = open[index]; });
+  for (const one of fresh.querySelectorAll("input[type=checkbox]")) one.checked = ticked.has(one.value);
   for (const tools of fresh.querySelectorAll(".tools")) tools.hidden = false;
   if (fresh.matches(".logs")) listenToLogs(fresh);
 }
