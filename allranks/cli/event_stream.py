@@ -19,7 +19,7 @@ from allranks.cli.shown_run import OUTPUT, ShownRun
 from allranks.errors import StorageError
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder, StepFolder
-from allranks.local.logged import read_executed_curves
+from allranks.local.logged import FollowedFiles, read_executed_curves
 from allranks.local.page.document import run_document
 from allranks.local.plan import RunPlan
 from allranks.local.result import RUNNING, RunResult, StepResult
@@ -54,6 +54,7 @@ class EventObserver(ShownRun):
         self._writer = LineWriter(self._file or sys.stdout)
         self._logs = LogStream(logs, self._log, is_ready=lambda: self._writer.is_ready)
         self._progress = LiveProgress()
+        self._followed = FollowedFiles()
         self._run: RunFolder | None = None
         self._reader: TrackingReader | None = None
         self._running: dict[str, StepResult] = {}
@@ -124,7 +125,8 @@ class EventObserver(ShownRun):
             told.progress = (progress.step, progress.total)
             seconds = None if left is None else round(left, 1)
             self._tell("progress", step=step.name, done=progress.step, total=progress.total, left_seconds=seconds)
-        for metric, points in read_executed_curves(self._run.home, executed, self._reader).items():
+        followed = None if is_last else self._followed  # what has ended is read whole: its outputs have just been moved
+        for metric, points in read_executed_curves(self._run.home, executed, self._reader, followed).items():
             for at, value in points:
                 if (metric, at, value) not in told.points:
                     told.points.add((metric, at, value))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from allranks.cli.sparklines import main_metric
 from allranks.local.folders import RunsHome, StepFolder
-from allranks.local.logged import read_executed_curves
+from allranks.local.logged import FollowedFiles, read_executed_curves
 from allranks.local.tracking.reading import TrackingReader
 
 _NEXT_LOOK = 0.5  # seconds between two looks at one step
@@ -36,6 +36,7 @@ class LiveCurves:
     def __init__(self, home: RunsHome) -> None:
         self._home = home
         self._reader = TrackingReader(home)
+        self._followed = FollowedFiles()
         self._looks: dict[StepFolder, _Look] = {}
 
     def curve_of(self, folder: StepFolder, *, primary: str = "", is_finished: bool = False) -> ShownCurve:
@@ -43,7 +44,8 @@ class LiveCurves:
         known, began = self._looks.get(folder), time.monotonic()
         if known is not None and (known.is_last or (began < known.due and not is_finished)):
             return known.curve
-        curves = read_executed_curves(self._home, folder, self._reader)
+        # What has ended is read whole: its outputs have just been moved.
+        curves = read_executed_curves(self._home, folder, self._reader, None if is_finished else self._followed)
         metric = main_metric(curves, primary)
         curve = ShownCurve(metric, [value for _, value in curves[metric]]) if metric else ShownCurve()
         ended = time.monotonic()

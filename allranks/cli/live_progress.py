@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from allranks.local.folders import StepFolder
-from allranks.local.result import StepProgress, read_progress
+from allranks.local.result import ProgressLook, StepProgress
 
 _WINDOW = 30  # looks that the speed is measured over: a training that has become slower is soon believed
 _LEAST_SECONDS = 1.0  # of work that a speed is believed of
@@ -43,15 +43,17 @@ class LiveProgress:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._ended: dict[StepFolder, StepProgress] = {}
+        self._files: dict[StepFolder, ProgressLook] = {}
         self._looks: dict[str, _Looks] = {}
 
     def of(self, folder: StepFolder, *, is_finished: bool = False) -> StepProgress:
         """What was logged in the folder in which a step or trial is or was executed."""
         if folder in self._ended:
             return self._ended[folder]
-        found = read_progress(folder.metrics(), tail=True)
+        found = self._files.setdefault(folder, ProgressLook(folder.metrics())).look()
         if is_finished:
             self._ended[folder] = found
+            del self._files[folder]
         return found
 
     def left(self, name: str, attempt: int, progress: StepProgress) -> float | None:

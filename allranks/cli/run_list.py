@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from allranks.cli.run_rows import RunRow, run_row
@@ -13,6 +13,7 @@ from allranks.cli.run_state import read_run_state
 from allranks.cli.text import name_suggestion
 from allranks.errors import UsageError
 from allranks.local.folders import RunFolder, RunsHome
+from allranks.local.logged import FollowedFiles
 from allranks.local.result import CANCELLED, FAILED, RUNNING, SUCCEEDED
 
 STARTED, DURATION = "started", "duration"
@@ -84,10 +85,14 @@ class ListedRuns:
 
 
 class RunIndex:
-    """The rows of all runs; one that has ended is read again when its run.json is another."""
+    """The rows of all runs; one that has ended is read again when its run.json is another.
 
-    def __init__(self, home: RunsHome) -> None:
+    Who looks again and again gives ``followed``, where what running steps have logged is kept.
+    """
+
+    def __init__(self, home: RunsHome, followed: FollowedFiles | None = None) -> None:
         self.home = home
+        self._followed = followed
         self._kept: dict[str, tuple[tuple[int, ...], RunRow]] = {}
 
     def row(self, folder: RunFolder) -> RunRow:
@@ -101,7 +106,7 @@ class RunIndex:
         kept = self._kept.get(folder.id)
         if kept is not None and kept[0] == stamp:
             return kept[1]
-        row = run_row(read_run_state(folder))
+        row = run_row(read_run_state(folder, self._followed))
         if row.status != RUNNING and stamp:
             self._kept[folder.id] = stamp, row
         return row
@@ -116,12 +121,17 @@ class RunIndex:
         Without a search, a status or another order none is read: their ids begin with the time.
         """
         folders = self.home.all_runs()
-        if choice.search or choice.statuses:
-            folders = [one for one in folders if (row := self.row(one)) and choice.fits(row.status, row.words)]
+        if choice.search or choice.statuses or choice.sort != STARTED:
+            rows = {one: self.row(one) for one in folders}
+            if choice.metric:
+                _refuse_unknown(choice.metric, rows.values())
+            folders = [one for one, row in rows.items() if choice.fits(row.status, row.words)]
         if choice.sort == STARTED:
             folders = folders if choice.reverse else folders[::-1]
         else:
-            folders = self._sorted(folders[::-1], choice)
+            values = {one: _value(rows[one], choice) for one in reversed(folders)}
+            sign = 1 if choice.reverse else -1  # those without a value come last, either way
+            folders = sorted(values, key=lambda one: (values[one] is None, sign * (values[one] or 0.0)))
         limit = choice.limit or max(1, len(folders))
         pages = max(1, math.ceil(len(folders) / limit))
         if choice.page > pages:
@@ -129,18 +139,15 @@ class RunIndex:
         start = (choice.page - 1) * limit
         return ListedRuns(tuple(folders[start : start + limit]), start + 1, len(folders), pages)
 
-    def _sorted(self, folders: Iterable[RunFolder], choice: ListChoice) -> list[RunFolder]:
-        """The runs by duration or by their best value of a metric; those without come last, either way."""
-        values = {folder: _value(self.row(folder), choice) for folder in folders}
-        if choice.metric and not any(self.row(one).find_metric(choice.metric) for one in self.home.all_runs()):
-            names = self.metrics()
-            known = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
-            message = f"runs are not sorted by {choice.sort!r}{name_suggestion(choice.sort, [*SORT_KEYS, *names])}."
-            raise UsageError(
-                message, f"There are {STARTED}, {DURATION}, and what runs have logged: {known or 'nothing'}."
-            )
-        sign = 1 if choice.reverse else -1
-        return sorted(values, key=lambda one: (values[one] is None, sign * (values[one] or 0.0)))
+
+def _refuse_unknown(metric: str, rows: Collection[RunRow]) -> None:
+    """Refuse a metric that no run has; raises UsageError."""
+    if any(row.find_metric(metric) for row in rows):
+        return
+    names = sorted({name for row in rows for _, name, _ in row.metrics})
+    known = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
+    message = f"runs are not sorted by {metric!r}{name_suggestion(metric, [*SORT_KEYS, *names])}."
+    raise UsageError(message, f"There are {STARTED}, {DURATION}, and what runs have logged: {known or 'nothing'}.")
 
 
 def _value(row: RunRow, choice: ListChoice) -> float | None:

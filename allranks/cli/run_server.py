@@ -22,6 +22,7 @@ from allranks.cli.run_rows import run_cells
 from allranks.cli.run_state import read_run_state
 from allranks.errors import AllranksError, CannotRunHereError, UnknownNameError, UsageError
 from allranks.local.folders import RunFolder, RunsHome
+from allranks.local.logged import FollowedFiles
 from allranks.local.page.compare import compare_runs, comparison_page
 from allranks.local.page.document import kept_document, run_document
 from allranks.local.page.logs import Pointing, log_after, log_before, search_log, step_logs
@@ -57,7 +58,8 @@ class RunServer(ThreadingHTTPServer):
 
     def __init__(self, home: RunsHome, port: int = 0) -> None:
         self.home = home
-        self.index = RunIndex(home)
+        self.followed = FollowedFiles()
+        self.index = RunIndex(home, self.followed)
         self.token = secrets.token_urlsafe(24)
         self._ended: dict[str, dict[str, Any]] = {}
         try:
@@ -87,10 +89,10 @@ class RunServer(ThreadingHTTPServer):
             return self._ended[run.id]
         found = kept_document(run)
         if found is None:
-            state = read_run_state(run)
-            found = run_document(run, state)
+            state = read_run_state(run, self.followed)
             if state["status"] == RUNNING:
-                return found
+                return run_document(run, state, followed=self.followed)
+            found = run_document(run, state)
         if len(self._ended) >= _MOST_KEPT:
             self._ended.pop(next(iter(self._ended)))
         self._ended[run.id] = found
@@ -150,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
         if what not in answers:
             raise UnknownNameError("there is no such page.")
         step = query.get("step", "")
-        steps = read_run_state(run)["steps"]
+        steps = read_run_state(run, self.server.followed)["steps"]
         if query.get("log") not in (logs := step_logs(run.step(step)) if step in steps else {}):
             raise UnknownNameError("there is no such log.")  # only names can be given, and no path
         return answers[what](logs[query["log"]], query, LogTraces(run.step(step).logs).point)

@@ -9,7 +9,7 @@ from typing import Any
 
 from allranks.cli.log_stream import rank_logs
 from allranks.local.folders import RunFolder, RunsHome, StepFolder, read_json_file
-from allranks.local.logged import read_running_step
+from allranks.local.logged import FollowedFiles, read_running_step
 from allranks.local.result import CANCELLED, FAILED, NOT_TAKEN, RETRYING, RUNNING, SKIPPED, SUCCEEDED
 from allranks.local.tracking.reading import TrackingReader
 
@@ -17,14 +17,19 @@ FINISHED_STATUSES = (SUCCEEDED, FAILED, SKIPPED, NOT_TAKEN, CANCELLED)
 _RUNNING = (RUNNING, RETRYING)  # what has logged since its step.json was written
 
 
-def read_run_state(folder: RunFolder) -> dict[str, Any]:
-    """The run's document; a run whose engine is gone before its end is ``cancelled``, not ``running``."""
+def read_run_state(folder: RunFolder, followed: FollowedFiles | None = None) -> dict[str, Any]:
+    """The run's document; a run whose engine is gone before its end is ``cancelled``, not ``running``.
+
+    Who looks again and again gives ``followed``, where what its steps have logged is kept.
+    """
     state: dict[str, Any] = read_json_file(folder.state) or {"run_id": folder.id, "status": "unknown", "steps": {}}
     if state["status"] == RUNNING:  # run.json is written when a run begins and when it ends, step.json in between
         steps = {name: {**s, **(read_json_file(folder.step(name).state) or {})} for name, s in state["steps"].items()}
         with TrackingReader(folder.home) as reader:
             state["steps"] = steps = {
-                name: {**step, **read_running_step(folder, name, reader)} if step["status"] in _RUNNING else step
+                name: {**step, **read_running_step(folder, name, reader, followed)}
+                if step["status"] in _RUNNING
+                else step
                 for name, step in steps.items()
             }
         if folder.alive:

@@ -15,11 +15,11 @@ from allranks.local import cache, fingerprint, snapshot
 from allranks.local.assets import register_asset
 from allranks.local.attempts import StepAttempt, attempt_of
 from allranks.local.cache import FinishedStep, StepCache, Workplace
-from allranks.local.event_folders import EventCurves, event_places
+from allranks.local.event_folders import event_places
 from allranks.local.folders import RunFolder, RunsHome, StepFolder, write_json_file
 from allranks.local.gang import RankGang
 from allranks.local.guard import ProcessGuard
-from allranks.local.logged import LoggedValues, read_logged_values
+from allranks.local.logged import LoggedFiles, LoggedValues, read_logged_values
 from allranks.local.machine import FreePorts
 from allranks.local.plan import PlannedStep
 from allranks.local.result import (
@@ -96,7 +96,7 @@ class StepExecution(ABC):
         self._started: float | None = None
         self._ended: float | None = None
         self._last_logged: LoggedValues | None = None
-        self._events: EventCurves | None = None
+        self._logged_files: LoggedFiles | None = None
 
     # What each kind does in its own way
 
@@ -274,11 +274,11 @@ class StepExecution(ABC):
             return self._last_logged
         folder = self.source.folder(self.context.home) if self.source else self.folder
         places = event_places(self.context.home, folder, self.key)
-        if self._events is None or self._events.places != tuple(places) or self.is_finished:
-            self._events = EventCurves(places)  # what has ended is read whole: its outputs have just been moved
-        found = read_logged_values(folder, self.mlflow_run_id, self.context.tracking.reader, self._events)
+        if self._logged_files is None or self._logged_files.places != tuple(places) or self.is_finished:
+            self._logged_files = LoggedFiles(folder, places)  # what has ended is read whole: its outputs were moved
+        found = read_logged_values(self._logged_files, self.mlflow_run_id, self.context.tracking.reader)
         if self.is_finished:
-            self._last_logged, self._events = found, None  # a run is looked at several times a second
+            self._last_logged, self._logged_files = found, None  # a run is looked at several times a second
         return found
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 """As protocol buffers, and so MLflow's own answers, write them in JSON."""
+_COMPARED = 256  # bytes before what is new: where they are others, the file was written anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +25,52 @@ class MetricsEntry:
     metrics: dict[str, float]
 
 
+class MetricsFollower:
+    """A file that is read again and again while it grows: each look reads what was appended since the one before."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._identity = (0, 0)  # device and inode
+        self._offset = 0
+        self._last = b""  # that was read, up to the offset
+
+    def read_new(self) -> tuple[list[MetricsEntry], bool]:
+        """The new lines, and whether what was read before is gone: another attempt has begun, or the file was removed.
+
+        A line that is only half written is left for the next look, however it goes on.
+        """
+        try:
+            with self._file.open("rb") as opened:
+                about = os.fstat(opened.fileno())
+                opened.seek(max(0, self._offset - len(self._last)))
+                is_same = (about.st_dev, about.st_ino) == self._identity
+                is_same = is_same and opened.read(len(self._last)) == self._last
+                was_read = self._offset > 0
+                if not is_same:
+                    self._identity, self._offset, self._last = (about.st_dev, about.st_ino), 0, b""
+                    opened.seek(0)
+                return list(_entries(self._whole_lines(opened.read()))), was_read and not is_same
+        except OSError:
+            was_read, self._offset, self._last = self._offset > 0, 0, b""
+            return [], was_read
+
+    def _whole_lines(self, text: bytes) -> list[bytes]:
+        """The lines that have ended, and the last one too if it is whole without an end."""
+        end = text.rfind(b"\n") + 1
+        if any(True for _ in _entries([text[end:]])):
+            end = len(text)
+        self._offset += end
+        self._last = (self._last + text[max(0, end - _COMPARED) : end])[-_COMPARED:]
+        return text[:end].splitlines()
+
+
 def read_metrics(file: Path, most: int | None = None) -> Iterator[MetricsEntry]:
     """The lines of a file, or of its last so many bytes; one that is only half written is left for the next look."""
-    for line in read_end(file, most).splitlines():
+    return _entries(read_end(file, most).splitlines())
+
+
+def _entries(lines: Iterable[bytes]) -> Iterator[MetricsEntry]:
+    for line in lines:
         try:
             entry = json.loads(line)
         except ValueError:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.local.folders import DEFAULT_HOME
-from allranks.local.metrics_file import metrics_document, read_end, read_metrics
+from allranks.local.metrics_file import MetricsEntry, MetricsFollower, metrics_document, read_end, read_metrics
 from allranks.local.tracking.reading import ChildRun
 from allranks.redaction import redact
 
@@ -247,9 +247,26 @@ class StepProgress:
 
 def read_progress(metrics_file: Path, *, tail: bool = False) -> StepProgress:
     """What a metrics.jsonl says, if it is there; ``tail`` reads its last 16 KiB only, enough for a live table."""
-    step = total = None
-    metrics: dict[str, float] = {}
-    for entry in read_metrics(metrics_file, 16384 if tail else None):
+    return _progress_after(StepProgress(), read_metrics(metrics_file, 16384 if tail else None))
+
+
+class ProgressLook:
+    """What a metrics.jsonl says, for who looks again and again: no line is read twice."""
+
+    def __init__(self, metrics_file: Path) -> None:
+        self._follower = MetricsFollower(metrics_file)
+        self._progress = StepProgress()
+
+    def look(self) -> StepProgress:
+        """As ``read_progress``."""
+        entries, is_anew = self._follower.read_new()
+        self._progress = _progress_after(StepProgress() if is_anew else self._progress, entries)
+        return self._progress
+
+
+def _progress_after(before: StepProgress, entries: Iterable[MetricsEntry]) -> StepProgress:
+    step, total, metrics = before.step, before.total, dict(before.metrics)
+    for entry in entries:
         done, of = _count(entry.step), _count(entry.total)
         step, total = step if done is None else done, of or total
         metrics |= entry.metrics

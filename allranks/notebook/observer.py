@@ -12,7 +12,7 @@ from allranks.cli.log_stream import LogStream
 from allranks.cli.shown_run import ShownRun, marked_lines
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder
-from allranks.local.logged import read_step_curves
+from allranks.local.logged import FollowedFiles, read_step_curves
 from allranks.local.plan import RunPlan
 from allranks.local.result import RUNNING, RunResult, StepResult
 from allranks.local.tracking.reading import TrackingReader
@@ -40,6 +40,7 @@ class NotebookObserver(ShownRun):
         self._run: RunFolder | None = None
         self._handle: Any = None
         self._due = 0.0
+        self._followed = FollowedFiles()
 
     def started(self, run: RunFolder, plan: RunPlan) -> None:  # noqa: ARG002 the steps come with each look
         """Make the output."""
@@ -67,7 +68,8 @@ class NotebookObserver(ShownRun):
         self._logs.close()
 
     def ended(self, result: RunResult) -> None:
-        """Draw what became of the run."""
+        """Draw what became of the run, read whole: outputs have just been moved."""
+        self._followed = FollowedFiles()
         self._draw(result)
 
     def _draw(self, result: RunResult) -> None:
@@ -77,5 +79,5 @@ class NotebookObserver(ShownRun):
 
         begun = [name for name, step in result.steps.items() if step.started is not None or step.reused_from]
         with TrackingReader(self._run.home) as reader:
-            curves = {name: read_step_curves(self._run, name, reader) for name in begun}
+            curves = {name: read_step_curves(self._run, name, reader, self._followed) for name in begun}
         self._handle.update(HTML(notebook_page(result, curves)))

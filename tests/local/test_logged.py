@@ -17,9 +17,8 @@ from allranks.cli.live_curves import LiveCurves
 from allranks.cli.live_table import status_table
 from allranks.cli.sparklines import draw_sparkline, draws_blocks
 from allranks.local.curves import draw_charts
-from allranks.local.event_folders import EventCurves
 from allranks.local.folders import RunsHome, write_json_file
-from allranks.local.logged import read_logged_values, read_metric_curves
+from allranks.local.logged import LoggedFiles, read_logged_values, read_metric_curves
 from allranks.local.metrics_file import metrics_document
 from allranks.local.result import StepResult
 from allranks.local.tracking.jobs import JobRuns
@@ -30,7 +29,6 @@ from tests.cli.test_terminal import on_a_terminal
 from tests.local.support import allranks as call
 from tests.local.support import command, environ, pipeline, run_json, step, wait_for
 
-NO_EVENTS = EventCurves([])
 TOKEN = "hf_" + "aB3" * 12
 
 CLIENT = """\
@@ -181,18 +179,18 @@ def test_values_without_a_step_are_counted_and_those_out_of_order_sorted(home: R
     folder.metrics().parent.mkdir(parents=True)
     folder.metrics().write_text('{"step": 9, "metrics": {"late": 8}}\n')
     with TrackingReader(home) as reader:
-        curves = read_metric_curves(folder, run_id, reader, NO_EVENTS)
+        curves = read_metric_curves(LoggedFiles(folder), run_id, reader)
         assert curves == {"late": [(9, 8)], "odd": [(2, 7)], "plain": [(1, 3), (2, 2), (3, 1)]}
         folder.metrics().unlink()
-        assert read_metric_curves(folder, run_id, reader, NO_EVENTS)["late"] == [(2, 4), (5, 1)]
-        assert read_logged_values(folder, run_id, reader, NO_EVENTS).metrics["late"] == 1, (
+        assert read_metric_curves(LoggedFiles(folder), run_id, reader)["late"] == [(2, 4), (5, 1)]
+        assert read_logged_values(LoggedFiles(folder), run_id, reader).metrics["late"] == 1, (
             "the last is that of the highest step"
         )
         folder.metrics().write_text(f'{{"step": 1{"0" * 400}, "metrics": {{"a": 1{"0" * 400}, "b": -1{"0" * 300}}}}}\n')
-        assert read_metric_curves(folder, None, reader, NO_EVENTS) == {}
-        assert metrics_document(read_logged_values(folder, None, reader, NO_EVENTS).metrics) == {"b": -(10**300)}
+        assert read_metric_curves(LoggedFiles(folder), None, reader) == {}
+        assert metrics_document(read_logged_values(LoggedFiles(folder), None, reader).metrics) == {"b": -(10**300)}
         folder.metrics().unlink()
-        assert read_logged_values(folder, None, reader, NO_EVENTS).metrics == {}
+        assert read_logged_values(LoggedFiles(folder), None, reader).metrics == {}
 
 
 def drawn(home: RunsHome, width: int) -> list[str]:

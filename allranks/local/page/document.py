@@ -8,7 +8,7 @@ from typing import Any
 
 from allranks.local.curves import thin_curve
 from allranks.local.folders import RunFolder, StepFolder, read_json_file
-from allranks.local.logged import MetricCurve, read_executed_curves, read_step_curves
+from allranks.local.logged import FollowedFiles, MetricCurve, read_executed_curves, read_step_curves
 from allranks.local.tracking.reading import TrackingReader
 
 MOST_POINTS = 1000
@@ -19,18 +19,24 @@ _DETAILS = ("command", "inputs", "input_sources", "data", "variables", "environm
 _OWN_DETAILS = ("attempt_times", "key")  # not those of the run that a reused step was executed in
 
 
-def run_document(run: RunFolder, state: Mapping[str, Any], reader: TrackingReader | None = None) -> dict[str, Any]:
+def run_document(
+    run: RunFolder,
+    state: Mapping[str, Any],
+    reader: TrackingReader | None = None,
+    followed: FollowedFiles | None = None,
+) -> dict[str, Any]:
     """A run's document with each step's curves, ``[step, value]`` each, and under ``details`` how it was started.
 
     Args:
         run: its folder.
         state: what run.json says, or would say now.
         reader: of the runs folder; a new one if None.
+        followed: where what was read is kept, for who looks again and again.
     """
     if reader is None:
         with TrackingReader(run.home) as opened:
-            return run_document(run, state, opened)
-    steps = {name: _step(run, name, step, reader) for name, step in state["steps"].items()}
+            return run_document(run, state, opened, followed)
+    steps = {name: _step(run, name, step, reader, followed) for name, step in state["steps"].items()}
     return {**state, "steps": steps}
 
 
@@ -56,11 +62,13 @@ def curves_of_steps(run: RunFolder, state: Mapping[str, Any]) -> dict[str, dict[
         return {name: read_step_curves(run, name, reader) for name in state["steps"]}
 
 
-def _step(run: RunFolder, name: str, step: Mapping[str, Any], reader: TrackingReader) -> dict[str, Any]:
+def _step(
+    run: RunFolder, name: str, step: Mapping[str, Any], reader: TrackingReader, followed: FollowedFiles | None
+) -> dict[str, Any]:
     """A step with what only its own files say; nothing is added for what these do not have."""
-    curves = read_step_curves(run, name, reader)
+    curves = read_step_curves(run, name, reader, followed)
     thinned = {metric: thin_curve(points, MOST_POINTS) for metric, points in curves.items()}
-    trials = _trial_curves(run, step, reader)
+    trials = _trial_curves(run, step, reader, followed)
     details = read_step_details(run, name)
     return {
         **{key: value for key, value in step.items() if key not in (*_DETAILS, *_OWN_DETAILS)},
@@ -83,11 +91,13 @@ def read_step_details(run: RunFolder, name: str) -> dict[str, Any]:
     return found
 
 
-def _trial_curves(run: RunFolder, step: Mapping[str, Any], reader: TrackingReader) -> dict[str, MetricCurve]:
+def _trial_curves(
+    run: RunFolder, step: Mapping[str, Any], reader: TrackingReader, followed: FollowedFiles | None
+) -> dict[str, MetricCurve]:
     """The primary metric's curve of each trial of a sweep, by number; none for other steps."""
     found = {}
     for trial in step.get("trials", ())[:_MOST_TRIALS]:
-        curves = read_executed_curves(run.home, StepFolder(Path(trial["folder"])), reader)
+        curves = read_executed_curves(run.home, StepFolder(Path(trial["folder"])), reader, followed)
         points = curves.get(step["primary_metric"], [])
         if len(points) > 1:
             found[str(trial["number"])] = thin_curve(points, _TRIAL_POINTS)

@@ -7,16 +7,15 @@ It is looked for in ``outputs/metrics.jsonl`` and, since a script that was writt
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 from allranks.local.folders import StepFolder
-from allranks.local.metrics_file import read_metrics
+from allranks.local.metrics_file import MetricsFollower
 from allranks.local.tracking.jobs import job_run_id
 from allranks.local.tracking.reading import TrackingReader
 
 
 class MetricHistory:
-    """The values of one metric of one trial; a file that has not changed is not read again.
+    """The values of one metric of one trial; what was read once is not read again.
 
     The folder is the trial's, in the run that executed it.
     """
@@ -27,14 +26,15 @@ class MetricHistory:
         self._reader = reader
         self._run_id = tracked_trial(folder)
         self._metric = metric
-        self._stamp: tuple[int, int] | None = None
+        self._follower = MetricsFollower(self._file)
         self._in_file: list[float] = []
 
     def values(self) -> list[float]:
         """All finite values so far, in the order of logging."""
-        stamp = _stamp(self._file)
-        if stamp != self._stamp:
-            self._stamp, self._in_file = stamp, _from_file(self._file, self._metric)
+        entries, is_anew = self._follower.read_new()
+        found = (entry.metrics.get(self._metric) for entry in entries)
+        new = [float(value) for value in found if value is not None and math.isfinite(value)]
+        self._in_file = new if is_anew else [*self._in_file, *new]
         return self._in_file or [value for value in self._logged() if math.isfinite(value)]
 
     def is_known_empty(self) -> bool:
@@ -52,16 +52,3 @@ def tracked_trial(folder: StepFolder) -> str:
     """The MLflow run of the trial that this folder belongs to."""
     run, _, sweep, _, number = folder.path.parts[-5:]
     return job_run_id(run, f"{sweep}.{number}")
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    try:
-        stat = path.stat()
-    except OSError:
-        return 0, 0
-    return stat.st_size, stat.st_mtime_ns
-
-
-def _from_file(file: Path, metric: str) -> list[float]:
-    found = (entry.metrics.get(metric) for entry in read_metrics(file))
-    return [float(value) for value in found if value is not None and math.isfinite(value)]

@@ -1,0 +1,105 @@
+"""Files that are looked at while they grow: each line is read once, whatever becomes of the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from allranks.local.folders import StepFolder
+from allranks.local.logged import FollowedFiles, LoggedFiles
+from allranks.local.metrics_file import MetricsFollower, read_metrics
+
+
+def line(step: int, **metrics: float) -> str:
+    return json.dumps({"step": step, "total": 100, "metrics": metrics or {"loss": step / 2}}) + "\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> StepFolder:
+    folder = StepFolder(tmp_path / "step")
+    folder.metrics().parent.mkdir(parents=True)
+    return folder
+
+
+def append(file: Path, text: str) -> None:
+    with file.open("a") as opened:
+        opened.write(text)
+
+
+def steps(files: LoggedFiles) -> list[float]:
+    """The steps of the loss; progress is read by itself and has to say the same."""
+    curve = files.read_curves().get("loss", [])
+    assert files.read_progress().step == (curve[-1][0] if curve else None)
+    return [at for at, _ in curve]
+
+
+def test_every_way_to_cut_a_file_into_looks_reads_the_same(folder: StepFolder) -> None:
+    text = line(1) + "no JSON\n\n" + line(2, loss=1.0, naïve=3.0) + "12\n" + line(3).rstrip("\n")
+    whole = text.encode()
+    folder.metrics().write_bytes(whole)
+    expected = list(read_metrics(folder.metrics()))
+    assert [entry.step for entry in expected] == [1, 2, 3]
+    for cut in range(len(whole)):
+        folder.metrics().write_bytes(whole[:cut])
+        follower = MetricsFollower(folder.metrics())
+        first, was_anew = follower.read_new()
+        with folder.metrics().open("ab") as opened:
+            opened.write(whole[cut:])
+        second, is_anew = follower.read_new()
+        assert [*first, *second] == expected, cut
+        assert not was_anew
+        assert not is_anew
+        assert follower.read_new() == ([], False)
+
+
+def replaced(file: Path, text: str) -> None:
+    other = file.with_name("other")
+    other.write_text(text)
+    other.replace(file)
+
+
+def written_over(file: Path, text: str) -> None:
+    file.write_text(text)
+
+
+@pytest.mark.parametrize("how", [replaced, written_over])
+@pytest.mark.parametrize("count", [1, 3, 20])
+def test_a_file_that_is_another_one_is_read_from_its_start(
+    folder: StepFolder, how: Callable[[Path, str], None], count: int
+) -> None:
+    """It is shorter than what was read, as long, and longer."""
+    files = LoggedFiles(folder)
+    folder.metrics().write_text("".join(line(step, loss=9.0) for step in (11, 12, 13)))
+    assert steps(files) == [11, 12, 13]
+    how(folder.metrics(), "".join(line(step) for step in range(31, 31 + count)))
+    assert steps(files) == [*range(31, 31 + count)]
+    append(folder.metrics(), line(90))
+    assert steps(files) == [*range(31, 31 + count), 90]
+
+
+def test_a_file_that_is_removed_says_nothing_until_it_is_there_again(folder: StepFolder) -> None:
+    files = LoggedFiles(folder)
+    assert steps(files) == []
+    folder.metrics().write_text(line(1))
+    assert steps(files) == [1]
+    folder.metrics().unlink()
+    assert steps(files) == []
+    folder.metrics().write_text(line(1) + line(2))
+    assert steps(files) == [1, 2]
+
+
+def test_what_was_read_is_not_read_again_and_the_caller_may_change_what_it_got(folder: StepFolder) -> None:
+    folder.metrics().write_text("".join(line(step) for step in range(1000)))
+    followed = FollowedFiles()
+    files = followed.of(folder, [])
+    files.read_curves()["loss"].clear()
+    assert len(files.read_curves()["loss"]) == 1000
+    size = folder.metrics().stat().st_size
+    with folder.metrics().open("r+b") as opened:  # which is noticed at the end of what was read alone
+        opened.write(b"x" * (size - 1000))
+    append(folder.metrics(), line(1000))
+    assert len(followed.of(folder, []).read_curves()["loss"]) == 1001
+    assert len(FollowedFiles().of(folder, []).read_curves()["loss"]) < 1000
