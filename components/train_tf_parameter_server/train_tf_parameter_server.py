@@ -19,6 +19,7 @@ from shared.settings.network import NetworkSettings
 from shared.settings.running import ReportSettings, TimeoutSettings
 from shared.settings.training import BatchSettings, OptimizerSettings, PrecisionSettings
 from shared.training.core.batch_plan import EXIT_STOPPED, BatchPlan, plan_batches
+from shared.training.core.stopping import end_service, serve_training
 
 if TYPE_CHECKING:
     import keras
@@ -52,13 +53,15 @@ class Settings(KerasTrainerSettings):
 
 
 def main() -> None:
-    """Train, or compute for worker 0 until it is done; exit with 143 if SIGTERM came before the end."""
+    """Train, or serve worker 0 until it is done; exit with 143 if SIGTERM came before the end."""
     settings = read_settings(Settings, __doc__)
     plan = plan_batches(settings.batch, world_size=1)  # a batch is not split: each worker computes whole ones
-    finished = True
     with init("tensorflow", backend="parameter_server", timeout=settings.timeouts.start) as world:
-        if world.coordinator is not None:
+        if world.coordinator is None:
+            finished = serve_training(world)
+        else:
             finished = train(settings, plan, world)
+            end_service(world)
     sys.exit(0 if finished else EXIT_STOPPED)
 
 

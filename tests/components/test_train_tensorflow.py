@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from shared.checkpoint.choose import newest_valid_checkpoint
 from tests.components.frameworks import furthest, run_killed_trainer, run_trainer, weights_of, write_line
+from tests.components.launched import last_step, launched
 from tests.components.support import run_component
 from tests.components.training import check_times, write_digits
+from tests.helpers import finish
 
 pytestmark = pytest.mark.slow
 
@@ -132,3 +137,23 @@ def test_parameter_server_takes_a_regression_and_goes_on_after_a_kill(tmp_path: 
     step = run_killed_trainer("train_tf_parameter_server", line, tmp_path, "2x1", *values, after_step=40)
     assert "continuing from" in step["logs"]
     assert step["metrics"]["validation_r2"] > 0.9
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("asked", ["a server", pytest.param("a worker", marks=pytest.mark.exhaustive)])
+def test_whichever_process_is_asked_to_stop_the_coordinator_saves(asked: str, tmp_path: Path) -> None:
+    line, out = write_line(tmp_path / "line"), tmp_path / "out"
+    options = {"epochs": 10_000, "batch_size": 16, "checkpoint_every": 20, "log_every": 10}
+    with launched("train_tf_parameter_server", line, out, options) as ranks:
+        until = time.monotonic() + 300
+        while not last_step(out / "checkpoints"):
+            assert time.monotonic() < until, ranks[0].stderr
+            time.sleep(0.05)
+        ranks[2 if asked == "a server" else 1].kill(signal.SIGTERM)
+        results = finish(ranks, 120)
+    codes = [143, 0, 143] if asked == "a server" else [143, 143, 0]
+    assert [result.returncode for result in results] == codes, results[0].stderr
+    stopped = int(results[0].stdout.split("stopped by SIGTERM after step ")[1].split(";")[0])
+    newest = newest_valid_checkpoint(out / "checkpoints")
+    assert newest is not None
+    assert int(newest.name[5:]) == stopped

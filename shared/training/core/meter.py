@@ -61,7 +61,7 @@ class LossMeter(ABC):
         self._world, self._alone = world, alone or world.world_size == 1
         self._steps = self._split_steps = 0
         self._since = self._split_since = time.perf_counter()
-        self._stop = StopAgreement(None if alone else world)
+        self._stop = StopAgreement(world, alone=alone)
         self._waited = 0.0
         counts = counts_waits or world.world_size == 1  # one rank has nobody to wait for
         self.clock = RankClock(data or DataTimer(), (lambda: self._waited) if counts else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from types import TracebackType
 from typing import Final, Self
@@ -11,17 +12,22 @@ from shared.distributed import ControlError, Refusal, World
 _STEPS_AHEAD: Final = 1
 """Steps that a rank may still make when it hears of it, before it has to know the last one."""
 
+_ENDED: Final = "the training has ended"
+
 
 class StopAgreement:
     """Lets all ranks stop after the same step; a context manager around the training, in all of them.
 
     A thread of each rank waits at the control plane until some rank is asked to stop. Each then says up to which step
     it goes on without knowing more, and the latest of these is the last step. No rank can have gone further, and nobody
-    talks about it before. A `world` of None is one process that stops alone.
+    talks about it before.
+
+    Where rank 0 trains `alone`, with processes that serve it, only it stops, and hears what they are asked.
     """
 
-    def __init__(self, world: World | None) -> None:
-        self._world = None if world is None or world.world_size == 1 else world
+    def __init__(self, world: World, *, alone: bool = False) -> None:
+        self._world = None if world.launch.alone else world
+        self._alone = alone
         self._channel: World | None = None
         self._known = threading.Condition()
         self._asked = False
@@ -47,8 +53,8 @@ class StopAgreement:
         """Ask all ranks to stop soon; a signal handler may call this, wherever the process is."""
         if not self._asked:
             self._asked = True
-            if self._world is not None:
-                threading.Thread(target=self._announce, args=(self._world,), daemon=True).start()
+            if self._world is not None and not self._alone:
+                threading.Thread(target=_announce_stop, args=(self._world,), daemon=True).start()
 
     def is_last(self, step: int) -> bool:
         """Say whether to stop after this step, counted from 1 and called for each; the same on all ranks.
@@ -56,7 +62,7 @@ class StopAgreement:
         Raises:
             ControlError: another rank has died meanwhile.
         """
-        if self._world is None:
+        if self._world is None or self._alone:
             return self._asked
         with self._known:
             self._step = step
@@ -70,6 +76,9 @@ class StopAgreement:
     def _watch(self, channel: World) -> None:
         try:
             channel.wait_for_announcement("stop")
+            if self._alone:
+                self._asked = True
+                return
             with self._known:
                 self._pause = self._step + _STEPS_AHEAD
             last = max(channel.gather(self._pause, "the last step"))
@@ -81,10 +90,37 @@ class StopAgreement:
                 self._error = error
                 self._known.notify_all()
 
-    def _announce(self, world: World) -> None:
-        try:
-            channel = world.open_channel("stop asked")
-            channel.announce("stop")
-            channel.close_channel()
-        except (ControlError, Refusal, OSError):
-            pass  # the world has ended
+
+def serve_training(world: World) -> bool:
+    """Serve rank 0, which trains alone, until it has ended; False if this process was asked to stop before.
+
+    What it is asked goes to rank 0, which still needs this process to save: where a node is taken away, SIGTERM may
+    reach a server and no worker. Rank 0 calls `end_service`.
+    """
+    asked = threading.Event()
+
+    def pass_on(*_: object) -> None:
+        if not asked.is_set():
+            asked.set()
+            threading.Thread(target=_announce_stop, args=(world,), daemon=True).start()
+
+    before = signal.signal(signal.SIGTERM, pass_on)
+    try:
+        world.wait_for_announcement(_ENDED)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return not asked.is_set()
+
+
+def end_service(world: World) -> None:
+    """Let those go that `serve_training`."""
+    world.announce(_ENDED)
+
+
+def _announce_stop(world: World) -> None:
+    try:
+        channel = world.open_channel(f"stop asked of {world.launch.role}")
+        channel.announce("stop")
+        channel.close_channel()
+    except (ControlError, Refusal, OSError):
+        pass  # the world has ended
