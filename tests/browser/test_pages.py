@@ -51,6 +51,8 @@ def test_pages_can_be_read_by_everybody_in_both_schemes_and_on_a_telephone(
         paper = browser.run("getComputedStyle(document.body).backgroundColor")
         assert (paper == "rgb(18, 22, 29)") is dark
         check_page(browser, kind)
+        cut = "[...document.querySelectorAll('figure > svg *')].filter((one) => one.getBoundingClientRect().right > one.closest('figure').getBoundingClientRect().right).length"
+        assert browser.run(cut) == 0, "of a picture without scripts"
 
 
 def test_pages_of_components_can_be_read_by_everybody_too(browser: Chromium, tmp_path: Path) -> None:
@@ -115,6 +117,15 @@ def test_charts_are_drawn_and_tell_values_zoom_and_smooth(browser: Chromium, run
     browser.until(f"{first}.plot.scales.x.max < 30 && {first}.plot.scales.x.min > 5")
     browser.run("document.getElementById('unzoom').click()")
     browser.until(f"{first}.plot.scales.x.max === 40")
+    browser.run(f"{first}.plot.root.focus()")
+    for key, told in {"Home": "step 1 ", "ArrowRight": "step 2 ", "End": "step 40 ", "ArrowLeft": "step 39 "}.items():
+        browser.call("Input.dispatchKeyEvent", type="keyDown", key=key)
+        browser.until(f"{caption}.startsWith('{told}')")
+    for key, fits in {"+": "min > 5", "Escape": "min === 1"}.items():
+        browser.call("Input.dispatchKeyEvent", type="keyDown", key=key)
+        browser.until(f"{first}.plot.scales.x.{fits}")
+    browser.run("document.activeElement.blur()")
+    browser.until(f"{caption}.startsWith('loss')")
     browser.run("smoothing.value = 0.9; smoothing.dispatchEvent(new Event('input')); 0")
     assert browser.run(f"{first}.plot.series.length") == 5, "the values as they were logged stay, fainter"
     assert browser.faults == []

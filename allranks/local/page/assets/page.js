@@ -53,6 +53,8 @@ function chartSeries(names, colors) {
   return [{ label: "step", value: (_, value) => numberWords(value) }, ...raw, ...(page.smoothing ? names.map((name, index) => line(name, index, false)) : [])];
 }
 
+const wholeSteps = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
+
 function chartOptions(figure, names, colors) {
   const axis = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 }, font: "11px system-ui, sans-serif", labelFont: "11px system-ui, sans-serif", labelSize: 16 };
   const unit = figure.dataset.unit;
@@ -63,11 +65,36 @@ function chartOptions(figure, names, colors) {
     height: figure.classList.contains("minor") ? 170 : 240,
     series: chartSeries(names, colors),
     scales: { x: { time: false }, y: logarithmic ? { distr: 3 } : {} },
-    axes: [{ ...axis, label: "step", size: 30 }, { ...axis, label: unit || undefined, size: 62, values: (_, splits) => splits.map((value) => (value == null ? "" : numberWords(value))) }],
+    axes: [{ ...axis, label: "step", size: 30, incrs: wholeSteps }, { ...axis, label: unit || undefined, size: 62, values: (_, splits) => splits.map((value) => (value == null ? "" : numberWords(value))) }],
     cursor: { sync: { key: step ? step.dataset.step : "compare" }, drag: { x: true, y: false } },
     legend: { show: false },
     hooks: { setCursor: [(plot) => tellValues(figure, plot)] },
   };
+}
+
+// What the pointer does, by keys: arrows, Home and End go from value to value, + and - zoom, Escape shows all.
+function pressedKey(plot, event) {
+  const steps = plot.data[0], last = steps.length - 1;
+  const at = plot.cursor.left < 0 || plot.cursor.idx == null ? -1 : plot.cursor.idx;
+  const next = { ArrowRight: Math.min(at + 1, last), ArrowLeft: Math.max(at - 1, 0), Home: 0, End: last }[event.key];
+  const factor = { "+": 0.5, "-": 2 }[event.key];
+  const { min, max } = plot.scales.x;
+  if (event.key === "Escape") plot.setData(plot.data, true);
+  else if (factor) {
+    const middle = at < 0 ? (min + max) / 2 : steps[at], half = Math.max(1, ((max - min) * factor) / 2);
+    plot.setScale("x", { min: Math.max(steps[0], middle - half), max: Math.min(steps[last], middle + half) });
+  } else if (next !== undefined) {
+    if (steps[next] < min || steps[next] > max) plot.setScale("x", { min: Math.min(min, steps[next]), max: Math.max(max, steps[next]) });
+    requestAnimationFrame(() => plot.setCursor({ left: plot.valToPos(steps[next], "x"), top: plot.over.clientHeight / 2 }));
+  } else return;
+  event.preventDefault();
+}
+
+function listenToKeys(figure, plot) {
+  plot.root.tabIndex = 0;
+  plot.root.addEventListener("keydown", (event) => pressedKey(plot, event));
+  plot.root.addEventListener("focus", () => figure.querySelector("figcaption").setAttribute("aria-live", "polite"));
+  plot.root.addEventListener("blur", () => plot.setCursor({ left: -10, top: -10 }));
 }
 
 // The caption tells the values under the pointer, and the last ones while there is none.
@@ -106,6 +133,7 @@ function drawChart(figure) {
   const plot = new uPlot(chartOptions(figure, names, colors), data, figure);
   plot.root.setAttribute("role", "img");
   plot.root.setAttribute("aria-label", figure.querySelector("figcaption").textContent.trim());
+  listenToKeys(figure, plot);
   page.charts.set(figure, { plot, names: names.join(), smoothing: page.smoothing });
   widths.observe(figure);
 }
