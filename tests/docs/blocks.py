@@ -19,6 +19,7 @@ HOW = {
     r"python3? -m venv .*|\. \S+/bin/activate": "install",
     # As they stand; `run` trains for real, and what trains long is only planned, from data to the last command.
     r"allranks (list|runs|show \w+|copy train_ddp \S+|lint my_pipeline\.yml|run --resume latest)": "run",
+    r"allranks runs logs latest train --rank 1": "no: it names the reader's own run; docs/why-it-failed.md types it of one",
     r"allranks runs serve": "no: it serves until Ctrl+C; tests/browser starts it and looks at its pages",
     r"allranks runs list .*": "no: it sorts the reader's own runs; tests/cli/test_run_list.py lists a thousand",
     r"allranks runs compare .*": "no: it names the reader's own runs; tests/cli/test_compare.py compares two",
@@ -27,6 +28,7 @@ HOW = {
     r"allranks run check_cluster .*": "run",
     r"allranks (doctor|completion bash)": "run",
     r"allranks run image_classification epochs=5 --scale train=1x4": "train",
+    r"allranks run image_classification dataset=.*": "plan",
     r"allranks run (language_model|finetune_text|compare_frameworks)": "plan",
     r"allranks run (train|evaluate|prepare|compare)_?\w* .*": "plan",
     r"allranks (submit|register) \. .*": "no: they need the folder that the page has made; tests/azure/test_register_own.py has one",
@@ -54,6 +56,7 @@ WITHOUT_LINE = {"docs/registering.md": "azure", "docs/sizes.md": "azure"}
 
 TYPED = "docs/your-own.md"
 SCRIPT_PAGE = "docs/my-script.md"
+FAILED_PAGE = "docs/why-it-failed.md"
 """The pages that are typed from top to bottom, with the files that they show."""
 
 
@@ -93,7 +96,11 @@ def commands_of(page: Path) -> Iterator[Command]:
             command = re.sub(r"(^|\s+)#.*", "", line).strip()
             if command:
                 how = next((how for pattern, how in HOW.items() if re.fullmatch(pattern, command)), "")
-                how = "typed" if name in (TYPED, SCRIPT_PAGE) and how != "install" and how[:3] != "no:" else how
+                how = (
+                    "typed"
+                    if name in (TYPED, SCRIPT_PAGE, FAILED_PAGE) and how != "install" and how[:3] != "no:"
+                    else how
+                )
                 yield Command(name, command, ",".join(sorted(given.split(","))), how)
 
 

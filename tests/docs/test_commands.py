@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import yaml
 
 from tests.azure.stand_in.fixture import StandIn, azure_server
 from tests.components.training import write_digits
-from tests.docs.blocks import COMMANDS, PAGES, ROOT, SCRIPT_PAGE, SHOWN, TYPED, blocks_of
+from tests.docs.blocks import COMMANDS, FAILED_PAGE, PAGES, ROOT, SCRIPT_PAGE, SHOWN, TYPED, blocks_of
 from tests.docs.installing import Installation, clean_copy, installed, installed_wheel
 
 __all__ = ["azure_server"]
@@ -84,6 +85,7 @@ def folder_of_a_user(folder: Path) -> Path:
     write_digits(folder / "DATA", rows=200)
     (folder / "table").mkdir()
     (folder / "table" / "passengers.csv").write_text("pclass,age,fate\n1,29,alive\n3,?,dead\n")
+    (folder / "pictures" / "cats").mkdir(parents=True)
     for name in ("MODEL", "EVALUATION_1", "EVALUATION_2"):
         (folder / name).mkdir()
     return folder
@@ -190,3 +192,23 @@ def test_a_script_of_your_own_runs_as_it_is_typed(local: Installation, tmp_path:
     assert "nothing wrong" in said["allranks lint ."]
     assert "4 ranks, 2 nodes x 2" in said["allranks run . epochs=1"]
     assert (tmp_path / "my_ddp/component.yaml").is_file()
+
+
+def test_a_failed_run_leads_to_its_cause_as_it_is_typed(tmp_path: Path) -> None:
+    """In the environment of the tests: no framework is used, so nothing depends on what a page installs."""
+    here = Installation(Path(sys.prefix), tmp_path)
+    said, codes = "", []
+    for _, language, text in blocks_of(ROOT / FAILED_PAGE):
+        if language == "python":
+            (tmp_path / "train.py").write_text(text)
+        elif language == "text":
+            lost = [part for line in text.splitlines() for part in line.split("…") if part not in said]
+            assert not lost, f"{lost} is not in\n{said}"
+            said = ""
+        else:
+            for line in text.splitlines():
+                done = here.call(line)
+                codes.append(done.returncode)
+                said += done.stdout + done.stderr
+    assert codes == [1, 0, 0, 0, 0, 0, 0]
+    assert said == "", "each command's words are shown"
