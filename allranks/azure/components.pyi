@@ -185,6 +185,8 @@ class TrainDdp(CommandComponent):
         architecture: Text = "mlp",
         model_code: Data | None = None,
         initial_model: Data | None = None,
+        initial_weights: Data | None = None,
+        normalization: Literal["auto", "data", "imagenet", "half"] | Text = "auto",
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -244,14 +246,24 @@ class TrainDdp(CommandComponent):
                 many rows as all of them together; each dataset is gone through again and again, also across epochs, so
                 that of each every row comes once before any comes twice.
             architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
-                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
-                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
+                images too; vit_small_patch16 or vit_base_patch16, as weights are published for them; or
+                FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes (input_shape,
+                num_outputs) and returns a torch.nn.Module for channels-first batches.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
             initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
                 architecture: the training begins with its weights, and with its mean and deviation of the rows. With
                 other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
                 from there.
+            initial_weights: Folder with one file of published weights to fine-tune, .safetensors or .pth: torchvision's
+                or timm's for resnet18, resnet34 or resnet50, timm's for vit_small_patch16 or vit_base_patch16. The last
+                layer is new where the number of classes differs. ResNets need pictures of more than 64 pixels. A run
+                that goes on from a checkpoint has its weights from there.
+            normalization: Mean and deviation by which the model normalises its rows. data: the data's own. imagenet:
+                those of torchvision's weights, and of DeiT, DINO and MAE. half: 0.5, those of timm's vision
+                transformers. auto: those that the first weights were trained with: of initial_model; for
+                initial_weights what timm's config.json beside them says, else imagenet for a ResNet and half for a
+                vision transformer; data without either.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -354,6 +366,8 @@ class TrainTorchrun(CommandComponent):
         architecture: Text = "mlp",
         model_code: Data | None = None,
         initial_model: Data | None = None,
+        initial_weights: Data | None = None,
+        normalization: Literal["auto", "data", "imagenet", "half"] | Text = "auto",
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -413,14 +427,24 @@ class TrainTorchrun(CommandComponent):
                 that of each every row comes once before any comes twice.
             processes_per_node: Ranks that torchrun starts on each node; the number of its GPUs.
             architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
-                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
-                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
+                images too; vit_small_patch16 or vit_base_patch16, as weights are published for them; or
+                FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes (input_shape,
+                num_outputs) and returns a torch.nn.Module for channels-first batches.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
             initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
                 architecture: the training begins with its weights, and with its mean and deviation of the rows. With
                 other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
                 from there.
+            initial_weights: Folder with one file of published weights to fine-tune, .safetensors or .pth: torchvision's
+                or timm's for resnet18, resnet34 or resnet50, timm's for vit_small_patch16 or vit_base_patch16. The last
+                layer is new where the number of classes differs. ResNets need pictures of more than 64 pixels. A run
+                that goes on from a checkpoint has its weights from there.
+            normalization: Mean and deviation by which the model normalises its rows. data: the data's own. imagenet:
+                those of torchvision's weights, and of DeiT, DINO and MAE. half: 0.5, those of timm's vision
+                transformers. auto: those that the first weights were trained with: of initial_model; for
+                initial_weights what timm's config.json beside them says, else imagenet for a ResNet and half for a
+                vision transformer; data without either.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -698,6 +722,8 @@ class TrainDeepspeed(CommandComponent):
         architecture: Text = "mlp",
         model_code: Data | None = None,
         initial_model: Data | None = None,
+        initial_weights: Data | None = None,
+        normalization: Literal["auto", "data", "imagenet", "half"] | Text = "auto",
         base_model: Data | None = None,
         layers: Whole = 4,
         width: Whole = 128,
@@ -776,15 +802,25 @@ class TrainDeepspeed(CommandComponent):
                 many rows as all of them together; each dataset is gone through again and again, also across epochs, so
                 that of each every row comes once before any comes twice.
             architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
-                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
-                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches. For a text leave it
-                as it is: it has a language model of the sizes below.
+                images too; vit_small_patch16 or vit_base_patch16, as weights are published for them; or
+                FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes (input_shape,
+                num_outputs) and returns a torch.nn.Module for channels-first batches. For a text leave it as it is: it
+                has a language model of the sizes below.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
             initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
                 architecture: the training begins with its weights, and with its mean and deviation of the rows. With
                 other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
                 from there.
+            initial_weights: Folder with one file of published weights to fine-tune, .safetensors or .pth: torchvision's
+                or timm's for resnet18, resnet34 or resnet50, timm's for vit_small_patch16 or vit_base_patch16. The last
+                layer is new where the number of classes differs. ResNets need pictures of more than 64 pixels. A run
+                that goes on from a checkpoint has its weights from there.
+            normalization: Mean and deviation by which the model normalises its rows. data: the data's own. imagenet:
+                those of torchvision's weights, and of DeiT, DINO and MAE. half: 0.5, those of timm's vision
+                transformers. auto: those that the first weights were trained with: of initial_model; for
+                initial_weights what timm's config.json beside them says, else imagenet for a ResNet and half for a
+                vision transformer; data without either.
             base_model: Folder with a Llama or Mistral to go on from, as transformers' save_pretrained writes it and as
                 the trained model has it in artifacts/model/huggingface: config.json and safetensors, whose sizes are
                 the model's. Prepare the text with its tokenizer. Each GPU reads the parts that it holds. Leave it empty
@@ -926,6 +962,8 @@ class TrainLightning(CommandComponent):
         module_arguments: Text | None = None,
         model_code: Data | None = None,
         initial_model: Data | None = None,
+        initial_weights: Data | None = None,
+        normalization: Literal["auto", "data", "imagenet", "half"] | Text = "auto",
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -986,8 +1024,9 @@ class TrainLightning(CommandComponent):
                 many rows as all of them together; each dataset is gone through again and again, also across epochs, so
                 that of each every row comes once before any comes twice.
             architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
-                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
-                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
+                images too; vit_small_patch16 or vit_base_patch16, as weights are published for them; or
+                FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes (input_shape,
+                num_outputs) and returns a torch.nn.Module for channels-first batches.
             module: FILE.py:CLASS in the folder "model_code": a LightningModule of yours, trained in place of
                 "architecture". It defines training_step and configure_optimizers, so that optimizer, learning_rate,
                 momentum, weight_decay, label_smoothing, warmup_fraction and schedule have no effect on it; nor has
@@ -1002,6 +1041,15 @@ class TrainLightning(CommandComponent):
                 architecture: the training begins with its weights, and with its mean and deviation of the rows. With
                 other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
                 from there.
+            initial_weights: Folder with one file of published weights to fine-tune, .safetensors or .pth: torchvision's
+                or timm's for resnet18, resnet34 or resnet50, timm's for vit_small_patch16 or vit_base_patch16. The last
+                layer is new where the number of classes differs. ResNets need pictures of more than 64 pixels. A run
+                that goes on from a checkpoint has its weights from there.
+            normalization: Mean and deviation by which the model normalises its rows. data: the data's own. imagenet:
+                those of torchvision's weights, and of DeiT, DINO and MAE. half: 0.5, those of timm's vision
+                transformers. auto: those that the first weights were trained with: of initial_model; for
+                initial_weights what timm's config.json beside them says, else imagenet for a ResNet and half for a
+                vision transformer; data without either.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.
@@ -1238,6 +1286,8 @@ class TrainHorovod(CommandComponent):
         architecture: Text = "mlp",
         model_code: Data | None = None,
         initial_model: Data | None = None,
+        initial_weights: Data | None = None,
+        normalization: Literal["auto", "data", "imagenet", "half"] | Text = "auto",
         epochs: Whole = 15,
         batch_size: Whole = 64,
         accumulation_steps: Whole = 1,
@@ -1298,14 +1348,24 @@ class TrainHorovod(CommandComponent):
                 many rows as all of them together; each dataset is gone through again and again, also across epochs, so
                 that of each every row comes once before any comes twice.
             architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
-                images too; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
-                (input_shape, num_outputs) and returns a torch.nn.Module for channels-first batches.
+                images too; vit_small_patch16 or vit_base_patch16, as weights are published for them; or
+                FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes (input_shape,
+                num_outputs) and returns a torch.nn.Module for channels-first batches.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
             initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
                 architecture: the training begins with its weights, and with its mean and deviation of the rows. With
                 other classes, or another target, its head is new. A run that goes on from a checkpoint has its weights
                 from there.
+            initial_weights: Folder with one file of published weights to fine-tune, .safetensors or .pth: torchvision's
+                or timm's for resnet18, resnet34 or resnet50, timm's for vit_small_patch16 or vit_base_patch16. The last
+                layer is new where the number of classes differs. ResNets need pictures of more than 64 pixels. A run
+                that goes on from a checkpoint has its weights from there.
+            normalization: Mean and deviation by which the model normalises its rows. data: the data's own. imagenet:
+                those of torchvision's weights, and of DeiT, DINO and MAE. half: 0.5, those of timm's vision
+                transformers. auto: those that the first weights were trained with: of initial_model; for
+                initial_weights what timm's config.json beside them says, else imagenet for a ResNet and half for a
+                vision transformer; data without either.
             epochs: Passes over the training rows.
             batch_size: Rows in one optimizer step, over all GPUs together. Must be a multiple of GPUs x
                 accumulation_steps; the last partial batch of an epoch is left out.

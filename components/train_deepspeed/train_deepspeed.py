@@ -39,9 +39,10 @@ class Settings(DeepSpeedSettings):
     network: NetworkSettings = changed_group(
         architecture=change(
             "mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for images too; "
-            'or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes (input_shape, '
-            "num_outputs) and returns a torch.nn.Module for channels-first batches. For a text leave it as it is: it "
-            "has a language model of the sizes below."
+            "vit_small_patch16 or vit_base_patch16, as weights are published for them; or FILE.py:FUNCTION in the "
+            'folder "model_code". Tables take mlp. The function takes (input_shape, num_outputs) and returns a '
+            "torch.nn.Module for channels-first batches. For a text leave it as it is: it has a language model of the "
+            "sizes below."
         )
     )
     decoder: DecoderSizes = changed_group(

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 class Settings(KerasTrainerSettings):
     """The inputs and outputs of this component; component.yaml is written from them."""
 
-    network: NetworkSettings = changed_group(architecture=change(KERAS_NETWORK))
+    network: NetworkSettings = changed_group(
+        without=["initial_weights", "normalization"], architecture=change(KERAS_NETWORK)
+    )
     batch: BatchSettings = changed_group(
         batch_size=change(
             "Rows in one optimizer step, which one worker makes by itself; the last partial batch of an epoch is left "

@@ -12,7 +12,7 @@ from shared.checkpoint.files import checkpoints_newest_first, find_damage
 from shared.distributed import Refusal, World
 
 _READ_TIMEOUT = timedelta(hours=1)
-_BEFORE_CHOICE: Final = {"documents": "joined"}
+_BEFORE_CHOICE: Final = {"documents": "joined", "normalization": "auto"}
 """What a setting was in checkpoints of versions that did not name it."""
 
 

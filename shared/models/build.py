@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import mlp, resnet, standard_resnet, vit
+from . import mlp, resnet, standard_resnet, standard_vit, vit
 from .own_code import own_function
 from .refuse import make_refusal
 
@@ -28,6 +28,8 @@ ZOO: Mapping[str, NetworkBuilder] = MappingProxyType(
         "vit": vit.build_vit,
         "vit_s": vit.build_vit_small,
         "vit_b": vit.build_vit_base,
+        "vit_small_patch16": standard_vit.build_vit_small_patch16,
+        "vit_base_patch16": standard_vit.build_vit_base_patch16,
     }
 )
 IMAGE_ARCHITECTURES = tuple(name for name in ZOO if name != "mlp")

@@ -1,4 +1,4 @@
-"""The weights of a saved model as the first ones of another: which of them are taken over. No framework is needed."""
+"""The weights that a training begins with: which file, which of them are taken over. No framework is needed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,16 @@ TensorShapes = Mapping[str, tuple[int, ...]]
 """Name of each weight to its shape."""
 
 _SHOWN = 5
+_SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
+
+
+def saved_weights(folder: str | Path) -> Path:
+    """Find the file of the weights of a saved model.
+
+    Raises:
+        Refusal: if the folder holds no model of this library.
+    """
+    return open_model(folder)[0] / WEIGHTS_NAME
 
 
 def open_initial(folder: str | Path, card: ModelCard) -> tuple[Path, ModelCard, bool]:
@@ -26,7 +36,7 @@ def open_initial(folder: str | Path, card: ModelCard) -> tuple[Path, ModelCard, 
     Raises:
         Refusal: if the folder holds no model of this library, or one of another framework or architecture.
     """
-    inside, found = open_model(folder)
+    file, found = saved_weights(folder), open_model(folder)[1]
     for what, theirs, ours in (
         ("framework", found.framework, card.framework),
         ("architecture", found.architecture, card.architecture),
@@ -48,7 +58,7 @@ def open_initial(folder: str | Path, card: ModelCard) -> tuple[Path, ModelCard, 
             "initial_model empty."
         )
     other_head = (found.task, found.classes, found.target) != (card.task, card.classes, card.target)
-    return inside / WEIGHTS_NAME, replace(card, mean=found.mean, std=found.std), other_head
+    return file, replace(card, mean=found.mean, std=found.std), other_head
 
 
 def _table_values(card: ModelCard) -> list[tuple[str, list[str] | None]]:
@@ -68,14 +78,41 @@ def refuse_other_shapes(folder: str | Path, found: TensorShapes, wanted: TensorS
     Raises:
         Refusal: naming the first ones, with both shapes.
     """
+    misfits = describe_misfits(found, wanted, ignored=head)
+    if misfits:
+        raise make_refusal(
+            f"initial_model {folder} does not fit: {misfits}. Only the head may differ: prepare the data in the "
+            "form in which the model was trained, or leave initial_model empty."
+        )
+
+
+def describe_misfits(found: TensorShapes, wanted: TensorShapes, ignored: set[str]) -> str:
+    """Name the first weights that are missing, too many, or of another shape; empty if there are none."""
     odd = [
         f"{name} {found.get(name, 'none')} here {wanted.get(name, 'none')}"
-        for name in sorted(found.keys() | wanted.keys())
-        if name not in head and found.get(name) != wanted.get(name)
+        for name in sorted(found.keys() | wanted.keys(), key=lambda name: (name not in wanted, name))
+        if name not in ignored and found.get(name) != wanted.get(name)
     ]
-    if odd:
-        more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
-        raise make_refusal(
-            f"initial_model {folder} does not fit: {'; '.join(odd[:_SHOWN])}{more}. Only the head may differ: prepare "
-            "the data in the form in which the model was trained, or leave initial_model empty."
-        )
+    return "; ".join(odd[:_SHOWN]) + (f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else "")
+
+
+def published_file(place: Path) -> Path:
+    """Find the file of published weights: the place itself, or the one in that folder; safetensors before others.
+
+    Raises:
+        Refusal: if there is none, or more than one.
+    """
+    if place.is_file() and place.suffix in _SUFFIXES:
+        return place
+    there = sorted(place.iterdir()) if place.is_dir() else []
+    files = [path for path in there if path.is_file() and path.suffix in _SUFFIXES]
+    chosen = [path for path in files if path.suffix == ".safetensors"] or files
+    if len(chosen) == 1:
+        return chosen[0]
+    if chosen:
+        held = ", ".join(path.name for path in chosen)
+    else:
+        held = ", ".join(path.name for path in there[:5]) or ("nothing" if place.is_dir() else "no such file")
+    raise make_refusal(
+        f"initial_weights {place} has to be one file of {', '.join(_SUFFIXES)}, or a folder with one: {held}."
+    )

@@ -26,11 +26,12 @@ class KerasTrainerSettings(RowsTrainerSettings):
     """The inputs and outputs of a trainer with TensorFlow."""
 
     network: NetworkSettings = changed_group(
+        without=["initial_weights", "normalization"],  # those of keras.applications have names and files of their own
         architecture=change(
             KERAS_NETWORK + " A BatchNormalization in it (resnet50 has some) takes the statistics of its GPU's own "
             "rows (batch_size / GPUs / accumulation_steps), so that other numbers of GPUs end with other weights; "
             "those of rank 0 are validated and saved."
-        )
+        ),
     )
     precision: PrecisionSettings = changed_group(
         without=["gradient_checkpointing", "sync_batch_norm"],

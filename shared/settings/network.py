@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from shared.distributed import Refusal
 from shared.settings.fields import Idle, Situation, input_port, settings_class
@@ -17,14 +17,21 @@ def _is_of_library(now: Situation) -> bool:
     return now.values.get("module") is None and (now.is_text or ".py:" not in now.values["architecture"])
 
 
+_OTHER_NETWORK = (
+    Idle("the module {module} is trained in its place", lambda now: now.values.get("module") is not None),
+    Idle("a text has a language model of its own", lambda now: now.is_text),
+)
+
+
 @settings_class
 class NetworkSettings:
     """A model for images and tables."""
 
     architecture: str = input_port(
-        "mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for images too; or "
-        'FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes (input_shape, num_outputs) '
-        "and returns a torch.nn.Module for channels-first batches.",
+        "mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for images too; "
+        "vit_small_patch16 or vit_base_patch16, as weights are published for them; or FILE.py:FUNCTION in the folder "
+        '"model_code". Tables take mlp. The function takes (input_shape, num_outputs) and returns a torch.nn.Module '
+        "for channels-first batches.",
         default="mlp",
         is_identity=True,
         idle=(Idle("the module {module} is trained in its place", lambda now: now.values.get("module") is not None),),
@@ -40,10 +47,24 @@ class NetworkSettings:
         "target, its head is new. A run that goes on from a checkpoint has its weights from there.",
         default=None,
         kind="mlflow_model",
-        idle=(
-            Idle("the module {module} is trained in its place", lambda now: now.values.get("module") is not None),
-            Idle("a text has a language model of its own", lambda now: now.is_text),
-        ),
+        idle=_OTHER_NETWORK,
+    )
+    initial_weights: Path | None = input_port(
+        "Folder with one file of published weights to fine-tune, .safetensors or .pth: torchvision's or timm's for "
+        "resnet18, resnet34 or resnet50, timm's for vit_small_patch16 or vit_base_patch16. The last layer is new where "
+        "the number of classes differs. ResNets need pictures of more than 64 pixels. A run that goes on from a "
+        "checkpoint has its weights from there.",
+        default=None,
+        idle=_OTHER_NETWORK,
+    )
+    normalization: Literal["auto", "data", "imagenet", "half"] = input_port(
+        "Mean and deviation by which the model normalises its rows. data: the data's own. imagenet: those of "
+        "torchvision's weights, and of DeiT, DINO and MAE. half: 0.5, those of timm's vision transformers. auto: those "
+        "that the first weights were trained with: of initial_model; for initial_weights what timm's config.json "
+        "beside them says, else imagenet for a ResNet and half for a vision transformer; data without either.",
+        default="auto",
+        is_identity=True,
+        idle=_OTHER_NETWORK,
     )
 
 
@@ -51,7 +72,7 @@ class NetworkSettings:
 class ModuleSettings(NetworkSettings):
     """A model for images and tables, or a LightningModule in its place."""
 
-    ORDER: ClassVar = ("architecture", "module", "module_arguments", "model_code", "initial_model")
+    ORDER: ClassVar = ("architecture", "module", "module_arguments", "model_code", "initial_model", "initial_weights")
 
     module: str | None = input_port(
         'FILE.py:CLASS in the folder "model_code": a LightningModule of yours, trained in place of "architecture". It '

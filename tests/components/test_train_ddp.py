@@ -238,7 +238,7 @@ def test_a_batch_that_does_not_divide_is_refused_with_the_arithmetic(few: Path, 
         ({"precision": "fp16"}, "fp16 needs a GPU"),
         (
             {"architecture": "lstm"},
-            "choose mlp, resnet, resnet18, resnet34, resnet50, vit, vit_s, vit_b, or FILE.py:FUNCTION",
+            "choose mlp, resnet, resnet18, resnet34, resnet50, vit, vit_s, vit_b, vit_small_patch16, vit_base_patch16, or FILE.py:FUNCTION",
         ),
         ({"architecture": "mine.py:build"}, "needs the input model_code"),
         ({"resume_from": "."}, "holds no whole checkpoint"),

@@ -25,8 +25,9 @@ from tests.helpers import clean_environment
 CLASSES = ("zero", "one", "two")
 
 
-LARGE = ("resnet34", "resnet50", "vit_s", "vit_b")
-"""Their blocks are those of the others, or the small ones below: going through every case cost two minutes."""
+LARGE = ("resnet34", "resnet50", "vit_s", "vit_b", "vit_small_patch16", "vit_base_patch16")
+"""Their blocks are those of the others, of the small ones below, or of test_published_weights: going through every case
+cost two minutes."""
 TRIED = tuple(name for name in ZOO if name not in LARGE)
 
 
@@ -130,7 +131,10 @@ def code(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("architecture", "text"),
     [
-        ("mpl", "choose mlp, resnet, resnet18, resnet34, resnet50, vit, vit_s, vit_b, or FILE.py:FUNCTION"),
+        (
+            "mpl",
+            "choose mlp, resnet, resnet18, resnet34, resnet50, vit, vit_s, vit_b, vit_small_patch16, vit_base_patch16, or FILE.py:FUNCTION",
+        ),
         ("mine.py", "FILE.py:FUNCTION"),
         ("mine.py:1", "FILE.py:FUNCTION"),
         ("other.py:build", "there is no other.py in .* which holds bad.py, mine.py, neighbour.py"),

@@ -22,7 +22,7 @@ ZOO: Mapping[str, NetworkBuilder] = MappingProxyType(
     {"mlp": mlp.build_mlp, "resnet": resnet.build_resnet, "resnet50": resnet.build_resnet50, "vit": vit.build_vit}
 )
 IMAGE_ARCHITECTURES = ("resnet", "resnet50", "vit")
-_TORCH_ONLY = ("resnet18", "resnet34", "vit_s", "vit_b")
+_TORCH_ONLY = ("resnet18", "resnet34", "vit_s", "vit_b", "vit_small_patch16", "vit_base_patch16")
 """Of these keras.applications has no counterpart."""
 
 

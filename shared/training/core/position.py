@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from shared.checkpoint.saving import CheckpointEngine
 from shared.checkpoint.seal import DamageError
 from shared.data import Dataset
 from shared.distributed import Refusal, World
+from shared.models.initial import published_file, saved_weights
 from shared.settings.fields import ports_of, values_of
 from shared.settings.trainer import TrainerSettings
 
@@ -83,7 +85,7 @@ def plan_checkpoints(settings: TrainerSettings, data: Dataset) -> CheckpointPlan
         for port in ports_of(type(settings))
         if port.is_identity and (is_text or port.group != "decoder")
     }
-    facts: dict[str, object] = {
+    facts: dict[str, object] = _first_weights(settings, is_text=is_text) | {
         "train rows": data.split("train").order_name,
         "row shape": list(data.index.arrays["x"].shape),
         "task": data.index.task,
@@ -100,6 +102,25 @@ def plan_checkpoints(settings: TrainerSettings, data: Dataset) -> CheckpointPlan
         KeepRule(kept.keep_checkpoints, kept.keep_every),
         kept.verify_checkpoints,
     )
+
+
+def _first_weights(settings: TrainerSettings, *, is_text: bool) -> dict[str, object]:
+    """Say by their bytes which weights a training begins with: their path differs from one mount to the next."""
+    network = getattr(settings, "network", None)
+    if network is None:
+        return {}
+    used = not is_text and getattr(network, "module", None) is None
+    finders = {"initial_model": saved_weights, "initial_weights": published_file}
+    digests: dict[str, object] = {}
+    for name, find in finders.items():
+        place = getattr(network, name) if used else None
+        digests[name] = None if place is None else _digest(find(place))
+    return digests
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return f"sha256 {hashlib.file_digest(opened, 'sha256').hexdigest()}"
 
 
 class CheckpointSaver(ABC):

@@ -26,7 +26,7 @@ from shared.settings.trainer import TrainerSettings
 from shared.settings.training import PrecisionSettings
 from shared.training.core.open_data import card_of_rows
 from shared.training.torch.batch_norm import synchronise_batch_norm
-from shared.training.torch.initial import take_initial_weights
+from shared.training.torch.initial import take_first_weights
 from shared.training.torch.optimization import checkpoint_activations
 
 _TOKENIZER_NAME = "tokenizer.json"
@@ -86,8 +86,7 @@ def make_rows_model(
     card = card_of_rows(network.architecture, data)
     seed_generators(seed)
     net = build_network(card.architecture, card.network_shape, card.outputs, network.model_code)
-    if network.initial_model is not None:
-        card = take_initial_weights(network.initial_model, net, card, world, network.model_code)
+    card = take_first_weights(network, net, card, world)
     module = NormalisedModel(card.mean, card.std, net, card.target_mean, card.target_std, card.category_sizes)
     check_saveable(module, card, network.model_code)
     _check_output(module, card)
