@@ -53,7 +53,7 @@ def comparison_lines(compared: Mapping[str, Any]) -> Iterator[str]:
         for run, seconds in zip(runs, took, strict=True)
     ]
     yield text.aligned_rows(about, indent="", keep_whole=True)
-    for title in ("metrics", "inputs", "data", "environment"):
+    for title in ("metrics", "resources", "inputs", "data", "environment"):
         rows = compared[title]
         same = compared["same"].get(title)
         yield title if same is None else f"{title}: {len(rows)} differ, {same} are the same"

@@ -22,13 +22,15 @@ from allranks.cli.sparklines import draw_sparkline, main_metric
 from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.local.assets import assets_below
 from allranks.local.cache import forget_unfinished
-from allranks.local.folders import DEFAULT_HOME, RunsHome, read_json_file
+from allranks.local.folders import DEFAULT_HOME, RunFolder, RunsHome, read_json_file
 from allranks.local.input_sources import DEFAULT
 from allranks.local.logged import MetricCurve
 from allranks.local.metrics_file import read_metrics_document
 from allranks.local.page.document import curves_of_steps, read_step_details, run_document
 from allranks.local.past import past_child
 from allranks.local.report import write_run_page
+from allranks.local.resources.summary import step_resources
+from allranks.local.resources.words import resource_lines
 from allranks.local.result import RUNNING
 from allranks.local.tracking.removal import remove_tracked_runs
 from allranks.wording import duration_words, number_words, ranks_words, status_words, with_count
@@ -150,6 +152,7 @@ def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
     titled["inputs"] = [cells for name, _ in steps for cells in _input_cells(name, read_step_details(folder, name))]
     for key in ("params", "tags"):
         titled[key] = [pair for name, step in steps for pair in _pairs(name, step.get(key))]
+    titled["resources"] = [cells for name, _ in steps for cells in _resource_cells(folder, name)]
     titled |= {"outputs": outputs, "failures": failures}
     for title, lines in titled.items():
         if lines:
@@ -245,6 +248,12 @@ def _curve_cells(name: str, step: Mapping[str, Any], curves: Mapping[str, Metric
     if metric:
         values = [value for _, value in curves[metric]]
         yield [f"{name}.{text.one_line(metric)}", draw_sparkline(values, _CURVE_WIDTH), number_words(values[-1])]
+
+
+def _resource_cells(folder: RunFolder, name: str) -> Iterator[list[str]]:
+    """What the step has used of the machine, and its ranks."""
+    for whose, words in resource_lines(step_resources(folder, name)[0]):
+        yield [f"{name} {whose}".rstrip(), *words]
 
 
 def _input_cells(name: str, details: Mapping[str, Any]) -> Iterator[list[str]]:

@@ -59,6 +59,7 @@ class _Chart:
     ticks: tuple[tuple[float, str], ...]  # height in pixels and number of each line across
     first: str
     last: str
+    across: str = "step"  # what the values stand over
 
 
 def draw_charts(curves: Mapping[str, MetricCurve]) -> list[_Chart]:
@@ -76,6 +77,15 @@ def draw_beside(metric: str, curves: Mapping[str, MetricCurve]) -> _Chart:
     """One chart of a metric with a line for each of the curves, such as those of several runs."""
     drawable = {name: [(x, _drawable(y)) for x, y in points] for name, points in curves.items()}
     return replace(_chart(drawable), minor=is_minor(metric), unit=metric_unit(metric))
+
+
+def draw_over_seconds(title: str, unit: str, curves: Mapping[str, MetricCurve]) -> _Chart:
+    """One chart, from 0 on, of what was measured over time rather than logged at a step; its lines keep their order."""
+    drawn = _chart({name: [(x, _drawable(y)) for x, y in points] for name, points in curves.items()}, floor=(0.0,))
+    chosen = {line.name: line for line in drawn.lines}
+    lines = tuple(replace(chosen[name], colour=number % 8) for number, name in enumerate(curves))
+    whole = f"{title} over seconds: {', '.join(curves)}"
+    return replace(drawn, lines=lines, title=whole, minor=True, unit=unit, across="seconds")
 
 
 def is_minor(name: str) -> bool:
@@ -114,11 +124,12 @@ def _drawable(value: float) -> float:
     return 0.0 if abs(value) < _SMALLEST else max(-_LARGEST, min(value, _LARGEST))
 
 
-def _chart(group: dict[str, MetricCurve]) -> _Chart:
+def _chart(group: dict[str, MetricCurve], floor: Collection[float] = ()) -> _Chart:
+    """The chart of some curves; its axis reaches down to the ``floor``, if there is one."""
     minor = all(map(is_minor, group))
     width, height = _MINOR_SIZE if minor else _SIZE
     xs = [x for points in group.values() for x, _ in points]
-    ys = [y for points in group.values() for _, y in points]
+    ys = [*floor, *(y for points in group.values() for _, y in points)]
     logarithmic = is_logarithmic(ys)
     numbers = _powers(min(ys), max(ys)) if logarithmic else _round_numbers(min(ys), max(ys))
     low, high = min([*ys, *numbers]), max([*ys, *numbers])

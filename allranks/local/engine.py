@@ -17,12 +17,13 @@ from allranks.local import machine, processes
 from allranks.local.branches import is_taken, settled_inputs
 from allranks.local.cache import StepCache, Workplace, discard_leftovers
 from allranks.local.execution import RunContext, StepExecution, take_snapshots
-from allranks.local.folders import private_umask
 from allranks.local.kinds import new_execution
 from allranks.local.options import RunObserver, RunOptions, new_run_id
 from allranks.local.plan import RunPlan
+from allranks.local.private_files import private_umask
 from allranks.local.record import RunRecord
 from allranks.local.report import RunningPage, write_run_page
+from allranks.local.resources.watch import ResourceWatch
 from allranks.local.result import (
     CANCELLED,
     FAILED,
@@ -64,6 +65,7 @@ class _Engine:
         self._observer = observer
         self._folder = options.home.run(new_run_id())
         self._page = RunningPage(self._folder)
+        self._resources = ResourceWatch()
         self._cache = StepCache(options.home, options.reuse_since)
         self._signal: int | None = None
         self._tracking = RunTracking(options.home, self._folder, plan.experiment, plan.name)
@@ -120,6 +122,7 @@ class _Engine:
                     self._wait()
         finally:
             self._watch.close()
+            self._resources.close()
 
     # Starting
 
@@ -200,8 +203,7 @@ class _Engine:
     def _steer(self, execution: StepExecution) -> None:
         """End the parts of a step that lag behind, begin those that may be, and end the step when all are finished."""
         for part, reason in execution.lagging_parts():
-            if part.gang is not None:
-                self._watch.kill(part.gang)
+            self._kill(part)
             self._end(part, CANCELLED, StepFailure(reason))
         for part in execution.new_parts():
             self._executions.append(part)
@@ -220,6 +222,7 @@ class _Engine:
         if self._signal is not None:
             self._cancel()
         self._watch.enforce_timeouts()
+        self._resources.look(self._executions)
         self._observer.tick(self._steps)
         self._page.look(lambda: self._record.document(self._record.result(running=True)))
 
@@ -234,8 +237,14 @@ class _Engine:
     def _conclude(self, execution: StepExecution) -> None:
         if execution.gang is not None:
             self._tracking.endpoint.settle()  # its last metrics, before anybody looks at them
+            self._resources.finish(execution)
         execution.conclude(self._cache, self._options.request.retries)
         self._changed(execution)
+
+    def _kill(self, execution: StepExecution) -> None:
+        if execution.gang is not None:
+            self._watch.kill(execution.gang)
+            self._resources.finish(execution)
 
     def _end(self, execution: StepExecution, status: str, failure: StepFailure | None = None) -> None:
         execution.end(status, failure)
@@ -253,8 +262,7 @@ class _Engine:
         """Stop everything that is not finished: running steps are killed, waiting ones never start."""
         for execution in self._executions:
             if not execution.is_finished:
-                if execution.gang is not None:
-                    self._watch.kill(execution.gang)
+                self._kill(execution)
                 self._end(execution, CANCELLED)
 
     def _give_up(self, error: OSError, alive: int) -> RunResult:

@@ -19,6 +19,7 @@
             installed/                      what steps install of which that could not be seen beforehand
             steps/<step>/
                 step.json                   status, command, variables of rank 0, outputs and their files
+                resources.jsonl             what its ranks used while they ran, see ``resources/samples.py``
                 snapshot/                   the files that the step's nodes got
                 nodes/<n>/work/             the working folder of node n, a copy of the snapshot
                 nodes/<n>/tmp/              its TMPDIR
@@ -45,6 +46,7 @@ from typing import Any
 from allranks.errors import StorageError, UnknownNameError
 from allranks.files import write_text
 from allranks.local.file_locks import try_lock
+from allranks.local.private_files import make_private_folder
 
 DEFAULT_HOME = ".allranks"
 RUNS_MARK = "CACHEDIR.TAG"  # what also tells backup programs that a folder can be left out
@@ -68,6 +70,11 @@ class StepFolder:
     def state(self) -> Path:
         """What became of the step."""
         return self.path / "step.json"
+
+    @property
+    def resources(self) -> Path:
+        """What its ranks have used of the machine."""
+        return self.path / "resources.jsonl"
 
     @property
     def snapshot(self) -> Path:
@@ -275,22 +282,6 @@ def is_runs_folder(path: str | os.PathLike[str]) -> bool:
         return b"Runs of allranks" in Path(path, RUNS_MARK).read_bytes()
     except OSError:
         return False
-
-
-def make_private_folder(folder: Path) -> None:
-    """Make a folder that its owner alone may enter, whatever the umask says; one that is there keeps its mode."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
-
-
-@contextmanager
-def private_umask() -> Iterator[int]:
-    """Within the block what this process makes belongs to its owner alone; gives the umask for what it starts."""
-    before = os.umask(0o077)
-    try:
-        yield before
-    finally:
-        os.umask(before)
 
 
 def write_json_file(path: Path, document: Any) -> None:

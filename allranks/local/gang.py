@@ -14,6 +14,7 @@ from pathlib import Path
 
 from allranks.local import processes
 from allranks.local.guard import ProcessGuard
+from allranks.local.resources.usage import ProcessEnd, reap_process
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,15 @@ class RankExit:
     """How one rank ended.
 
     ``code`` is the exit status, or minus the number of the signal that killed it; ``when`` its log fell silent, in
-    seconds since 1970; ``ended`` is when it was seen that it had, in monotonic seconds.
+    seconds since 1970; ``ended`` is when it was seen that it had, in monotonic seconds; ``used`` what it has used, of
+    ranks that the engine has started itself.
     """
 
     command: RankCommand
     code: int
     when: float
     ended: float = field(default_factory=time.monotonic)
+    used: ProcessEnd | None = None
 
     @property
     def reason(self) -> str:
@@ -118,6 +121,11 @@ class RankGang:
         """The process ids of the running ranks."""
         return {process.pid for process, _ in self._running.values()}
 
+    def environ_of(self, pid: int) -> Mapping[str, str]:
+        """What a rank was started with, also when it has ended and only waits to be reaped; {} of other processes."""
+        environs = (command.environ for process, command in self._running.values() if process.pid == pid)
+        return next(environs, {})
+
     @property
     def is_finished(self) -> bool:
         """Whether no rank is running any more."""
@@ -135,9 +143,10 @@ class RankGang:
             os.close(descriptor)
             # What it left in the background; before wait(), while the id cannot be anybody else's.
             processes.kill_group(process.pid)
-            code = process.wait()
+            used = reap_process(process)
             self._guard.remove(process.pid)
-            ended.append(RankExit(command, 0 if self._dismissed else code, _last_written(command.log)))
+            code = 0 if self._dismissed else process.returncode
+            ended.append(RankExit(command, code, _last_written(command.log), used=used))
         ended.sort(key=lambda exit_: exit_.when)
         self.exits += ended
         return ended

@@ -44,21 +44,26 @@ def children() -> set[int]:
     try:
         return {int(pid) for pid in Path(f"/proc/self/task/{me}/children").read_text().split()}
     except OSError:
-        return {pid for pid in every_pid() if _stat(pid)[1:2] == [str(me).encode()]}
+        return {pid for pid in every_pid() if stat_fields(pid)[1:2] == [str(me).encode()]}
 
 
-def _stat(pid: int) -> list[bytes]:
+def stat_fields(pid: int) -> list[bytes]:
     """The fields of /proc/<pid>/stat from the third on: state, parent, group …; empty when the process has ended."""
     try:
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     except OSError:
         return []
     try:
-        return os.read(descriptor, 1024).rpartition(b")")[2].split()
+        return split_stat(os.read(descriptor, 1024))
     except OSError:
         return []
     finally:
         os.close(descriptor)
+
+
+def split_stat(line: bytes) -> list[bytes]:
+    """The fields of a line of /proc/<pid>/stat after the name, which may have spaces and brackets."""
+    return line.rpartition(b")")[2].split()
 
 
 def carries(pid: int, marker: bytes) -> bool:
@@ -116,7 +121,7 @@ def sweep_orphans(known: set[int], markers: Iterable[bytes]) -> None:
 
 def is_zombie(pid: int) -> bool:
     """Whether a process has ended and only waits to be reaped."""
-    return _stat(pid)[:1] == [b"Z"]
+    return stat_fields(pid)[:1] == [b"Z"]
 
 
 def end_everything(marker: bytes, sessions: set[int], patience: float = 5.0) -> None:

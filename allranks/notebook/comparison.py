@@ -46,7 +46,7 @@ class RunComparison:
         return self.table_of("inputs")
 
     def table_of(self, title: str) -> Any:
-        """A table of the comparison: ``metrics``, ``inputs``, ``data`` or ``environment``.
+        """A table of the comparison: ``metrics``, ``resources``, ``inputs``, ``data`` or ``environment``.
 
         Returns:
             A DataFrame of pandas where that is installed, a line for each step and name and a column for each run;

@@ -20,6 +20,7 @@ from allranks.local.logged import MetricCurve, read_step_curves
 from allranks.local.page.document import curves_of_steps
 from allranks.local.past import past_result
 from allranks.local.report import write_run_page
+from allranks.local.resources.summary import step_resources
 from allranks.local.result import RunResult
 from allranks.local.traces import LogTraces
 from allranks.local.tracking.reading import TrackingReader
@@ -111,6 +112,17 @@ class RunView(RunResult):
         except ImportError:
             return rows
         return pd.DataFrame(rows, columns=["step", *curves]).set_index("step")
+
+    def resources(self, step: str) -> dict[str, Any]:
+        """What a step has used of the machine, as ``--json`` has it: peaks, means and sums, by rank under ``ranks``.
+
+        Empty for a step that has not started; of one in containers a ``note`` that it is not measured.
+
+        Raises:
+            UnknownNameError: no such step.
+        """
+        _require(step, self.steps, f"run {self.run_id} has no step")
+        return step_resources(self.folder, step)[0]
 
     def written_files(self) -> list[Path]:
         """What a script has written beside itself, such as ``outputs/model.pt``: the files, node by node."""

@@ -8,7 +8,7 @@ from allranks.local.folders import RunsHome
 from tests.local.support import allranks, pipeline, step
 
 TRAIN = """\
-import json, math, os, random, sys
+import json, math, os, random, sys, time
 
 word, rate, fails = sys.argv[1], float(sys.argv[2]), sys.argv[3:]
 rank = os.environ.get("RANK", "0")
@@ -23,6 +23,8 @@ if rank == "0":
             if number % 5 == 0:
                 metrics |= {"validation_loss": 1.1 * loss, "accuracy": 1 - loss / 2.4}
             file.write(json.dumps({"step": number, "total": 40, "metrics": metrics}) + "\\n")
+if word == "second":
+    time.sleep(0.8)  # long enough to be looked at
 if rank in fails:
     raise RuntimeError("there is no more memory")
 """

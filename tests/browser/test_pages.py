@@ -93,7 +93,8 @@ def test_the_served_pages_too_and_the_list_leads_to_a_comparison(browser: Chromi
 
 def test_charts_are_drawn_and_tell_values_zoom_and_smooth(browser: Chromium, runs: dict[str, Path]) -> None:
     browser.show(runs["good"].as_uri(), height=3000)
-    browser.until("page.charts.size === document.querySelectorAll('figure[data-lines]').length && page.charts.size")
+    logged = "document.querySelectorAll('article > .curves figure[data-lines]').length"
+    browser.until(f"page.charts.size === {logged} && page.charts.size")
     titles = browser.run("[...page.charts.values()].map((one) => one.names)")
     assert titles == ["loss,validation_loss", "accuracy", "learning_rate", "images_per_second"]
     axes = browser.run("[...page.charts.values()].map((one) => one.plot.axes.map((axis) => axis.label))")
@@ -128,6 +129,14 @@ def test_charts_are_drawn_and_tell_values_zoom_and_smooth(browser: Chromium, run
     browser.until(f"{caption}.startsWith('loss')")
     browser.run("smoothing.value = 0.9; smoothing.dispatchEvent(new Event('input')); 0")
     assert browser.run(f"{first}.plot.series.length") == 5, "the values as they were logged stay, fainter"
+    browser.run("document.querySelector('details.resources').open = true; 0")
+    browser.until(f"page.charts.size > {logged}")
+    axes = browser.run("[...page.charts.values()].slice(4).map((one) => one.plot.axes.map((axis) => axis.label))")
+    assert axes[0] == ["seconds", "cores"]
+    browser.run("[...page.charts.values()][4].plot.setCursor({ left: 1, top: 1 }); 0")
+    told = browser.run("document.querySelector('.resources figure figcaption').textContent")
+    assert told.startswith("seconds 0."), told
+    assert "rank 0" in told
     assert browser.faults == []
 
 

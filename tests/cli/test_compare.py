@@ -36,6 +36,9 @@ def test_what_differs_is_told_in_the_terminal_as_json_and_on_a_page(tmp_path: Pa
     compared = json.loads(allranks("runs", "compare", first, second, "--json", cwd=tmp_path).stdout)
     assert [run["run_id"] for run in compared["runs"]] == [first, second]
     assert compared["metrics"] == [{"step": "train", "name": "loss", "values": [0.1, 0.2]}]
+    used = {row["name"]: row["values"] for row in compared["resources"]}
+    assert {"cores", "read_gb", "written_gb"} <= set(used)
+    assert min(used["written_gb"]) >= 0
     assert compared["inputs"] == [{"step": "train", "name": "rate", "values": ["0.1", "0.2"]}]
     (data,) = compared["data"]
     assert (data["name"], [value["bytes"] for value in data["values"]]) == ("data", [4, 8])
@@ -49,6 +52,7 @@ def test_what_differs_is_told_in_the_terminal_as_json_and_on_a_page(tmp_path: Pa
     lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
     assert "train.loss 0.1 0.2" in lines
     assert "train.rate 0.1 0.2" in lines
+    assert any(line.startswith("train.read_gb ") for line in lines)
     assert f"train: note.txt changed in {second}, +1 -1 lines" in lines
     assert "inputs: 1 differ, 1 are the same" in lines
     page = (tmp_path / "beside.html").read_text()

@@ -12,7 +12,7 @@ from allranks import catalogue, library
 from allranks.errors import UnknownNameError
 from allranks.files import write_text
 from allranks.local.environments.building import find_uv, guarded_commands, has_gpu, run_commands, sole_builder
-from allranks.local.folders import make_private_folder
+from allranks.local.private_files import make_private_folder
 
 LOCK_FILE = "lock.txt"  # exact versions of all that is installed; its Dockerfile and the tests take the same
 _INSTALL = "install.py"  # an environment that pip alone cannot build has one; its Dockerfile runs it as well

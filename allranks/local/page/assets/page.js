@@ -40,7 +40,9 @@ function chartData(figure) {
   return { names: lines.map(([name]) => name), colors: lines.map(([, , number], index) => number ?? index), data };
 }
 
-function chartSeries(names, colors) {
+const across = (figure) => figure.dataset.across || "step";
+
+function chartSeries(figure, names, colors) {
   const line = (name, index, faint) => ({
     label: faint ? `${name}, as logged` : name,
     stroke: color(`--c${colors[index] % 8}`) + (faint ? "55" : ""),
@@ -50,7 +52,7 @@ function chartSeries(names, colors) {
     value: (_, value) => numberWords(value),
   });
   const raw = names.map((name, index) => line(name, index, page.smoothing > 0));
-  return [{ label: "step", value: (_, value) => numberWords(value) }, ...raw, ...(page.smoothing ? names.map((name, index) => line(name, index, false)) : [])];
+  return [{ label: across(figure), value: (_, value) => numberWords(value) }, ...raw, ...(page.smoothing ? names.map((name, index) => line(name, index, false)) : [])];
 }
 
 const wholeSteps = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
@@ -59,14 +61,15 @@ function chartOptions(figure, names, colors) {
   const axis = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 }, font: "11px system-ui, sans-serif", labelFont: "11px system-ui, sans-serif", labelSize: 16 };
   const unit = figure.dataset.unit;
   const logarithmic = figure.hasAttribute("data-logarithmic");
+  const fromZero = across(figure) === "seconds";
   const step = figure.closest("[data-step]");
   return {
     width: Math.max(200, figure.clientWidth - 20),
     height: figure.classList.contains("minor") ? 170 : 240,
-    series: chartSeries(names, colors),
-    scales: { x: { time: false }, y: logarithmic ? { distr: 3 } : {} },
-    axes: [{ ...axis, label: "step", size: 30, incrs: wholeSteps }, { ...axis, label: unit || undefined, size: 62, values: (_, splits) => splits.map((value) => (value == null ? "" : numberWords(value))) }],
-    cursor: { sync: { key: step ? step.dataset.step : "compare" }, drag: { x: true, y: false } },
+    series: chartSeries(figure, names, colors),
+    scales: { x: { time: false }, y: logarithmic ? { distr: 3 } : fromZero ? { range: (_, low, high) => [0, high > 0 ? 1.05 * high : 1] } : {} },
+    axes: [{ ...axis, label: across(figure), size: 30, ...(fromZero ? {} : { incrs: wholeSteps }) }, { ...axis, label: unit || undefined, size: 62, values: (_, splits) => splits.map((value) => (value == null ? "" : numberWords(value))) }],
+    cursor: { sync: { key: `${step ? step.dataset.step : "compare"} ${across(figure)}` }, drag: { x: true, y: false } },
     legend: { show: false },
     hooks: { setCursor: [(plot) => tellValues(figure, plot)] },
   };
@@ -106,7 +109,7 @@ function tellValues(figure, plot) {
     return;
   }
   if (figure.told === undefined) figure.told = [...caption.childNodes];
-  const parts = [`step ${numberWords(plot.data[0][at])}`];
+  const parts = [`${across(figure)} ${numberWords(plot.data[0][at])}`];
   plot.series.slice(1).forEach((series, index) => {
     const value = plot.data[index + 1][at];
     if (value == null) return;
@@ -312,12 +315,13 @@ function takeNews(html) {
   document.body.toggleAttribute("data-follows", fresh.body.hasAttribute("data-follows"));
   const parts = (from) => [...from.querySelectorAll("[data-part]")].map((one) => one.dataset.part);
   if (parts(document).join() !== parts(fresh).join()) { // a step has got its first curves or logs: its place is new
-    const open = new Set([...document.querySelectorAll("details[open]")].map((one) => one.closest("[data-part]").dataset.part + one.querySelector("summary").firstChild.textContent));
+    const place = (one) => (one.closest("[data-part]") ?? one.querySelector("[data-part]")).dataset.part + one.querySelector("summary").firstChild.textContent;
+    const open = new Set([...document.querySelectorAll("details[open]")].map(place));
     document.getElementById("main").querySelectorAll("article").forEach((article) => {
       const other = fresh.getElementById(article.id);
       if (other && parts(article).join() !== parts(other).join()) {
         article.replaceWith(other);
-        for (const one of other.querySelectorAll("details")) if (open.has(one.closest("[data-part]").dataset.part + one.querySelector("summary").firstChild.textContent)) one.open = true;
+        for (const one of other.querySelectorAll("details")) if (open.has(place(one))) one.open = true;
         for (const tools of other.querySelectorAll(".tools")) tools.hidden = false;
         listenToLogs(other);
       }
