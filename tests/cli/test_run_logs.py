@@ -263,7 +263,8 @@ print("done")
     step = dict(ended["result"]["steps"]["train"])
     points = [[one["at"], one["value"]] for one in events if one["event"] == "metric" and one["metric"] == "loss"]
     assert points == step.pop("curves")["loss"]
-    step.pop("details")  # what the page shows of it, read when the run has ended
+    for name in ("details", "resources"):  # what the page shows of it, read when the run has ended
+        step.pop(name)
     assert [one["result"] for one in events if one["event"] == "step"][-1] == step
     progress = [one for one in events if one["event"] == "progress"]
     assert len(progress) >= 2
