@@ -195,6 +195,21 @@ def test_what_does_not_fit_is_named_with_what_the_file_looks_like(
     assert "transformers, whose names are others" in recognise({"vit.embeddings.cls_token": (1, 1, 768)})
 
 
+@pytest.mark.filterwarnings("ignore")  # torch's own, about the protocol of what is damaged
+def test_a_damaged_file_is_refused_or_read(tmp_path: Path) -> None:
+    """The reader of torch ends with an IndexError, a KeyError or an AssertionError as well as with its own."""
+    file, refused = tmp_path / "weights.pth", 0
+    torch.save({"a": torch.zeros(3)}, file, _use_new_zipfile_serialization=False)
+    whole = file.read_bytes()
+    for place in range(0, 200, 2):
+        file.write_bytes(whole[:place] + b"\0" + whole[place + 1 :])
+        try:
+            read_published(file)
+        except Refusal:
+            refused += 1
+    assert refused > 30
+
+
 def test_a_file_that_holds_more_than_tensors_is_not_read(tmp_path: Path) -> None:
     file = tmp_path / "whole.pth"
     torch.save({"model": Stranger()}, file)
