@@ -1889,7 +1889,7 @@ class TrainTfParameterServer(CommandComponent):
                 effect: there the bits are the same in any case.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps worker 0 waits for all others: a loss that is
-                not finite or a request to stop is acted upon here.
+                not finite is acted upon here, a request to stop after any step.
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
                 the next line of metrics; it is written while the training goes on. 0 makes none.

@@ -48,7 +48,7 @@ class Settings(KerasTrainerSettings):
     reports: ReportSettings = changed_group(
         log_every=change(
             "Steps between two lines of metrics. At these steps worker 0 waits for all others: a loss that is not "
-            "finite or a request to stop is acted upon here."
+            "finite is acted upon here, a request to stop after any step."
         )
     )
     timeouts: TimeoutSettings = changed_group(without=["step_timeout"])  # a coordinator waits without a limit
