@@ -15,11 +15,14 @@ from allranks.cli.inputs import parse_scale
 from allranks.errors import StorageError, UsageError
 from allranks.files import write_files
 from allranks.request import NOTEBOOK, is_script
-from allranks.script.component import ScriptComponent, ScriptPort
+from allranks.script.arguments import FoundArguments
+from allranks.script.command import ScriptPort
+from allranks.script.component import ScriptComponent
 from allranks.script.launches import DISTRIBUTION_CHOICES, NO_DISTRIBUTION, RecognisedLaunch, recognise_launch
 from allranks.script.packages import NeededPackages, needed_packages
 from allranks.script.paths import FILE
-from allranks.script.reading import read_arguments, read_by_help
+from allranks.script.read_help import read_by_help
+from allranks.script.reading import read_arguments
 from allranks.script.sources import ScriptSource, read_script, with_local_modules
 from allranks.script.templates import ScriptTemplate, find_template, template_lines
 
@@ -37,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", metavar="DIR", help="where the files go (default: beside the script)")
     parser.add_argument("--distribution", metavar="KIND", default="", help="in place of what is recognised")
+    parser.add_argument("--subcommand", metavar="NAME", default="", help="of a script that has several, such as train")
     parser.add_argument("--torchrun", action="store_true", help="one torchrun on each node, which starts the processes")
     parser.add_argument(
         "--scale", metavar="NxP", help="nodes, and processes on each, that the YAML says (default: 2x2)"
@@ -119,7 +123,7 @@ def _described(
     launch = _launch(args.distribution, sources)
     if uses_torchrun and launch.distribution != "pytorch":
         raise UsageError(f"--torchrun: {launch.words}; torchrun starts ranks of PyTorch.", "Leave it out.")
-    found = read_by_help(sources[0].path.resolve(), code) if args.by_help else read_arguments(sources)
+    found = _arguments(args, sources, code, launch)
     packages = needed_packages(sources, code.resolve())
     environment, notes = _environment(packages)
     component = ScriptComponent(
@@ -134,8 +138,19 @@ def _described(
         uses_torchrun=uses_torchrun,
         environment=environment,
         text="\n".join(source.text for source in sources),
+        subcommand=found.subcommand,
+        fixed=found.fixed,
     )
     return _Written(component, component.texts(), (*found.unread, *packages.notes, *notes))
+
+
+def _arguments(
+    args: argparse.Namespace, sources: list[ScriptSource], code: Path, launch: RecognisedLaunch
+) -> FoundArguments:
+    asked = tuple(args.subcommand.split())
+    if args.by_help:
+        return read_by_help(sources[0].path.resolve(), code, asked)
+    return read_arguments(sources, asked, on_ranks=launch.distribution == "pytorch")
 
 
 def _launch(asked: str, sources: list[ScriptSource]) -> RecognisedLaunch:
@@ -193,6 +208,7 @@ def _print_result(args: argparse.Namespace, written: _Written, changed: list[Pat
         document = {
             "written": [str(path) for path in changed],
             "launch": component.launch.words,
+            "subcommand": " ".join(component.subcommand),
             "inputs": [port.argument.name for port in component.ports if not port.is_output],
             "outputs": [port.argument.name for port in component.ports if port.is_output],
             "unread": list(written.unread),
@@ -205,6 +221,8 @@ def _print_result(args: argparse.Namespace, written: _Written, changed: list[Pat
     if not changed:
         print("nothing to write: all files are there as they would be written")
     print(component.launch.words)
+    if component.subcommand:
+        print(f"subcommand: {' '.join(component.subcommand)}")
     inputs = [port.argument.name for port in component.ports if not port.is_output]
     outputs = [port.argument.name for port in component.ports if port.is_output]
     print(f"inputs: {', '.join(inputs) or 'none'}; outputs: {', '.join(outputs) or 'none'}")

@@ -11,11 +11,15 @@ from pathlib import PurePath
 from typing import Any, TypeAlias
 
 from allranks.script.sources import ScriptSource, dotted_name
+from allranks.script.subcommands import Subcommand, chosen_subcommand
 
 Constant: TypeAlias = str | int | float | bool
 
 VALUE, SWITCH, PAIR, SEVERAL, TRUTH = "value", "switch", "pair", "several", "truth"
 """How an argument is given: ``--n 1``; ``--amp``; ``--amp`` or ``--no-amp``; ``--n 1 2 3``; ``--amp true``."""
+
+OVERRIDE = "override"
+"""As Hydra has it: ``model.lr=0.1``."""
 
 
 _PATH_CALLS = ("Path", "pathlib.Path", "PurePath", "os.path.join", "osp.join")
@@ -38,6 +42,7 @@ class ScriptArgument:
         form: how it is given.
         off: of a pair the other flag.
         place: where it is declared, such as ``train.py:12``.
+        level: how many words of the subcommand stand before it; 0 is the script's own.
     """
 
     flag: str
@@ -52,19 +57,35 @@ class ScriptArgument:
     min: float | None = None
     max: float | None = None
     place: str = ""
+    level: int = 0
 
 
 @dataclass
 class FoundArguments:
-    """The arguments in their order, and a line for each thing that could not be read."""
+    """The arguments in their order, and a line for each thing that could not be read.
+
+    Attributes:
+        asked: the subcommand that the user has named; none for none.
+        subcommand: the one that is started, chosen by whoever reads the script's subcommands.
+        fixed: what stands at the end of the command, whatever the inputs are.
+    """
 
     arguments: list[ScriptArgument] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     description: str = ""
+    asked: Subcommand = ()
+    subcommand: Subcommand = ()
+    fixed: tuple[str, ...] = ()
+
+    def choose(self, known: Iterable[Subcommand], script: str) -> Subcommand:
+        """Choose the subcommand of a script that has these. Raises UsageError as ``chosen_subcommand``."""
+        self.subcommand = chosen_subcommand(self.asked, known, script)
+        return self.subcommand
 
     def add(self, argument: ScriptArgument) -> None:
         """Add one, under a name that is a port's and that no other has; the same flag twice counts once."""
-        if argument.flag and any(one.flag == argument.flag for one in self.arguments):
+        given = (argument.flag, argument.level)
+        if argument.flag and any((one.flag, one.level) == given for one in self.arguments):
             return
         name = "".join(char if char.isascii() and (char.isalnum() or char == "_") else "_" for char in argument.name)
         name = f"arg_{name}" if not name or name[0].isdigit() else f"{name}_" if iskeyword(name) else name

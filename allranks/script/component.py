@@ -12,23 +12,17 @@ from typing import Any
 
 import yaml
 
-from allranks.script.arguments import PAIR, SEVERAL, SWITCH, ScriptArgument
+from allranks.script.arguments import SEVERAL, ScriptArgument
+from allranks.script.command import ScriptPort, argument_lines, start_lines
 from allranks.script.launches import RecognisedLaunch
 from allranks.script.packages import MADE, NeededPackages, conda_text
 from allranks.script.paths import FILE, FOLDER, WRITTEN, PathRole, path_role, used_as
+from allranks.script.subcommands import Subcommand
 from allranks.script.target import step_name
 from allranks.sizes.builds import build_table
 
 _SCHEMA = "$schema: https://azuremlschemas.azureedge.net/latest/{}.schema.json\n"
 _TRUTHS = ("true", "false")
-_TORCHRUN = (
-    "torchrun",
-    "--nnodes $AZUREML_NODE_COUNT",
-    "--nproc_per_node '${{inputs.processes_per_node}}'",
-    "--node_rank $NODE_RANK",
-    "--master_addr $MASTER_ADDR",
-    "--master_port $MASTER_PORT",
-)
 _GPU_PACKAGES = (
     "torch",
     "tensorflow",
@@ -63,30 +57,6 @@ _FILE_HELP = re.compile(
 _MOST_CONFIG = 1_000_000  # bytes: a larger file is data, and no part of the code
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptPort:
-    """An argument as a port of the component: an output, an input that is data, or a literal input.
-
-    ``value`` is of data the path in the user's tree that stands for it, or None.
-    """
-
-    argument: ScriptArgument
-    role: PathRole | None = None
-    value: Path | None = None
-
-    @property
-    def is_output(self) -> bool:
-        """Whether the script writes there."""
-        return self.role is not None and self.role.use == WRITTEN
-
-    @property
-    def is_optional(self) -> bool:
-        """Whether the script may be started without it."""
-        if self.is_output or self.argument.required:
-            return False
-        return self.role is not None or self.argument.default is None
-
-
 @dataclass(frozen=True)
 class ScriptComponent:
     """What the files of a component say.
@@ -97,6 +67,8 @@ class ScriptComponent:
         uses_torchrun: whether each node starts torchrun, which starts the processes.
         environment: the name of a registered one; empty for what ``packages`` say.
         text: of the script and its modules: whether a path is a file shows in how it is used.
+        subcommand: of the script's, the one that is started.
+        fixed: what stands at the end of the command.
     """
 
     script: Path
@@ -110,11 +82,13 @@ class ScriptComponent:
     uses_torchrun: bool = False
     environment: str = ""
     text: str = ""
+    subcommand: Subcommand = ()
+    fixed: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """The component's name, which is the script's."""
-        return step_name(self.script.stem)
+        """The component's name, which is the script's, with its subcommand's."""
+        return step_name("_".join([self.script.stem, *(one for one in self.subcommand if one != self.script.stem)]))
 
     @cached_property
     def ports(self) -> tuple[ScriptPort, ...]:
@@ -202,13 +176,9 @@ class ScriptComponent:
         return {"distribution": {"type": kind, **counts}, "resources": {"instance_count": nodes}}
 
     def _command(self) -> Iterator[str]:
-        starter = list(_TORCHRUN) if self.uses_torchrun else ["python"]
-        *first, last = starter
-        yield from first
-        yield f"{last} {Path(os.path.relpath(self.script, self.code)).as_posix()}"
-        # Positional ones first: behind an option with several values they would be taken for one of these.
-        for port in sorted(self.ports, key=lambda port: bool(port.argument.flag)):
-            yield _command_part(port)
+        yield from start_lines(Path(os.path.relpath(self.script, self.code)), uses_torchrun=self.uses_torchrun)
+        yield from argument_lines(self.ports, self.subcommand)
+        yield from self.fixed
 
     def _pipeline(self) -> str:
         inputs: dict[str, Any] = {}
@@ -272,20 +242,6 @@ def _declared_input(port: ScriptPort) -> dict[str, Any]:
 def _declared_output(port: ScriptPort) -> dict[str, Any]:
     said: dict[str, Any] = {"type": port.role.type if port.role else FOLDER}
     return said | ({"description": port.argument.help} if port.argument.help else {})
-
-
-def _command_part(port: ScriptPort) -> str:
-    """How an argument stands in the command; what ``$(…)`` prints are the words of a switch, or of several values."""
-    argument = port.argument
-    reference = f"'${{{{{'outputs' if port.is_output else 'inputs'}.{argument.name}}}}}'"
-    if argument.form == SWITCH:
-        return f"$([ {reference} = true ] && echo {argument.flag})"
-    if argument.form == PAIR:
-        return f"$([ {reference} = true ] && echo {argument.flag} || echo {argument.off})"
-    value = f"$(echo {reference})" if argument.form == SEVERAL else reference
-    # A single dash, as click and argparse have it for short options, is followed by its value just the same.
-    part = f"{argument.flag} {value}".strip()
-    return f"$[[{part}]]" if port.is_optional else part
 
 
 def _relative(path: Path, folder: Path) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from allranks.script.sources import ScriptSource, dotted_name, imported_names
@@ -77,8 +77,11 @@ def recognise_command(command: str, sources: Iterable[ScriptSource]) -> Recognis
     return recognise_launch(sources)
 
 
-def lone_trainers(sources: Iterable[ScriptSource], nodes: int, processes: int) -> list[str]:
-    """What is to be said of Lightning's Trainers that would not find the other ranks of such a launch."""
+def lone_trainers(sources: Iterable[ScriptSource], nodes: int, processes: int, given: Sequence[str] = ()) -> list[str]:
+    """What is to be said of Lightning's Trainers that would not find the other ranks of such a launch.
+
+    ``given`` are the script's arguments, among which LightningCLI has those of its Trainer.
+    """
     found = []
     wanted = {"num_nodes": nodes, "devices": processes}
     for source in sources:
@@ -88,12 +91,19 @@ def lone_trainers(sources: Iterable[ScriptSource], nodes: int, processes: int) -
             continue
         for call in (node for node in ast.walk(source.tree) if isinstance(node, ast.Call)):
             kind = dotted_name(call.func).rpartition(".")[2]
-            given = {keyword.arg for keyword in call.keywords}  # None for **
-            lacking = [f"{name}={count}" for name, count in wanted.items() if count > 1 and name not in given]
-            if kind in ("Trainer", "Fabric") and lacking and None not in given:
+            keywords = {keyword.arg for keyword in call.keywords}  # None for **
+            needed = {name: count for name, count in wanted.items() if count > 1}
+            lacking = [f"{name}={count}" for name, count in needed.items() if name not in keywords]
+            if kind == "LightningCLI":
+                text = " ".join([*given, ast.unparse(call)])
+                flags = [f"--trainer.{name} {count}" for name, count in needed.items() if name not in text]
+                lacking, without = flags, " ".join(flags)
+            else:
+                without = f"{kind}({', '.join(lacking)})"
+            if kind in ("Trainer", "Fabric", "LightningCLI") and lacking and None not in keywords:
                 found.append(
                     f"{source.place(call)}: Lightning learns the number of ranks from its arguments, not from the"
-                    f" launch: without {kind}({', '.join(lacking)}) ranks train alone."
+                    f" launch: without {without} ranks train alone."
                 )
     return found
 

@@ -52,7 +52,12 @@ PACKAGE_NAMES = {
 }
 """Packages of an index that are imported under another name; what is installed here is asked first."""
 
-_BESIDE = {"pandas": (("read_parquet", "pyarrow"), ("read_excel", "openpyxl"))}
+_CLI = ("LightningCLI", "jsonargparse[signatures]")
+_BESIDE = {
+    "pandas": (("read_parquet", "pyarrow"), ("read_excel", "openpyxl")),
+    "lightning": (_CLI,),
+    "pytorch-lightning": (_CLI,),
+}
 """What a package imports only where it is used so."""
 
 
@@ -224,7 +229,7 @@ def _installed_packages() -> Mapping[str, Sequence[str]]:
 def _version(package: str) -> str:
     """The version that is installed here, without the part that names its build; empty if it is not."""
     try:
-        return metadata.version(package).partition("+")[0]
+        return metadata.version(package.partition("[")[0]).partition("+")[0]
     except metadata.PackageNotFoundError:
         return ""
 

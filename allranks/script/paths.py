@@ -48,6 +48,8 @@ def path_role(name: str, value: str = "", *, is_path: bool = False) -> PathRole 
     None for what is a text, such as ``output_format`` or ``dataset`` with the default ``cifar10``.
     """
     words = name_words(name)
+    if "cache" in words or {"name", "or", "path"} <= set(words):
+        return None  # written beside what is read; a hub's name as a rule
     rest = [word for word in words if word not in _OUTPUT_WORDS and word not in _PLACE_WORDS]
     has_place = any(word in _PLACE_WORDS for word in words) or is_path or bool(set(words[-1:]) & _LAST_WORDS)
     looks = looks_like_path(value)

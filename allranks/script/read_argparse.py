@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from allranks.script.arguments import (
@@ -23,6 +24,7 @@ from allranks.script.arguments import (
     plain_default,
     spaced_text,
 )
+from allranks.script.parser_owners import ParserOwners
 from allranks.script.sources import ScriptSource, dotted_name
 
 _TYPES = {"int": "integer", "float": "number", "str": "string"}
@@ -32,23 +34,27 @@ _NO_ARGUMENT = frozenset(["help", "version"])
 
 
 def read_argparse(sources: Sequence[ScriptSource], found: FoundArguments) -> None:
-    """Add the arguments of the first source, and of functions elsewhere that it calls."""
+    """Add the arguments of the first source, and of functions elsewhere that it calls.
+
+    Raises:
+        UsageError: it has subcommands, and which one is meant is not said.
+    """
     names = constant_names(sources)
     main = sources[0]
-    subparsers = _subparsers(main)
+    owners = ParserOwners(sources)
+    found.unread += [
+        f"{main.path.name}:{call.lineno}: the name of a subcommand is only known when the script runs; try --by-help."
+        for call in owners.unread
+    ]
+    chosen = found.choose(owners.subcommands, main.path.name) if owners.subcommands else ()
     called = {dotted_name(node.func).rpartition(".")[2] for node in ast.walk(main.tree) if isinstance(node, ast.Call)}
     for source in sources:
         trees: list[ast.AST] = [main.tree] if source is main else list(_functions(source, called))
         defaults = {name: value for tree in trees for name, value in _set_defaults(tree, names)}
         for call in (call for tree in trees for call in _in_order(tree)):
-            owner = dotted_name(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-            if owner in subparsers:
-                continue
-            _add_call(call, source, names, defaults, found)
-    for owner, place in subparsers.items():
-        found.unread.append(
-            f"{place}: {owner} is a subcommand's parser; write the subcommand and its arguments yourself."
-        )
+            level = owners.level(call, chosen)
+            if level is not None:
+                _add_call(call, source, names, defaults, found, level)
     found.description = found.description or _description(main, names)
 
 
@@ -65,17 +71,6 @@ def _in_order(tree: ast.AST) -> list[ast.Call]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"
     ]
     return sorted(calls, key=lambda node: (node.lineno, node.col_offset))
-
-
-def _subparsers(source: ScriptSource) -> dict[str, str]:
-    """The names of parsers of subcommands, with where they are made."""
-    found: dict[str, str] = {}
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            function = node.value.func
-            if isinstance(function, ast.Attribute) and function.attr == "add_parser":
-                found |= {dotted_name(target): source.place(node) for target in node.targets}
-    return found
 
 
 def _set_defaults(tree: ast.AST, names: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -101,7 +96,12 @@ def _description(source: ScriptSource, names: Mapping[str, Any]) -> str:
 
 
 def _add_call(
-    call: ast.Call, source: ScriptSource, names: Mapping[str, Any], defaults: Mapping[str, Any], found: FoundArguments
+    call: ast.Call,
+    source: ScriptSource,
+    names: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    found: FoundArguments,
+    level: int,
 ) -> None:
     place = source.place(call)
     try:
@@ -116,7 +116,7 @@ def _add_call(
     keywords = {one.arg: one.value for one in call.keywords if one.arg is not None}
     argument = _argument(flags, keywords, place, names, defaults, found)
     if argument is not None:
-        found.add(argument)
+        found.add(replace(argument, level=level))
 
 
 def _argument(

@@ -3,121 +3,75 @@
 from __future__ import annotations
 
 import ast
-import re
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from allranks.errors import UsageError
-from allranks.script.arguments import SEVERAL, SWITCH, FoundArguments, ScriptArgument, help_text, plain_default
-from allranks.script.read_annotations import read_annotations
+from allranks.script.arguments import FoundArguments, help_text
+from allranks.script.read_absl import read_absl
 from allranks.script.read_argparse import read_argparse
+from allranks.script.read_argv import read_argv
 from allranks.script.read_click import read_click
+from allranks.script.read_dataclasses import read_dataclasses
+from allranks.script.read_functions import read_fire, read_jsonargparse
+from allranks.script.read_hydra import read_hydra
+from allranks.script.read_lightning import is_lightning_cli, read_lightning
+from allranks.script.read_typer import read_typer
 from allranks.script.sources import ScriptSource, imported_names
+from allranks.script.subcommands import Subcommand
+from allranks.script.typed_arguments import TypedArguments
 
-HELP_SECONDS = 60.0
-_UNKNOWN = {"fire": "python-fire", "hydra": "Hydra", "tyro": "tyro", "absl": "absl.flags", "docopt": "docopt"}
-_OPTION = re.compile(r"^ {1,4}(?P<flags>-\S.*?)(?:  +(?P<help>\S.*))?$")
-_DEFAULT = re.compile(r"\[?\(?default: (?P<value>[^)\]]*)[)\]]")
+_UNREAD = {"tyro": "tyro", "docopt": "docopt", "simple_parsing": "simple-parsing", "tap": "Tap"}
 
 
-def read_arguments(sources: Sequence[ScriptSource]) -> FoundArguments:
-    """Read the arguments of a script, the first of its sources; nothing of it is imported."""
-    found = FoundArguments()
+def read_arguments(
+    sources: Sequence[ScriptSource], asked: Subcommand = (), *, on_ranks: bool = False
+) -> FoundArguments:
+    """Read the arguments of a script, the first of its sources; nothing of it is imported.
+
+    ``asked`` is the subcommand that the user wants started, ``on_ranks`` whether PyTorch's launch starts the script.
+
+    Raises:
+        UsageError: the script has subcommands and which one is meant is not said, or it has none of that name.
+    """
+    found = FoundArguments(asked=asked)
     main = sources[0]
-    packages = {name.partition(".")[0]: node for name, node in imported_names(main.tree)}
-    if "click" in packages:
-        read_click(main, found)
-    read_annotations(main, sources, found)
-    read_argparse(sources, found)
-    for package, title in _UNKNOWN.items():
-        if package in packages:
-            place = main.place(packages[package])
-            found.unread.append(
-                f"{place}: arguments of {title} are not read; write them into the command, or try --by-help."
-            )
+    if is_lightning_cli(sources):
+        read_lightning(sources, TypedArguments(sources, found), on_ranks=on_ranks)
+    else:
+        _read_by_packages(sources, found)
+        read_argparse(sources, found)
+        takes_none = not found.arguments and not any("ArgumentParser" in source.text for source in sources)
+        if takes_none and not found.unread:
+            read_argv(main, found)
+    if asked and not found.subcommand:
+        raise UsageError(
+            f"{main.path.name} has no subcommands that can be read.", "Leave out --subcommand, or try --by-help."
+        )
     found.description = found.description or help_text((ast.get_docstring(main.tree) or "").partition("\n\n")[0])
     return found
 
 
-def read_by_help(script: Path, folder: Path) -> FoundArguments:
-    """Run the script with ``--help`` and read what it prints, as argparse, click and their like do.
-
-    Raises:
-        UsageError: it does not end well, or not within a minute.
-    """
-    command = [sys.executable, str(script), "--help"]
-    hint = "Without --by-help its text is read, and nothing is run."
-    try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=HELP_SECONDS,
-            stdin=subprocess.DEVNULL,
-        )
-    except subprocess.TimeoutExpired:
-        raise UsageError(f"{script.name} --help has not ended after {HELP_SECONDS:g} s.", hint) from None
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [""])[-1]
-        raise UsageError(f"{script.name} --help ended with exit code {done.returncode}: {last}", hint)
-    return _parsed_help(done.stdout, script.name)
-
-
-def _parsed_help(text: str, name: str) -> FoundArguments:
-    found = FoundArguments()
-    usage = text.partition("\n\n")[0]
-    lines = text.splitlines()
-    for index, line in enumerate(lines):
-        match = _OPTION.match(line.replace("│", " ").rstrip())
-        if match is None or "--help" in match["flags"]:
-            continue
-        words = match["help"] or ""
-        for more in lines[index + 1 :]:
-            if _OPTION.match(more) or not more.startswith(" " * 8):
-                break
-            words += " " + more.strip()
-        _add_line(match["flags"], words, usage, f"{name} --help", found)
-    if not found.arguments:
-        found.unread.append(f"{name} --help: there is no option in it that can be read.")
-    return found
-
-
-def _add_line(flags: str, words: str, usage: str, place: str, found: FoundArguments) -> None:
-    parts = [one.strip() for one in flags.split(",")]
-    long = next((one for one in parts if one.startswith("--")), parts[0])
-    flag, _, meta = long.replace("=", " ").partition(" ")
-    choices = re.search(r"\{([^}]*)\}", flags)
-    default = _DEFAULT.search(words)
-    value = plain_default(_number(default["value"].strip())) if default and default["value"] != "None" else None
-    clean = help_text(_DEFAULT.sub("", words))
-    if not meta and not choices:
-        found.add(
-            ScriptArgument(
-                flag, flag.lstrip("-").replace("-", "_"), "boolean", False, help=clean, form=SWITCH, place=place
+def _read_by_packages(sources: Sequence[ScriptSource], found: FoundArguments) -> None:
+    """Read what the packages that a script imports make arguments of."""
+    main = sources[0]
+    packages = {name.partition(".")[0]: node for name, node in imported_names(main.tree)}
+    typed = TypedArguments(sources, found)
+    if "click" in packages:
+        read_click(main, found)
+    if "typer" in packages:
+        read_typer(main, typed)
+    if "jsonargparse" in packages:
+        read_jsonargparse(main, typed)
+    if "fire" in packages:
+        read_fire(main, typed)
+    if "hydra" in packages:
+        read_hydra(main, found)
+    if any(name.partition(".")[0] == "absl" for source in sources for name, _ in imported_names(source.tree)):
+        read_absl(sources, found)
+    read_dataclasses(main, typed)
+    for package, title in _UNREAD.items():
+        if package in packages:
+            found.unread.append(
+                f"{main.place(packages[package])}: arguments of {title} are not read; write them into the command,"
+                " or try --by-help."
             )
-        )
-        return
-    kind = "integer" if isinstance(value, int) else "number" if isinstance(value, float) else "string"
-    listed = tuple(choices[1].split(",")) if choices else ()
-    is_required = bool(re.search(rf"(?<!\[){re.escape(flag)} ", usage)) and f"[{flag}" not in usage
-    form = SEVERAL if "..." in meta else "value"
-    if listed or form == SEVERAL:
-        kind, value = "string", None if value is None else str(value)
-    found.add(
-        ScriptArgument(
-            flag, flag.lstrip("-").replace("-", "_"), kind, value, listed, is_required, clean, form, place=place
-        )
-    )
-
-
-def _number(text: str) -> str | int | float:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

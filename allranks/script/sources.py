@@ -84,12 +84,6 @@ def dotted_name(node: ast.AST) -> str:
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
-def has_decorator(node: ast.FunctionDef, name: str) -> bool:
-    """Whether a function has a decorator of this last name, such as ``@app.command()``."""
-    decorators = (one.func if isinstance(one, ast.Call) else one for one in node.decorator_list)
-    return any(dotted_name(one).rpartition(".")[2] == name for one in decorators)
-
-
 def function_parameters(
     node: ast.FunctionDef,
 ) -> Iterator[tuple[str, ast.expr | None, ast.expr | None, ast.arg]]:

@@ -60,7 +60,7 @@ def script_target(
     source = read_script(main) if main is not None else None
     launch = _recognised(request, source, code)
     _refuse_scale(launch, scale, request)
-    lone = [] if source is None else _lone_trainers(source, code, scale)
+    lone = [] if source is None else _lone_trainers(source, code, scale, request.arguments)
     includes: tuple[Path, ...] = ()
     started = Path(os.path.relpath(main, code)) if main is not None and request.script else None
     left_out: tuple[str, ...] = ()
@@ -130,9 +130,11 @@ def _recognised(request: ScriptRequest, source: ScriptSource | None, code: Path)
     return RecognisedLaunch("", "its source is not in this folder")
 
 
-def _lone_trainers(source: ScriptSource, code: Path, scale: Mapping[str, tuple[int, int]]) -> list[str]:
+def _lone_trainers(
+    source: ScriptSource, code: Path, scale: Mapping[str, tuple[int, int]], given: Sequence[str]
+) -> list[str]:
     nodes, processes = next(iter(scale.values()), (1, 1))
-    return lone_trainers(with_local_modules(source, code), nodes, processes) if nodes * processes > 1 else []
+    return lone_trainers(with_local_modules(source, code), nodes, processes, given) if nodes * processes > 1 else []
 
 
 def _command_sources(command: str, code: Path) -> tuple[str, list[ScriptSource]]:

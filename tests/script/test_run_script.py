@@ -208,6 +208,10 @@ def test_a_trainer_of_lightning_that_would_not_find_the_other_ranks_is_told(tmp_
     for scale, lacking in {"2x2": "num_nodes=2", "1x2": "", "1x1": ""}.items():
         done = allranks("run", "fit.py", "--scale", scale, "--dry-run", cwd=tmp_path)
         assert (f"{said}{lacking})" in done.stderr) == bool(lacking), done.stderr
+    (tmp_path / "fit.py").write_text("from lightning.pytorch.cli import LightningCLI\nLightningCLI()\n")
+    told = ["run", "fit.py", "--scale", "2x2", "--dry-run", "--", "fit", "--trainer.devices=2"]
+    done = allranks(*told, cwd=tmp_path)
+    assert "from the launch: without --trainer.num_nodes 2 ranks train alone." in done.stderr
 
 
 @pytest.mark.slow

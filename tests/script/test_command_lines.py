@@ -1,0 +1,296 @@
+"""What `allranks init` makes of a script's command line starts the script with these arguments, whoever reads them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from allranks.cli.main import main
+from allranks.spec import check_document, check_quotes, read_spec
+from allranks.spec.expressions import render_command
+
+SUBPARSERS = """\
+import argparse
+common = argparse.ArgumentParser(add_help=False)
+common.add_argument("--data-dir", required=True)
+def add_optimizer(to):
+    group = to.add_argument_group("optimizer")
+    group.add_argument("--lr", type=float, default=0.1)
+def parser():
+    made = argparse.ArgumentParser(description="Trains or tests.")
+    made.add_argument("--tags", nargs="*", default=["a", "b"])
+    made.add_argument("--seed", type=int, default=1)
+    modes = made.add_subparsers(dest="mode", required=True)
+    one = modes.add_parser("train", parents=[common])
+    one.add_argument("rows", type=int)
+    one.add_argument("--widths", type=int, nargs="+", default=[4, 8])
+    add_optimizer(one)
+    one = modes.add_parser("test")
+    one.add_argument("--split", choices=["val", "test"], default="val")
+    remote = modes.add_parser("remote").add_subparsers(dest="what")
+    remote.add_parser("push").add_argument("--to", default="x")
+    return made
+if __name__ == "__main__":
+    print(sorted(vars(parser().parse_args()).items()))
+"""
+GROUP = """\
+import click
+@click.group()
+@click.option("--seed", default=1)
+def cli(seed): print("seed", seed)
+@cli.command()
+@click.argument("rows", type=int)
+@click.option("--amp/--no-amp", default=True)
+def train_model(rows, amp): print(rows, amp)
+@click.command("eval")
+@click.option("--split", default="val")
+def evaluate(split): print(split)
+cli.add_command(evaluate)
+if __name__ == "__main__": cli()
+"""
+APPS = """\
+import typer
+app = typer.Typer()
+data = typer.Typer()
+app.add_typer(data, name="data")
+@app.callback()
+def common(context: typer.Context, seed: int = 1): print("seed", seed)
+@app.command()
+def train(rows: int, amp: bool = True): print(rows, amp)
+@data.command("make-it")
+def make(count: int = 3): print("made", count)
+if __name__ == "__main__": app()
+"""
+ABSL = """\
+from absl import app, flags
+flags.DEFINE_integer("epochs", 2, "passes")
+flags.DEFINE_bool("amp", True, "mixed precision")
+flags.DEFINE_enum("kind", "a", ["a", "b"], "which")
+NAMES = flags.DEFINE_list("names", ["x", "y"], "several")
+flags.DEFINE_string("note", None, "a word")
+flags.mark_flag_as_required("note")
+def main(argv): print(flags.FLAGS.epochs, flags.FLAGS.amp, flags.FLAGS.kind, NAMES.value, flags.FLAGS.note)
+if __name__ == "__main__": app.run(main)
+"""
+ARGV = """\
+import sys
+if len(sys.argv) < 3: sys.exit(f"usage: {sys.argv[0]} ROWS NAME [RATE]")
+rows, name = int(sys.argv[1]), sys.argv[2]
+rate = float(sys.argv[3]) if len(sys.argv) > 3 else 0.5
+print(rows, name, rate)
+"""
+FIRE = """\
+import fire
+class Job:
+    def __init__(self, seed=1, verbose: bool = False): self.said = (seed, verbose)
+    def train(self, rows, lr=0.1, amp=True, widths=[4, 8]): print(*self.said, rows, lr, amp, widths)
+    def test(self): print("tested")
+fire.Fire(Job)
+"""
+FUNCTIONS = """\
+from jsonargparse import auto_cli
+def train(rows: int, amp: bool = True, widths: list[int] = [4, 8]): print(rows, amp, widths)
+def test(split: str = "val"): print(split)
+auto_cli([train, test])
+"""
+HYDRA = """\
+import hydra
+@hydra.main(version_base=None, config_path="conf", config_name="config")
+def main(cfg): print(cfg.epochs, cfg.model.width, cfg.optimizer.lr, cfg.amp, cfg.name, cfg.note)
+main()
+"""
+CONFIG = """\
+defaults: [{model: small}, _self_, {override hydra/job_logging: none}]
+epochs: 3
+optimizer: {lr: 0.1, betas: [0.9, 0.99]}
+amp: false
+name: my run
+note: ???
+made: ${epochs}
+"""
+LIGHTNING = """\
+from lightning.pytorch import LightningDataModule, LightningModule
+from lightning.pytorch.cli import LightningCLI
+class Net(LightningModule):
+    def __init__(self, width: int = 8, classes: int = 2, amp: bool = True): super().__init__()
+class Data(LightningDataModule):
+    def __init__(self, rows: int): super().__init__()
+class CLI(LightningCLI):
+    def add_arguments_to_parser(self, parser): parser.link_arguments("data.rows", "model.classes")
+CLI(Net, Data)
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A script, the subcommand that is asked for, the inputs that are given and what the script is then to print.
+
+    ``command`` is the command behind the script's name, for libraries that are not installed everywhere.
+    """
+
+    text: str
+    asked: str
+    inputs: str
+    printed: str = ""
+    package: str = "argparse"
+    command: str = ""
+    files: dict[str, str] = field(default_factory=dict)
+
+
+TAGS = "[('data_dir', '/d'), ('lr', 0.1), ('mode', 'train'), ('rows', 5), ('seed', 7), ('tags', ['a', 'b'])"
+CASES = {
+    "subparsers": Case(SUBPARSERS, "train", "rows=5 seed=7 data_dir=/d widths=1", f"{TAGS}, ('widths', [1])]"),
+    "subparsers within": Case(
+        SUBPARSERS,
+        "remote push",
+        "to=y",
+        "[('mode', 'remote'), ('seed', 1), ('tags', ['a', 'b']), ('to', 'y'), ('what', 'push')]",
+    ),
+    "a group of click": Case(GROUP, "train-model", "rows=5 amp=false", "seed 1\n5 False", "click"),
+    "a command that is added": Case(GROUP, "eval", "split=test", "seed 1\ntest", "click"),
+    "an app of typer": Case(APPS, "train", "rows=5 amp=false seed=2", "seed 2\n5 False", "typer"),
+    "an app within": Case(APPS, "data make-it", "", "seed 1\nmade 3", "typer"),
+    "absl": Case(ABSL, "", "note=hi amp=false", "2 False a ['x', 'y'] hi", "absl"),
+    "sys.argv": Case(ARGV, "", "rows=5 name=n", "5 n 0.5"),
+    "fire": Case(
+        FIRE,
+        "train",
+        "rows=5 lr=0.5 amp=false",
+        "1 False 5 0.5 False [4, 8]",
+        "fire",
+        "--seed 1 --verbose=False train --rows 5 --lr 0.5 --amp=False --widths '[4, 8]'",
+    ),
+    "functions of jsonargparse": Case(
+        FUNCTIONS,
+        "train",
+        "rows=5 amp=false",
+        "5 False [4, 8]",
+        "jsonargparse",
+        "train 5 --amp false --widths '[4, 8]'",
+    ),
+    "hydra": Case(
+        HYDRA,
+        "",
+        "note=hi model=big amp=true",
+        "3 40 0.1 True my run hi",
+        "hydra",
+        "model=big epochs=3 optimizer.lr=0.1 optimizer.betas='[0.9, 0.99]' amp=true note=hi hydra.run.dir=OUT",
+        {"conf/config.yaml": CONFIG, "conf/model/small.yaml": "width: 4\n", "conf/model/big.yaml": "width: 40\n"},
+    ),
+    "LightningCLI": Case(
+        LIGHTNING,
+        "",
+        "data_rows=64 model_amp=false",
+        "",
+        "",
+        "fit --model.amp false --data.rows 64 --trainer.default_root_dir OUT --trainer.num_nodes 2 --trainer.devices 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_script_gets_the_arguments_of_its_component(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = CASES[name]
+    monkeypatch.chdir(tmp_path)
+    for file, text in ({"main.py": case.text} | case.files).items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+    assert main(["init", "main.py", *(["--subcommand", case.asked] if case.asked else [])]) == 0
+    document = read_spec(tmp_path / "component.yaml")
+    assert [*check_document(document), *check_quotes(document)] == []
+    command = filled_command(tmp_path, dict(one.split("=", 1) for one in case.inputs.split()))
+    if case.command:
+        words = subprocess.run(
+            ["bash", "-c", command.replace("python main.py", "printf '%s\\n'", 1)],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert words.stdout.splitlines() == shlex.split(case.command.replace("OUT", str(tmp_path / "out")))
+    if case.package and find_spec(case.package) is not None:
+        done = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True, text=True, check=False)
+        assert done.stdout.strip() == case.printed, done.stderr
+
+
+def filled_command(folder: Path, given: dict[str, str]) -> str:
+    """The component's command with these inputs, and else its defaults."""
+    said: dict[str, Any] = yaml.safe_load((folder / "component.yaml").read_text())
+    inputs = {name: given.get(name, one.get("default")) for name, one in said.get("inputs", {}).items()}
+    assert set(given) <= set(inputs)
+    assert [name for name, one in inputs.items() if one is None and not said["inputs"][name].get("optional")] == []
+    texts = {name: None if one is None else str(one) for name, one in inputs.items()}
+    return render_command(said["command"], texts, dict.fromkeys(said.get("outputs", {}), str(folder / "out")))
+
+
+def environment() -> dict[str, str]:
+    """Of a rank of six on two nodes."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return os.environ | {"PATH": path, "AZUREML_NODE_COUNT": "2", "WORLD_SIZE": "6"}
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "said"),
+    [
+        (SUBPARSERS, "", "main.py has subcommands: train, test, remote push."),
+        (SUBPARSERS, "trian", "main.py has no subcommand 'trian': it has train, test, remote push."),
+        (GROUP, "", "main.py has subcommands: train-model, eval."),
+        (APPS, "", "main.py has subcommands: train, data make-it."),
+        (FIRE, "", "main.py has subcommands: train, test."),
+        (ARGV, "train", "main.py has no subcommands that can be read."),
+    ],
+)
+def test_a_subcommand_is_asked_for_and_nothing_written(
+    text: str,
+    asked: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "main.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "main.py", *(["--subcommand", asked] if asked else [])]) == 2
+    assert said in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["main.py"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "import sys\nfor word in sys.argv[1:]: print(word)\n",
+            "main.py:2: sys.argv is not read by places: sys.argv[1:]",
+        ),
+        ("import tyro\ntyro.cli(print)\n", "main.py:1: arguments of tyro are not read; write them into the command"),
+        (HYDRA, "main.py:2: Hydra's configuration is not in conf/config.yaml; write key=value into the command"),
+    ],
+)
+def test_what_is_not_read_is_told_with_what_to_do(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "main.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "main.py"]) == 0
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "asked"), [(SUBPARSERS, "train"), (GROUP, "train-model"), (APPS, "train")])
+def test_by_help_reads_a_subcommand_too(text: str, asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "main.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "main.py", "--by-help", "--subcommand", asked]) == 0
+    command = filled_command(tmp_path, {"rows": "5", "seed": "7"} | ({"data_dir": "/d"} if text is SUBPARSERS else {}))
+    done = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, "5" in done.stdout, "7" in done.stdout) == (0, True, True), done.stderr
