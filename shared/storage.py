@@ -8,13 +8,14 @@ it (a manifest, an index) has been written after it.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 _Value = TypeVar("_Value")
 Bytes: TypeAlias = bytes | bytearray | memoryview
@@ -34,6 +35,8 @@ _PAUSES: Final = (0.1, 0.4, 1.6, 6.4)
 """Seconds before each further try."""
 _PIECE: Final = 2**24
 """Bytes that are handed to the system at once."""
+_BUFFER: Final = 2**16
+"""Bytes that a file object reads at once, where it is asked for fewer."""
 
 
 def retry_transient(action: Callable[[], _Value]) -> _Value:
@@ -63,6 +66,20 @@ def list_folder(path: Path) -> list[Path]:
         return retry_transient(lambda: sorted(path.iterdir()))
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def list_entries(path: Path) -> list[os.DirEntry[str]]:
+    """Give what is in a folder, in any order, with what the system says of it for nothing.
+
+    Raises:
+        OSError: it is not there, or cannot be listed.
+    """
+
+    def entries() -> list[os.DirEntry[str]]:
+        with os.scandir(path) as found:
+            return list(found)
+
+    return retry_transient(entries)
 
 
 def remove_file(path: Path) -> None:
@@ -131,28 +148,6 @@ def append_text(path: Path, content: str) -> None:
         before = read_bytes(path) if path.exists() else b""
         before = before[: before.rfind(b"\n") + 1]  # half a line may have been written
         write_bytes(path, before + content.encode())
-
-
-def copy_file(source: Path, target: Path) -> None:
-    """Copy a file; its folder is there."""
-
-    def content() -> Iterator[bytearray]:
-        with closing(RandomReads(source)) as reads:
-            for start in range(0, reads.size, _PIECE):
-                yield reads.read(start, min(_PIECE, reads.size - start))
-
-    write_file(target, content)
-
-
-def copy_folder(source: Path, target: Path, left_out: Callable[[str, list[str]], set[str]]) -> None:
-    """Copy a folder without those that `left_out` names, which `shutil.ignore_patterns` makes."""
-    make_folder(target)
-    names = retry_transient(lambda: sorted(path.name for path in source.iterdir()))
-    for name in (name for name in names if name not in left_out(str(source), names)):
-        if (source / name).is_dir():
-            copy_folder(source / name, target / name, left_out)
-        else:
-            copy_file(source / name, target / name)
 
 
 class FrontToBack:
@@ -235,7 +230,17 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         OSError: it is not there, or cannot be read.
     """
-    return retry_transient(path.read_bytes)
+    with closing(RandomReads(path)) as file:
+        return bytes(file.read(0, file.size))
+
+
+def open_file(path: Path) -> io.BufferedReader:
+    """Open a file for those who want a file object to read from; what fails for a moment is tried again at its place.
+
+    Raises:
+        OSError: it is not there, or cannot be read.
+    """
+    return io.BufferedReader(_ReadsInOrder(path), _BUFFER)
 
 
 class RandomReads:
@@ -252,13 +257,18 @@ class RandomReads:
     def read(self, start: int, size: int) -> bytearray:
         """Read so many bytes from a place; fewer at the end of the file."""
         content = bytearray(size)
-        rest, at = memoryview(content), start
+        done = self.read_into(memoryview(content), start)
+        return content if done == size else content[:done]
+
+    def read_into(self, rest: memoryview, start: int) -> int:
+        """Fill `rest` with bytes from a place on; gives how many, which are fewer at the end of the file."""
+        at = start
         while rest:
             done = retry_transient(partial(os.preadv, self._descriptor, [rest[:_PIECE]], at))
             if done == 0:
-                return content[: at - start]
+                break
             rest, at = rest[done:], at + done
-        return content
+        return at - start
 
     def close(self) -> None:
         """Close it; what a mount says to that does no harm to what has been read."""
@@ -269,6 +279,34 @@ class RandomReads:
 
     def __del__(self) -> None:
         self.close()
+
+
+class _ReadsInOrder(io.RawIOBase):
+    """`RandomReads` as a file object."""
+
+    def __init__(self, path: Path) -> None:
+        self._at = 0
+        self._reads = RandomReads(path)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        done = self._reads.read_into(memoryview(buffer).cast("B"), self._at)
+        self._at += done
+        return done
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._reads.size}[whence]
+        return self._at
+
+    def close(self) -> None:
+        if not self.closed:
+            self._reads.close()
+        super().close()
 
 
 def sync_folder(path: Path) -> None:

@@ -43,6 +43,8 @@ class BlobFaults:
         append: whether a file may be opened to add to its end.
         lag: seconds until a folder's listing shows a name that is there.
         errors: share of the operations that fail once, and succeed when they are tried again.
+        first: whether each kind of operation fails the first time on each file and folder, and never again.
+        direct: whether each read goes to the store, past the system's cache, which hides errors of reading.
         listings: whether each listing of a folder fails once, and succeeds when it is tried again.
         close: seconds that closing a file that was written takes.
         seed: of the errors.
@@ -52,6 +54,8 @@ class BlobFaults:
     append: bool = True
     lag: float = 0.0
     errors: float = 0.0
+    first: bool = False
+    direct: bool = False
     listings: bool = False
     close: float = 0.0
     seed: int = 0
@@ -108,6 +112,7 @@ class BlobServer:
         self._handles: dict[int, tuple[int, bool]] = {}  # descriptor, whether it was written to
         self._made: dict[str, float] = {}
         self._failed: set[tuple[int, int]] = set()
+        self._tried: set[tuple[int, int]] = set()
         self._listed: dict[int, list[str]] = {}
         self._answers: Mapping[int, Callable[[int, bytes], bytes | None]] = {
             1: self._lookup, 3: self._getattr, 4: self._setattr, 9: self._mkdir, 10: self._unlink, 11: self._rmdir,
@@ -142,11 +147,13 @@ class BlobServer:
 
     def _disturb(self, operation: int, node: int) -> None:
         """Fail now and then, and never twice in a row at the same place."""
-        if operation not in (9, 10, 14, 15, 16, 20, 25, 28, 35) or not self._faults.errors:
-            return
-        self._fail_once((operation, node), self._faults.errors)
+        if operation in (9, 10, 14, 15, 16, 20, 25, 28, 35):
+            self._fail_once((operation, node), self._faults.errors)
 
     def _fail_once(self, place: tuple[int, int], share: float = 1.0) -> None:
+        if self._faults.first and place not in self._tried:
+            self._tried.add(place)
+            raise _fail(errno.EIO)
         if place in self._failed:
             self._failed.discard(place)
         elif self._random.random() < share:
@@ -238,7 +245,7 @@ class BlobServer:
             raise _fail(errno.EOPNOTSUPP)
         descriptor = os.open(path, (flags & ~(os.O_APPEND | os.O_EXCL | os.O_NOFOLLOW)) | os.O_CLOEXEC, 0o644)
         self._handles[descriptor] = (descriptor, writes)
-        return struct.pack("<QII", descriptor, 0, 0)
+        return struct.pack("<QII", descriptor, int(self._faults.direct), 0)  # FOPEN_DIRECT_IO
 
     def _create(self, node: int, body: bytes) -> bytes:
         flags, _, _, _ = struct.unpack_from("<IIII", body)

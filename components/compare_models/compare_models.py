@@ -5,17 +5,25 @@ keeps both equal. Such a component cannot bring `shared/` along, so this file st
 """
 
 import csv
+import errno
 import html
+import io
 import json
 import math
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from mldesigner import Input, Output, command_component
 
 MOST = 8
+PAUSES = (0.1, 0.4, 1.6, 6.4)
+"""Seconds before each further try at a mounted blob store."""
+_Value = TypeVar("_Value")
+_TRANSIENT = {errno.EIO, errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ETIMEDOUT, errno.ESTALE, errno.ECONNRESET}
 
 
 @dataclass(frozen=True)
@@ -109,7 +117,7 @@ def read(folders: list[Path | None], names: str) -> list[Entry]:
 def _numbers(folder: Path) -> dict[str, float]:
     file = folder / "metrics.json"
     try:
-        document = json.loads(file.read_text())
+        document = json.loads(again(file.read_text))
     except (OSError, ValueError) as error:
         raise ValueError(f"{file} cannot be read ({error}); connect a report of Evaluate.") from error
     numbers = {name: float(value) for name, value in document.items() if isinstance(value, int | float)}
@@ -131,7 +139,7 @@ def rank(entries: list[Entry], metric: str, goal: str) -> list[Entry]:
 
 def write(report: Path, ranked: list[Entry], metric: str, goal: str) -> None:
     """Write the comparison for programs, for spreadsheets and for people."""
-    report.mkdir(parents=True, exist_ok=True)
+    again(lambda: report.mkdir(parents=True, exist_ok=True))
     best = {"name": ranked[0].name, metric: ranked[0].metrics[metric]}
     document = {
         "metric": metric,
@@ -139,18 +147,32 @@ def write(report: Path, ranked: list[Entry], metric: str, goal: str) -> None:
         "best": best,
         "models": [{"name": entry.name, "metrics": entry.metrics} for entry in ranked],
     }
-    (report / "comparison.json").write_text(json.dumps(document, indent=1) + "\n")
+    again(lambda: (report / "comparison.json").write_text(json.dumps(document, indent=1) + "\n"))
     columns = [metric, *sorted({name for entry in ranked for name in entry.metrics} - {metric})]
-    with (report / "comparison.csv").open("w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["model", *columns])
-        table.writerows([entry.name, *(entry.metrics.get(name, "") for name in columns)] for entry in ranked)
-    draw(report / "comparison.png", ranked, metric)
-    (report / "index.html").write_text(page(ranked, columns, metric, report / "comparison.png"))
+    text = io.StringIO()
+    table = csv.writer(text)
+    table.writerow(["model", *columns])
+    table.writerows([entry.name, *(entry.metrics.get(name, "") for name in columns)] for entry in ranked)
+    again(lambda: (report / "comparison.csv").write_text(text.getvalue(), newline=""))
+    picture = draw(ranked, metric)
+    again(lambda: (report / "comparison.png").write_bytes(picture))
+    again(lambda: (report / "index.html").write_text(page(ranked, columns, metric, picture)))
 
 
-def draw(path: Path, ranked: list[Entry], metric: str) -> None:
-    """A bar for each model, the best on top."""
+def again(action: Callable[[], _Value]) -> _Value:
+    """Do what may be done twice, again where a mounted blob store was away for a moment; see `shared/storage.py`."""
+    for pause in PAUSES:
+        try:
+            return action()
+        except OSError as error:
+            if error.errno not in _TRANSIENT:
+                raise
+        time.sleep(pause)
+    return action()
+
+
+def draw(ranked: list[Entry], metric: str) -> bytes:
+    """A picture with a bar for each model, the best on top."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -168,8 +190,10 @@ def draw(path: Path, ranked: list[Entry], metric: str) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.4g}")
     axes.set_xlabel(metric, parse_math=False)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=120)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=120)
     plt.close(figure)
+    return drawn.getvalue()
 
 
 def bar_axis(values: list[float]) -> tuple[float, float]:
@@ -232,7 +256,7 @@ tbody tr:first-child {{ font-weight: 600; }}
 """
 
 
-def page(ranked: list[Entry], columns: list[str], metric: str, picture: Path) -> str:
+def page(ranked: list[Entry], columns: list[str], metric: str, picture: bytes) -> str:
     """One page that needs nothing else; names come from users, so all of them are escaped."""
     import base64
 
@@ -245,7 +269,7 @@ def page(ranked: list[Entry], columns: list[str], metric: str, picture: Path) ->
         best=html.escape(ranked[0].name),
         count=count_words(len(ranked)),
         metric=html.escape(metric),
-        picture=base64.b64encode(picture.read_bytes()).decode(),
+        picture=base64.b64encode(picture).decode(),
         head="".join(f"<th>{html.escape(name)}</th>" for name in columns),
         rows="".join(map(row, ranked)),
     )

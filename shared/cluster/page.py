@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import csv
+import io
 import json
 from dataclasses import asdict
 from pathlib import Path
 
 from shared.cluster.survey import ClusterSurvey
+from shared.storage import make_folder, write_bytes, write_text
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -71,27 +73,29 @@ def write_survey(folder: Path, survey: ClusterSurvey) -> None:
     """Write cluster.json, all_reduce.csv, pairs.csv, all_reduce.png and index.html."""
     from jinja2 import Environment
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     document = {"verdict": survey.verdict(), **survey.numbers(), **asdict(survey), "infiniband": survey.infiniband}
-    (folder / "cluster.json").write_text(json.dumps(document, indent=1) + "\n")
+    write_text(folder / "cluster.json", json.dumps(document, indent=1) + "\n")
     _write_table(folder / "all_reduce.csv", [asdict(one) for one in survey.all_reduce])
     _write_table(folder / "pairs.csv", [asdict(pair) for pair in survey.pairs])
-    _draw(folder / "all_reduce.png", survey)
-    picture = base64.b64encode((folder / "all_reduce.png").read_bytes()).decode()
+    drawn = _draw(survey)
+    write_bytes(folder / "all_reduce.png", drawn)
+    picture = base64.b64encode(drawn).decode()
     slowest = sorted(survey.pairs, key=lambda pair: (not pair.error, -pair.seconds))[:20]
     template = Environment(autoescape=True, trim_blocks=True).from_string(_PAGE)
-    (folder / "index.html").write_text(template.render(survey=survey, picture=picture, slowest=slowest))
+    write_text(folder / "index.html", template.render(survey=survey, picture=picture, slowest=slowest))
 
 
 def _write_table(path: Path, rows: list[dict[str, object]]) -> None:
-    with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, list(rows[0]) if rows else ["nothing"])
-        table.writeheader()
-        table.writerows(rows)
+    text = io.StringIO()
+    table = csv.DictWriter(text, list(rows[0]) if rows else ["nothing"])
+    table.writeheader()
+    table.writerows(rows)
+    write_text(path, text.getvalue())
 
 
-def _draw(path: Path, survey: ClusterSurvey) -> None:
-    """Bandwidth and time by size, both on logarithmic axes, where a 0 has no place."""
+def _draw(survey: ClusterSurvey) -> bytes:
+    """Draw bandwidth and time by size, both on logarithmic axes, where a 0 has no place."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.4), layout="constrained")
@@ -107,4 +111,6 @@ def _draw(path: Path, survey: ClusterSurvey) -> None:
         axes.set(xscale="log", yscale="log", xlabel="bytes", ylabel=label)
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=120)
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=120)
+    return picture.getvalue()

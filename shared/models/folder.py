@@ -11,6 +11,7 @@ from typing import Final
 from .card import ModelCard
 from .mlmodel import environment_files, mlmodel_document, oldest_mlflow
 from .refuse import make_refusal
+from .stored import read_stored
 
 WEIGHTS_NAME: Final = "weights.safetensors"
 CARD_NAME: Final = "card.json"
@@ -33,7 +34,7 @@ def begin_model(folder: str | Path) -> Path:
 
 def copy_tokenizer(tokenizer: str | Path | None, folder: Path) -> None:
     """Copy a tokenizer's files into a folder; None for bytes, which need none."""
-    from shared.storage import copy_file
+    from shared.copies import copy_file
 
     for name in _TOKENIZER_FILES if tokenizer is not None else ():
         if (source := Path(tokenizer or "") / name).is_file():
@@ -58,7 +59,8 @@ def finish_model(
     `installed` are versions of the packages that it needs, by name; `folders` are copied beside the weights, by their
     names there; None is left out.
     """
-    from shared.storage import copy_file, copy_folder, write_text
+    from shared.copies import copy_file, copy_folder
+    from shared.storage import write_text
 
     folder, inside = Path(folder), Path(folder) / INSIDE
     write_text(inside / CARD_NAME, card.to_json())
@@ -98,4 +100,4 @@ def open_model(folder: str | Path) -> tuple[Path, ModelCard]:
     inside = folder if (folder / CARD_NAME).is_file() else folder / INSIDE
     if not (inside / CARD_NAME).is_file():
         raise make_refusal(f"{folder} holds no model of this library: there is no {INSIDE / CARD_NAME}.")
-    return inside, ModelCard.from_json((inside / CARD_NAME).read_text(encoding="utf-8"), str(inside / CARD_NAME))
+    return inside, ModelCard.from_json(read_stored(inside / CARD_NAME).decode(), str(inside / CARD_NAME))

@@ -102,9 +102,11 @@ def published_file(place: Path) -> Path:
     Raises:
         Refusal: if there is none, or more than one.
     """
+    from shared.storage import list_folder  # a saved model has a copy of this folder alone
+
     if place.is_file() and place.suffix in _SUFFIXES:
         return place
-    there = sorted(place.iterdir()) if place.is_dir() else []
+    there = list_folder(place)
     files = [path for path in there if path.is_file() and path.suffix in _SUFFIXES]
     chosen = [path for path in files if path.suffix == ".safetensors"] or files
     if len(chosen) == 1:

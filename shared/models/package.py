@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load
 from torch import nn
 
 from .build import NormalisedModel, build_network
@@ -46,6 +46,7 @@ from .llama import llama_name, llama_tensors, write_llama_config
 from .mlmodel import installed_versions
 from .raw_rows import serve_table
 from .refuse import make_refusal
+from .stored import read_stored
 from .weight_files import FileWriter, WeightReader, divide_tensors
 
 _SAVEABLE: Final = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8}) | {
@@ -172,14 +173,16 @@ def read_weights(file: Path) -> dict[str, torch.Tensor]:
         Refusal: if it is missing or damaged.
     """
     try:
-        return dict(load_file(file))
+        return dict(load(read_stored(file)))
     except (SafetensorError, OSError) as error:
         raise make_refusal(f"{file} cannot be read: {error}. Train and save the model again.") from error
 
 
 def _write_decoder(inside: Path, state: dict[str, torch.Tensor], module: DecoderModel) -> None:
+    from shared.storage import make_folder
+
     place, tensors = inside / HUGGINGFACE_NAME, {llama_name(name): tensor for name, tensor in state.items()}
-    place.mkdir()
+    make_folder(place)
     for file in divide_tensors(llama_tensors(module.settings, next(module.parameters()).dtype), math.inf):
         with FileWriter(place, file) as writer:
             for saved in file.tensors:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from .card import ModelCard
 from .refuse import make_refusal
+from .stored import read_stored
 
 _INSIDE = Path("artifacts", "model")
 
@@ -36,14 +37,14 @@ def read_card(folder: str | Path) -> ModelCard:
     path = Path(folder) / _INSIDE / "card.json"
     if not path.is_file():
         raise make_refusal(f"{folder} holds no model of this library: there is no {_INSIDE}/card.json.")
-    return ModelCard.from_json(path.read_text(encoding="utf-8"), str(path))
+    return ModelCard.from_json(read_stored(path).decode(), str(path))
 
 
 def tokenizer_of_model(folder: str | Path, card: ModelCard) -> str:
     """The same for the same tokenizer: the sha256 of its file in a saved model; ``bytes`` where there is none."""
     places = (Path(folder) / _INSIDE / name / "tokenizer.json" for name in ("tokenizer", "huggingface"))
     found = next((place for place in places if place.is_file()), None)
-    return card.tokenizer if found is None else hashlib.sha256(found.read_bytes()).hexdigest()
+    return card.tokenizer if found is None else hashlib.sha256(read_stored(found)).hexdigest()
 
 
 def load_predictor(folder: str | Path, device: Any) -> tuple[RowPredictor, ModelCard]:

@@ -9,17 +9,19 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load
 
 from .initial import TensorShapes, describe_misfits, published_file
 from .refuse import make_refusal
 from .standard_vit import resize_positions
+from .stored import read_stored
 
 CLASSIFIERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -108,7 +110,7 @@ def read_published(place: Path) -> Published:
     file = published_file(place)
     if file.suffix == ".safetensors":
         try:
-            found: Any = load_file(file)
+            found: Any = load(read_stored(file))
         except (OSError, SafetensorError) as error:
             raise make_refusal(f"initial_weights {file} cannot be read: {error}.") from error
     else:
@@ -147,7 +149,7 @@ def _next_step(architecture: str, looks: str, wanted: TensorShapes) -> str:
 def _read_pickled_tensors(file: Path) -> dict[str, torch.Tensor]:
     """Read a file of torch.save, by the reader of torch's that knows tensors and plain values alone."""
     try:
-        found = torch.load(file, map_location="cpu", weights_only=True)
+        found = torch.load(BytesIO(read_stored(file)), map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file may end that reader with any of them
         code = re.search(r"GLOBAL (\S+)", str(error))  # torch's own words advise to run it
         why = f"it names {code[1]}" if code else "it is no whole file of torch.save"
@@ -167,7 +169,7 @@ def _read_pickled_tensors(file: Path) -> dict[str, torch.Tensor]:
 def _named_normalization(config: Path) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     """Take the mean and deviation out of a `config.json` as timm writes it on Hugging Face's hub; None in any other."""
     try:
-        said = json.loads(config.read_text(encoding="utf-8"))["pretrained_cfg"]
+        said = json.loads(read_stored(config))["pretrained_cfg"]
         mean, std = _three(said["mean"]), _three(said["std"])
     except (ValueError, KeyError, TypeError):
         return None

@@ -18,6 +18,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from .refuse import make_refusal
+from .stored import read_stored
 
 WHOLE_NAME: Final = "model.safetensors"
 INDEX_NAME: Final = "model.safetensors.index.json"
@@ -199,7 +200,7 @@ def _opened(path: Path) -> Any:
 
 def _weight_map(index: Path) -> Mapping[str, str]:
     try:
-        found: Mapping[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        found: Mapping[str, str] = json.loads(read_stored(index))["weight_map"]
         return {str(name): Path(file).name for name, file in found.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise make_refusal(f"{index} is no index of weights: {error!r}.") from error

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.blob_mount import BlobFaults, blob_mount, can_mount
 from tests.local.support import pipeline, run_json
 
 COMPONENT = Path(__file__).parents[2] / "components/compare_models"
@@ -92,3 +93,18 @@ def test_the_axis_of_the_bars_has_its_zero(values):
     assert left <= min(values)
     assert right >= max(values)
     assert left < right
+
+
+@pytest.mark.skipif(not can_mount(), reason="mounting with FUSE needs root and /dev/fuse")
+def test_on_a_mount_what_fails_for_a_moment_is_tried_again(tmp_path, monkeypatch):
+    from components.compare_models import compare_models
+
+    monkeypatch.setattr(compare_models, "PAUSES", (0.001,) * 4)
+    with blob_mount(tmp_path, BlobFaults(first=True, direct=True)) as mount:
+        behind = tmp_path / "behind"
+        for name in "ab":
+            evaluation(behind / name, accuracy=float(ord(name)))
+        ranked = compare_models.rank(compare_models.read([mount / "a", mount / "b"], "-"), "accuracy", "maximize")
+        compare_models.write(mount / "report", ranked, "accuracy", "maximize")
+        assert json.loads((behind / "report" / "comparison.json").read_text())["best"]["name"] == "evaluation_2"
+        assert (behind / "report" / "comparison.png").read_bytes().startswith(b"\x89PNG")

@@ -63,10 +63,17 @@ ROOMS = (
         "shared/data/formats/*",
         "numpy",
         later="pyarrow PIL",
-        ours="shared/data/dataset shared/data/sources shared/distributed",
+        ours="shared/data/dataset shared/data/sources shared/distributed shared/storage",
     ),
-    Room("shared/data/sources/*", "numpy", later="PIL pyarrow sklearn", ours="shared/data shared/distributed"),
-    Room("shared/data/text/*", "numpy", later="pyarrow tokenizers", ours="shared/data shared/distributed"),
+    Room(
+        "shared/data/sources/*",
+        "numpy",
+        later="PIL pyarrow sklearn",
+        ours="shared/data shared/distributed shared/storage",
+    ),
+    Room(
+        "shared/data/text/*", "numpy", later="pyarrow tokenizers", ours="shared/data shared/distributed shared/storage"
+    ),
     Room(
         "shared/data/*",
         "numpy",
@@ -88,7 +95,7 @@ ROOMS = (
     Room(
         "shared/models/*",
         "numpy safetensors mlflow torch",
-        ours="shared/distributed shared/storage shared/tensors",
+        ours="shared/copies shared/distributed shared/storage shared/tensors",
     ),
     Room(
         "shared/training/augmentation/*",
@@ -113,7 +120,7 @@ ROOMS = (
         later="tokenizers",
         ours=f"{TORCH} shared/training/deepspeed shared/training/fsdp",
     ),
-    Room("shared/cluster/*", later="numpy torch mpi4py matplotlib jinja2", ours="shared/distributed"),
+    Room("shared/cluster/*", later="numpy torch mpi4py matplotlib jinja2", ours="shared/distributed shared/storage"),
     Room(
         "shared/report/*",
         "numpy matplotlib",

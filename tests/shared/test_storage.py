@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from shared.checkpoint import choose, reading, saving
+from shared.copies import copy_folder
 from shared.data import Array, Dataset, Index, Statistics
 from shared.data.write import write_index, write_shard
 from shared.models.folder import begin_model, write_weights
@@ -20,7 +21,6 @@ from shared.storage import (
     FrontToBack,
     RandomReads,
     append_text,
-    copy_folder,
     make_folder,
     read_bytes,
     remove_folder,

@@ -7,15 +7,17 @@ import math
 import mmap
 import os
 import resource
-from contextlib import suppress
+import tempfile
+from contextlib import closing, suppress
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shared.storage import RandomReads
+from shared.storage import RandomReads, open_file
 
 
 def map_npy(path: Path, shape: tuple[int, ...], dtype: str, *, whole: bool = False) -> npt.NDArray[Any]:
@@ -55,6 +57,48 @@ def read_npy(path: Path, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]
     if content.startswith(header) and len(content) == len(header) + math.prod(shape) * np.dtype(dtype).itemsize:
         return np.frombuffer(content, dtype, offset=len(header)).reshape(shape)
     return _plain(np.load(io.BytesIO(content), allow_pickle=False))
+
+
+class StoredRows:
+    """The rows of a `.npy` file in storage that may fail for a moment, read when they are asked for.
+
+    Mapped, they would be refused by some mounts, and end the process where one cannot give a page.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is damaged, or its rows do not lie one after the other.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with open_file(path) as file:
+            header = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
+            self.shape, by_columns, self.dtype = header[np.lib.format.read_magic(file) != (1, 0)](file)
+            self._path, self._start = path, file.tell()
+            size = file.seek(0, os.SEEK_END)
+        self.ndim, self.size = len(self.shape), math.prod(self.shape)
+        if by_columns and self.ndim > 1:
+            raise ValueError("its columns lie one after the other: save numpy.ascontiguousarray of it")
+        if self.dtype.hasobject or size < self._start + self.size * self.dtype.itemsize:
+            raise ValueError(f"it has {size:,} bytes, which are not {self.shape} of {self.dtype}")
+
+    def __len__(self) -> int:
+        return self.shape[0] if self.shape else 0
+
+    def __getitem__(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Read rows by number, neighbours at once."""
+        found = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        content = found.reshape(len(rows), math.prod(self.shape[1:])).view(np.uint8)
+        with closing(RandomReads(self._path)) as file:
+            for first, last in pairwise([0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]):
+                wanted = content[first:last].data.cast("B")
+                if wanted and file.read_into(wanted, self._start + int(rows[first]) * content.shape[1]) < len(wanted):
+                    raise ValueError("it has become shorter meanwhile")
+        return found
+
+
+def is_local(data: Path) -> bool:
+    """Whether a folder lies on the disk that temporary files lie on."""
+    return data.stat().st_dev == os.stat(tempfile.gettempdir()).st_dev  # noqa: PTH116  # a text
 
 
 def allow_open_files(count: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from shared.data.dataset.index import Array
 from shared.data.dataset.ragged import Ragged
 from shared.distributed import Refusal
+from shared.storage import open_file, read_bytes, retry_transient
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -43,7 +44,10 @@ def opened_image(source: Path | BytesIO, formats: tuple[str, ...], most_pixels: 
 
     Image.MAX_IMAGE_PIXELS = None  # our limit is checked at the same place: after the header, before the pixels
     try:
-        with Image.open(source, formats=formats) as image:
+        with (
+            open_file(source) if isinstance(source, Path) else nullcontext(source) as content,
+            Image.open(content, formats=formats) as image,
+        ):
             if image.width * image.height > most_pixels:
                 raise UnreadableImageError(  # noqa: TRY301  # passed on below
                     f"has {image.width} x {image.height} pixels, "
@@ -119,9 +123,10 @@ def keep_image(file: Path, mode: str, shorter_side: int | None, most_pixels: int
         _refuse_deep(image)
         is_jpeg, whole = image.format in _JPEG_NAMES, shorter_side is None or min(image.size) <= shorter_side
         if whole and (is_jpeg or image.format in KEPT_FORMATS):
-            if file.stat().st_size > _MOST_BYTES_PER_PIXEL * most_pixels:
-                raise UnreadableImageError(f"has {file.stat().st_size:,} bytes, which max_megapixels does not allow")
-            return file.read_bytes()
+            size = retry_transient(file.stat).st_size
+            if size > _MOST_BYTES_PER_PIXEL * most_pixels:
+                raise UnreadableImageError(f"has {size:,} bytes, which max_megapixels does not allow")
+            return read_bytes(file)
         if shorter_side is not None:
             image.draft(image.mode, (shorter_side, shorter_side))
         ImageOps.exif_transpose(image, in_place=True)

@@ -21,6 +21,7 @@ from shared.data.dataset.order import RowNumbers, batch_starts, epoch_order
 from shared.data.dataset.pictures import decode_rows
 from shared.data.dataset.ragged import Ragged
 from shared.distributed import Refusal
+from shared.storage import open_file
 
 RowsBetween = Callable[[int, int], RowNumbers]
 """Rows from a place of an epoch to before another."""
@@ -296,7 +297,7 @@ class Split:
 
 def _sha256(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError as error:
         raise Refusal(f"{path} is missing from the dataset.") from error

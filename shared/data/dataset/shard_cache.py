@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from shared.data.dataset.npy_files import is_local
 from shared.distributed import Refusal
 from shared.storage import retry_transient
 
@@ -148,11 +149,6 @@ def open_cache(data: Path, cache_gb: float, named: str | None) -> ShardCache | N
         print(f"note: there is no cache of shards, since {folder} is another user's.", file=sys.stderr)
         return None
     return None if named is None and is_local(data) else ShardCache(folder, int(cache_gb * 10**9))
-
-
-def is_local(data: Path) -> bool:
-    """Whether a folder lies on the disk that temporary files lie on."""
-    return data.stat().st_dev == os.stat(tempfile.gettempdir()).st_dev  # noqa: PTH116  # a text
 
 
 def _copy_hashed(source: Path, part: Path) -> str:

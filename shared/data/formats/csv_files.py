@@ -19,9 +19,11 @@ from shared.data.formats.file_format import (
     FileRow,
     TableFormat,
     WrongFileError,
+    is_gzipped,
     is_utf8,
     open_bytes,
 )
+from shared.storage import open_file, retry_transient
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +49,7 @@ class CsvFiles(TableFormat):
 
     def parts(self, path: Path) -> list[FilePart]:
         """The whole file."""
-        return [FilePart(path, 0, sys.maxsize, path.stat().st_size)]
+        return [FilePart(path, 0, sys.maxsize, retry_transient(path.stat).st_size)]
 
     def rows(self, part: FilePart, names: Sequence[str], most: int) -> Iterator[FileRow]:
         """Rows of the file; empty lines are passed over."""
@@ -76,7 +78,7 @@ class CsvFiles(TableFormat):
 
         try:
             yield from arrow_csv.open_csv(
-                path,
+                pa.input_stream(open_file(path), compression="gzip" if is_gzipped(path) else None),
                 read_options=arrow_csv.ReadOptions(block_size=_BLOCK_BYTES),
                 parse_options=arrow_csv.ParseOptions(delimiter=_read_header(path)[1]),
                 convert_options=arrow_csv.ConvertOptions(

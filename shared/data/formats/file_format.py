@@ -17,6 +17,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from shared.storage import open_file, retry_transient
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -150,7 +152,7 @@ def is_gzipped(path: Path) -> bool:
 
 def open_bytes(path: Path) -> IO[bytes]:
     """Content of a file, unpacked."""
-    return cast("IO[bytes]", gzip.open(path)) if is_gzipped(path) else path.open("rb")
+    return cast("IO[bytes]", gzip.open(open_file(path))) if is_gzipped(path) else open_file(path)
 
 
 def one_line(error: Exception) -> str:
@@ -161,7 +163,7 @@ def one_line(error: Exception) -> str:
 def find_file_fault(path: Path) -> str:
     """What keeps a path from being read as a file, as a sentence goes on after it; empty if nothing does."""
     try:
-        mode = path.stat().st_mode
+        mode = retry_transient(path.stat).st_mode
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     if stat.S_ISREG(mode):

@@ -20,6 +20,7 @@ from shared.data.formats.file_format import (
     open_bytes,
 )
 from shared.distributed import Refusal
+from shared.storage import open_file, retry_transient
 
 _PIECE = 2**20
 _ESCAPED = 6
@@ -46,7 +47,7 @@ class JsonLines(FileFormat):
 
     def parts(self, path: Path) -> list[FilePart]:
         """Ranges of bytes; a line belongs to the range in which it begins."""
-        size = path.stat().st_size
+        size = retry_transient(path.stat).st_size
         if is_gzipped(path):
             return [FilePart(path, 0, sys.maxsize, size)]
         count = max(1, round(size / UNIT_BYTES))
@@ -69,7 +70,7 @@ class JsonLines(FileFormat):
         if not part.first:
             return str(at)
         before, left = 0, part.first
-        with part.path.open("rb") as file:
+        with open_file(part.path) as file:
             while left and (piece := file.read(min(_PIECE, left))):
                 before, left = before + piece.count(b"\n"), left - len(piece)
             if not piece.endswith(b"\n"):

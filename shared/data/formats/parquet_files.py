@@ -16,6 +16,7 @@ from shared.data.formats.file_format import (
     group_units,
     one_line,
 )
+from shared.storage import open_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,7 +57,10 @@ class ParquetFiles(TableFormat):
         at = 0
         try:
             # Without pre-buffering a row group, which may be the whole file, is read page by page.
-            with parquet.ParquetFile(part.path, pre_buffer=False, buffer_size=2**20) as file:
+            with (
+                open_file(part.path) as content,
+                parquet.ParquetFile(content, pre_buffer=False, buffer_size=2**20) as file,
+            ):
                 groups = range(part.first, part.last)
                 for block in file.iter_batches(_TEXT_ROWS, row_groups=groups, columns=list(names), use_threads=False):
                     for cells in zip(*(_texts(block.column(name)) for name in names), strict=True):
@@ -80,9 +84,12 @@ class ParquetFiles(TableFormat):
         del missing  # the file's numbers are numbers already
         names = list(types)
         try:
-            with parquet.ParquetFile(
-                path, pre_buffer=False, buffer_size=2**20, page_checksum_verification=True
-            ) as file:
+            with (
+                open_file(path) as content,
+                parquet.ParquetFile(
+                    content, pre_buffer=False, buffer_size=2**20, page_checksum_verification=True
+                ) as file,
+            ):
                 for block in file.iter_batches(_BLOCK_ROWS, columns=names):
                     yield block.select(names)
         except (pa.ArrowException, OSError) as error:
@@ -98,7 +105,8 @@ def _read_metadata(path: Path) -> pa.parquet.FileMetaData:
     from pyarrow import parquet
 
     try:
-        return parquet.read_metadata(path)
+        with open_file(path) as content:
+            return parquet.read_metadata(content)
     except (pa.ArrowException, OSError) as error:
         raise WrongFileError(f"is not a whole Parquet file: {one_line(error)}") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from shared.data.sources.stored_images import StoredImages
 from shared.data.write.request import SourceRequest, list_names
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal
+from shared.storage import list_folder, read_bytes, retry_transient
 
 _SHAPE = (32, 32, 3)
 _ROW_BYTES = 3072
@@ -31,11 +33,12 @@ def open_cifar(request: SourceRequest) -> StoredImages:
     """
     request.refuse_regression()
     folder = _folder(request.needed_folder())
-    batches = [path for pattern in _PATTERNS for path in sorted(folder.glob(pattern)) if path.is_file()]
+    there = list_folder(folder)
+    batches = [path for pattern in _PATTERNS for path in there if fnmatchcase(path.name, pattern) and path.is_file()]
     if not batches:
         raise Refusal(
             f"{folder} holds no CIFAR batch (data_batch_1 to data_batch_5 and test_batch, or train and test), but "
-            f"{list_names(sorted(path.name for path in folder.iterdir()))}. Unpack the archive, and give its folder."
+            f"{list_names([path.name for path in there])}. Unpack the archive, and give its folder."
         )
     spool = Spool(_SHAPE, "uint8")
     files: list[tuple[str, int]] = []
@@ -68,10 +71,10 @@ def _read(path: Path) -> dict[str, Any]:
         Refusal: if it holds a foreign object: that is no accident, and never left out in silence.
         DamagedPickleError: if it is something else, or damaged.
     """
-    if path.stat().st_size > _MOST_BYTES:
+    if retry_transient(path.stat).st_size > _MOST_BYTES:
         raise DamagedPickleError(f"it has more than {_MOST_BYTES:,} bytes")
     try:
-        content = read_pickle(path.read_bytes())
+        content = read_pickle(read_bytes(path))
     except ForeignObjectError as error:
         raise Refusal(
             f"{path} holds {error}, which has no place in a CIFAR batch: it may be made to run code where it is read. "

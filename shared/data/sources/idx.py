@@ -16,6 +16,7 @@ from shared.data.sources.stored_images import StoredImages
 from shared.data.write.request import SourceRequest, list_names
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal
+from shared.storage import list_folder
 
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _IMAGES = re.compile(r"(?P<before>.*)images(?P<middle>[-._])idx[34](?P<after>-ubyte)?(?P<gz>\.gz)?", re.IGNORECASE)
@@ -59,12 +60,12 @@ def open_idx(request: SourceRequest) -> StoredImages:
 
 def _pairs(folder: Path) -> list[tuple[Path, Path]]:
     """Each file of images with its file of labels; a plain file wins over its gzipped copy."""
-    found = {path.name: match for path in sorted(folder.iterdir()) if (match := _IMAGES.fullmatch(path.name))}
+    found = {path.name: match for path in list_folder(folder) if (match := _IMAGES.fullmatch(path.name))}
     wanted = [name for name, match in found.items() if not (match["gz"] and name[:-3] in found)]
     if not wanted:
         raise Refusal(
             f"{folder} holds no IDX images (such as train-images-idx3-ubyte or train-images-idx3-ubyte.gz), but "
-            f"{list_names(sorted(path.name for path in folder.iterdir()))}."
+            f"{list_names([path.name for path in list_folder(folder)])}."
         )
     pairs = []
     for name in wanted:

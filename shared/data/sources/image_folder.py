@@ -25,6 +25,7 @@ from shared.data.dataset.pictures import (
 from shared.data.formats.file_format import find_file_fault, find_name_fault, show_name
 from shared.data.write.request import BadFiles, EncodedSource, ItemSource, SourceRequest, list_names
 from shared.distributed import Refusal
+from shared.storage import list_entries, retry_transient
 
 _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _SIZED_FILES = 1000
@@ -55,7 +56,7 @@ class ImageFolder(ItemSource):
         """
         request.refuse_regression()
         folder = request.needed_folder()
-        classes = tuple(sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != "."))
+        classes = tuple(sorted(entry.name for entry in list_entries(folder) if entry.is_dir() and entry.name[0] != "."))
         _check_classes(folder, classes)
         found = [sorted(_images(folder, name)) for name in classes]
         for name, images in zip(classes, found, strict=True):
@@ -168,7 +169,7 @@ def _mean_size(folder: Path, files: tuple[str, ...], shorter_side: int | None) -
     sizes = []
     for file in files[:: -(-len(files) // _SIZED_FILES)]:
         with suppress(OSError):  # it is reported when it is read
-            sizes.append((folder / file).stat().st_size)
+            sizes.append(retry_transient((folder / file).stat).st_size)
     mean = int(np.mean(sizes)) if sizes else 0
     return max(1, min(mean, shorter_side**2 // 2) if shorter_side else mean)
 
@@ -180,7 +181,7 @@ def _check_classes(folder: Path, classes: tuple[str, ...]) -> None:
     if not classes:
         raise Refusal(
             f"{folder} has no folders: dataset image_folder reads one folder of images for each class. "
-            f"It holds {list_names(sorted(entry.name for entry in os.scandir(folder)))}."
+            f"It holds {list_names(sorted(entry.name for entry in list_entries(folder)))}."
         )
     if _SPLIT_NAMES.issuperset(name.lower() for name in classes):
         raise Refusal(
@@ -191,15 +192,14 @@ def _check_classes(folder: Path, classes: tuple[str, ...]) -> None:
 
 def _images(folder: Path, place: str) -> Iterator[str]:
     """Paths of the images below a folder; links to folders are not followed, because they may lead in circles."""
-    with os.scandir(folder / place) as entries:
-        for entry in entries:
-            if entry.name[0] == ".":
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                yield from _images(folder, f"{place}/{entry.name}")
-            # What a link leads to is looked at when it is opened: it may be nothing, itself, or a pipe.
-            elif entry.name.lower().endswith(_SUFFIXES) and (entry.is_symlink() or entry.is_file()):
-                yield f"{place}/{entry.name}"
+    for entry in list_entries(folder / place):
+        if entry.name[0] == ".":
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _images(folder, f"{place}/{entry.name}")
+        # What a link leads to is looked at when it is opened: it may be nothing, itself, or a pipe.
+        elif entry.name.lower().endswith(_SUFFIXES) and (entry.is_symlink() or entry.is_file()):
+            yield f"{place}/{entry.name}"
 
 
 def _without_images(folder: Path) -> str:

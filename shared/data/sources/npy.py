@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.dataset.index import Array
+from shared.data.dataset.npy_files import StoredRows, is_local
 from shared.data.dataset.order import RowNumbers
 from shared.data.formats.file_format import find_file_fault
 from shared.data.write.request import BadFiles, ItemSource, SourceRequest
@@ -36,7 +37,7 @@ class Npy(ItemSource):
         """
         request.refuse_image_size()
         folder = request.needed_folder()
-        x, y = _load(folder / "x.npy"), _load(folder / "y.npy")
+        x, y = _open_rows(folder / "x.npy"), _read_all(folder / "y.npy")
         if x.dtype.kind not in "buif":
             raise Refusal(f"{folder / 'x.npy'} holds {x.dtype}; numbers are needed.")
         kinds, wanted = ("iubU", "whole number or text") if request.task == "classification" else ("iuf", "number")
@@ -61,11 +62,16 @@ class Npy(ItemSource):
         """
         del bad  # it is one file: without it there is nothing
         # Mapped anew each time: the pages that were touched then count to this process no longer than needed.
-        rows = _load(self.file)[items].reshape(len(items), *self.array.shape).astype(self.array.dtype, copy=False)
+        rows = _open_rows(self.file)[items].reshape(len(items), *self.array.shape).astype(self.array.dtype, copy=False)
         if rows.dtype.kind == "f" and not np.isfinite(rows).all():
             worst = items[np.argmin(np.isfinite(rows).reshape(len(items), -1).all(1))]
             raise Refusal(f"{self.file}: row {worst} holds a value that is not a finite number.")
         return rows
+
+
+def _read_all(file: Path) -> npt.NDArray[Any]:
+    rows = _open_rows(file)
+    return rows[np.arange(len(rows))] if isinstance(rows, StoredRows) else rows
 
 
 def _classes(y: npt.NDArray[Any]) -> tuple[tuple[str, ...], Labels]:
@@ -80,12 +86,14 @@ def _targets(file: Path, y: npt.NDArray[Any]) -> tuple[tuple[str, ...], Labels]:
     return (), targets
 
 
-def _load(file: Path) -> npt.NDArray[Any]:
+def _open_rows(file: Path) -> npt.NDArray[Any] | StoredRows:
     if not file.is_symlink() and not file.exists():
         raise Refusal(f"{file} is missing: dataset npy reads x.npy and y.npy.")
     if fault := find_file_fault(file):
         raise Refusal(f"{file} {fault}.")
     try:
+        if not is_local(file):
+            return StoredRows(file)
         loaded: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
     # NumPy parses the header as Python's source, and lets through what its parser and its arithmetic raise.
     except (OSError, EOFError, ValueError, TypeError, SyntaxError, tokenize.TokenError, OverflowError) as error:

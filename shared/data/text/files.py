@@ -12,6 +12,7 @@ from shared.data.formats.file_format import UNIT_BYTES, WrongFileError, find_fil
 from shared.data.text.documents import Document, find_size_fault
 from shared.data.write.request import BadFiles, SourceRequest
 from shared.distributed import Refusal
+from shared.storage import read_bytes, retry_transient
 
 _LEFT_OUT = frozenset(
     """site-packages dist-packages test tests ensurepip venv idlelib tkinter turtledemo distutils lib2to3 pydoc_data
@@ -114,7 +115,7 @@ def _read_text(path: Path, most: int) -> str:
     if fault := find_file_fault(path):
         raise WrongFileError(fault)
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except OSError as error:
         raise WrongFileError(f"cannot be read: {error.strerror or error}") from error
     if fault := find_size_fault(data, most):
@@ -128,4 +129,4 @@ def _read_text(path: Path, most: int) -> str:
 
 def _size(path: Path) -> int:
     """Bytes of a file; 1 for what is none, such as a broken link or a pipe: it is reported when its turn comes."""
-    return 1 if find_file_fault(path) else path.stat().st_size
+    return 1 if find_file_fault(path) else retry_transient(path.stat).st_size

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import TOKENIZER_FILE, TOKENIZER_FILES, TOKENIZER_FOLDER
 from shared.distributed import Refusal
+from shared.storage import list_folder, read_bytes
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -109,13 +110,13 @@ class SubwordTokens:
             (place for place in (folder, folder / TOKENIZER_FOLDER) if (place / TOKENIZER_FILE).is_file()), None
         )
         if inside is None:
-            there = ", ".join(sorted(path.name for path in folder.glob("*"))[:8]) or "nothing"
+            there = ", ".join([path.name for path in list_folder(folder)][:8]) or "nothing"
             raise Refusal(
                 f"tokenizer: {folder} holds no {TOKENIZER_FILE}, but {there}. Give the folder of a fast tokenizer of "
                 "Hugging Face (tokenizer.save_pretrained writes one), or leave the input empty for bytes."
             )
         return cls(
-            {name: (inside / name).read_bytes() for name in TOKENIZER_FILES if (inside / name).is_file()}, str(folder)
+            {name: read_bytes(inside / name) for name in TOKENIZER_FILES if (inside / name).is_file()}, str(folder)
         )
 
     def encode(self, texts: Sequence[str]) -> list[Ids]:

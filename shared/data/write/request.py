@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from shared.data.formats.file_format import show_name
 from shared.data.write.splits import DocumentSplitter, Labels
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal
+from shared.storage import list_entries
 
 _EVERYTHING_TRAINS = DocumentSplitter(seed=0, validation=0, test=0)
 _SHOWN_FILES = 10  # left out, above which only skipped.csv names them
@@ -135,7 +137,7 @@ class SourceRequest:
             return self.folder.parent, [self.folder]
         if not self.folder.is_dir():
             raise Refusal(f"data: there is no file or folder {self.folder}.")
-        every = sorted(path for path in self.folder.rglob("*") if not path.is_dir())
+        every = sorted(_walk_files(self.folder))
         shown = [path for path in every if not any(p[0] in hidden for p in path.relative_to(self.folder).parts)]
         found = [path for path in shown if path.name.lower().endswith(suffixes)]
         if not found:
@@ -232,3 +234,13 @@ class EncodedSource(ItemSource):
         Raises:
             Refusal: see ``read``.
         """
+
+
+def _walk_files(folder: Path) -> Iterator[Path]:
+    """Give what is below a folder and is none itself, in any order; links to folders are not followed."""
+    with suppress(PermissionError):
+        for entry in list_entries(folder):
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walk_files(Path(entry.path))
+            elif not entry.is_dir():
+                yield Path(entry.path)

@@ -209,7 +209,7 @@ class _NpyWriter:
         """Remove an unfinished file: it is of no use."""
         self._file.abandon()
         if self._unfinished:
-            self._path.unlink(missing_ok=True)
+            remove_file(self._path)
 
     def _copy_under_true_header(self) -> None:
         """Write the file again, under another name, because its first bytes promise rows that did not come."""
@@ -222,7 +222,7 @@ class _NpyWriter:
             for start in range(self._data_start, before.size, _COPY_BYTES):
                 self._write(before.read(start, min(_COPY_BYTES, before.size - start)))
             self._file.finish()
-        promised.unlink()
+        remove_file(promised)
 
     def _header(self, rows: int) -> int:
         """Write what says dtype and shape, and return its length."""

@@ -14,13 +14,14 @@ import keras
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
-from safetensors.numpy import load_file
+from safetensors.numpy import load
 
 from ..card import ModelCard  # noqa: TID252
 from ..folder import WEIGHTS_NAME, begin_model, finish_model, open_model, write_weights  # noqa: TID252
 from ..mlmodel import installed_versions  # noqa: TID252
 from ..raw_rows import serve_table  # noqa: TID252
 from ..refuse import make_refusal  # noqa: TID252
+from ..stored import read_stored  # noqa: TID252
 from .build import build_network
 
 WeightArrays = Mapping[str, npt.NDArray[Any]]
@@ -94,7 +95,7 @@ def read_weights(file: Path) -> dict[str, npt.NDArray[Any]]:
         Refusal: if it is missing or damaged.
     """
     try:
-        return dict(load_file(file))
+        return dict(load(read_stored(file)))
     except (SafetensorError, OSError) as error:
         raise make_refusal(f"{file} cannot be read: {error}. Train and save the model again.") from error
 

@@ -20,6 +20,7 @@ from shared.distributed import Refusal, World
 from shared.models.initial import published_file, saved_weights
 from shared.settings.fields import ports_of, values_of
 from shared.settings.trainer import TrainerSettings
+from shared.storage import open_file
 
 
 @dataclass
@@ -119,7 +120,7 @@ def _first_weights(settings: TrainerSettings, *, is_text: bool) -> dict[str, obj
 
 
 def _digest(file: Path) -> str:
-    with file.open("rb") as opened:
+    with open_file(file) as opened:
         return f"sha256 {hashlib.file_digest(opened, 'sha256').hexdigest()}"
 
 

@@ -20,7 +20,7 @@ import torch
 
 from shared.data import Dataset
 from shared.distributed import Refusal, World
-from shared.storage import make_folder, write_text
+from shared.storage import make_folder, read_bytes, write_text
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.deepspeed.config_file import MICRO_BATCH_KEY, is_set, read_section
 from shared.training.deepspeed.config_keys import ZERO_KEY
@@ -178,7 +178,7 @@ def _described(trial: TuningTrial) -> str:
 def _earlier(path: Path, batch_size: int, world_size: int) -> TuningDocument | None:
     """What an earlier start of the same run has found, on as many ranks and with the same batch."""
     try:
-        document: TuningDocument = json.loads(path.read_text(encoding="utf-8"))
+        document: TuningDocument = json.loads(read_bytes(path))
     except (OSError, ValueError):
         return None
     same = document.get("batch_size") == batch_size and document.get("world_size") == world_size

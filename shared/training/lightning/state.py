@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.reading import CheckpointReader, load_checkpoint
 from shared.checkpoint.saving import save_checkpoint
 from shared.distributed import Refusal, World
+from shared.storage import remove_folder
 from shared.training.core.position import CheckpointPlan, TrainingPosition
 from shared.training.torch.passes import DeferringSaver
 from shared.training.torch.state import random_state, read_rank_generators, set_random_state
@@ -79,7 +80,8 @@ class SafetensorsIO(CheckpointIO):
 
     def remove_checkpoint(self, path: str | Path) -> None:
         """Remove a folder of checkpoints, when a ModelCheckpoint of the user's asks for it."""
-        shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):
+            remove_folder(Path(path))
 
 
 class TrainingSaver(DeferringSaver, Callback):

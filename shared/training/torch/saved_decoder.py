@@ -17,6 +17,7 @@ from shared.models.llama import llama_name, llama_tensors
 from shared.models.package import finish_decoder
 from shared.models.weight_files import write_index
 from shared.settings.running import SavingSettings
+from shared.storage import make_folder
 from shared.training.torch.start import tokenizer_folder
 from shared.training.torch.weight_stream import write_weights
 
@@ -40,12 +41,12 @@ def save_divided_decoder(
 
     def begin() -> str:
         place = begin_model(folder) / HUGGINGFACE_NAME
-        place.mkdir()
+        make_folder(place)
         return str(place)
 
     dtype = SAVED_TYPES.get(saving.model_weights, trained)
     place = Path(world.once(begin, name="begin the model", scope="job"))
-    place.mkdir(parents=True, exist_ok=True)  # another node may not see it yet
+    make_folder(place)  # another node may not see it yet
     tensors = llama_tensors(DecoderSettings(**card.settings), dtype)
     renamed = (replace(part, name=llama_name(part.name)) for part in parts)
     files = write_weights(place, tensors, renamed, saving.max_shard_bytes, world)

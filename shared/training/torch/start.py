@@ -24,6 +24,7 @@ from shared.models.weight_files import WeightReader
 from shared.settings.network import DecoderSizes, NetworkSettings
 from shared.settings.trainer import TrainerSettings
 from shared.settings.training import PrecisionSettings
+from shared.storage import read_bytes
 from shared.training.core.open_data import card_of_rows
 from shared.training.torch.batch_norm import synchronise_batch_norm
 from shared.training.torch.initial import take_first_weights
@@ -215,7 +216,7 @@ def check_same_tokenizer(base: Path | None, data: Dataset) -> None:
 
 def _tokenizer_rules(file: Path) -> dict[str, object]:
     """What a tokenizer does, apart from filling up and cutting off, which the prepared rows need not."""
-    found: dict[str, object] = json.loads(file.read_text(encoding="utf-8"))
+    found: dict[str, object] = json.loads(read_bytes(file))
     return {name: value for name, value in found.items() if name not in ("padding", "truncation")}
 
 

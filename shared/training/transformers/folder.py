@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from shared.distributed import Refusal
+from shared.storage import list_folder, read_bytes
 
 _CONFIG = "config.json"
 _WEIGHTS = "model.safetensors"
@@ -36,7 +37,7 @@ def check_model_folder(folder: str | Path) -> Path:
         if (folder / name).is_file() and "auto_map" in _read_json(folder / name):
             problems.append(f"{name} asks for code of the folder's own (auto_map), which is never run")
     if problems:
-        there = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
+        there = ", ".join(path.name for path in list_folder(folder)[:8]) or "nothing"
         raise Refusal(
             f"base_model {folder} cannot be used: {'; '.join(problems)}. It holds {there}. "
             f"model.save_pretrained(FOLDER) of transformers writes {_CONFIG} and {_WEIGHTS}."
@@ -66,7 +67,7 @@ def _read_json(path: Path) -> Mapping[str, object]:
         Refusal: if it is none.
     """
     try:
-        found: object = json.loads(path.read_text(encoding="utf-8"))
+        found: object = json.loads(read_bytes(path))
     except (ValueError, OSError) as error:
         raise Refusal(f"{path} cannot be read: {error}.") from error
     if not isinstance(found, dict):

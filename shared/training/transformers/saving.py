@@ -17,7 +17,7 @@ from shared.models.folder import HUGGINGFACE_NAME, begin_model
 from shared.models.transformers.package import finish_transformer
 from shared.models.weight_files import SavedTensor, write_index
 from shared.settings.running import SavingSettings
-from shared.storage import retry_transient
+from shared.storage import make_folder, retry_transient
 from shared.training.fsdp.pieces import local_piece
 from shared.training.torch.saved_decoder import SAVED_TYPES
 from shared.training.torch.start import tokenizer_folder
@@ -37,11 +37,11 @@ def save_divided_transformer(
 
     def begin() -> str:
         place = begin_model(folder) / HUGGINGFACE_NAME
-        place.mkdir()
+        make_folder(place)
         return str(place)
 
     place = Path(world.once(begin, name="begin the model", scope="job"))
-    place.mkdir(parents=True, exist_ok=True)  # another node may not see it yet
+    make_folder(place)  # another node may not see it yet
     dtype, names = SAVED_TYPES.get(saving.model_weights, torch.float32), _saved_names(net)
     kept = dict(kept_tensors(net))
     tensors = [

@@ -24,6 +24,7 @@ from shared.distributed import Refusal, World
 from shared.models import ModelCard
 from shared.settings.network import BaseModelSettings
 from shared.settings.training import PrecisionSettings
+from shared.storage import read_bytes
 from shared.training.torch.start import seed_generators, tokenizer_folder
 from shared.training.transformers.divided import divide_model, reshard_model
 from shared.training.transformers.empty import fill_divided_model, make_empty_model
@@ -249,12 +250,11 @@ def _same_tokenizer(folder: Path, data: Dataset, text: TextEncoding) -> bool:
     theirs = tokenizer_folder(data)
     if theirs is None:
         return False
-    with (folder / _TOKENIZER).open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() == text.sha256:
-            return True
+    if hashlib.sha256(read_bytes(folder / _TOKENIZER)).hexdigest() == text.sha256:
+        return True
     from tokenizers import Tokenizer
 
-    both = [Tokenizer.from_file(str(place / _TOKENIZER)) for place in (folder, theirs)]
+    both = [Tokenizer.from_buffer(read_bytes(place / _TOKENIZER)) for place in (folder, theirs)]
     for tokenizer in both:
         tokenizer.no_padding()
         tokenizer.no_truncation()
