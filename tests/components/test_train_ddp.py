@@ -17,6 +17,7 @@ from shared.data import Dataset
 from shared.models import load_model
 from tests.components.training import (
     bit_equal,
+    check_times,
     furthest,
     lines,
     train,
@@ -52,6 +53,8 @@ def test_default_mlp_is_the_same_on_any_number_of_ranks_and_under_torchrun(digit
     for nodes, processes in SHAPES:
         train(digits, tmp_path / f"{nodes}x{processes}", nodes=nodes, processes=processes)
     train_under_torchrun(digits, tmp_path / "torchrun", 2)
+    for shape in ("2x1", "torchrun"):
+        check_times(tmp_path / shape / "metrics")
     first, predicted = weights(tmp_path / "1x1"), predictions(digits, tmp_path / "1x1")
     split = Dataset.open(digits).split("test")
     labels = split.take(np.arange(split.rows))["y"]

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from allranks.library import VERSION
-from tests.components.training import furthest, train, weights, write_digits
+from tests.components.training import check_times, furthest, train, weights, write_digits
 from tests.helpers import ROOT, azure_variables, clean_environment, free_port
 
 FOLDER = ROOT / "components" / "train_torchrun"
@@ -68,6 +68,7 @@ def test_two_nodes_of_two_ranks_end_with_the_weights_of_one_rank(tmp_path: Path)
         for node in nodes:
             node.kill()
             node.wait()
+    check_times(out / "metrics", ranks=4)
     train(data, tmp_path / "alone", **options)
     assert furthest(weights(out), weights(tmp_path / "alone")) < 1e-5
 

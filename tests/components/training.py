@@ -148,8 +148,13 @@ def bit_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> b
 
 
 def check_times(metrics: Path, ranks: int = 2) -> None:
-    """See that the folder `metrics` divides the time of so many ranks, who all have computed and waited."""
-    times = json.loads((metrics / "metrics.json").read_text())["time"]
+    """See that the folder `metrics` divides the time of so many ranks, who all have computed and waited.
+
+    It says, too, for how long a checkpoint keeps them from training.
+    """
+    document = json.loads((metrics / "metrics.json").read_text())
+    assert 0 < document["checkpoint_stall_ms"] <= 1e3 * document["checkpoint_stall_seconds"]
+    times = document["time"]
     assert [rank["rank"] for rank in times["ranks"]] == list(range(ranks))
     assert times["steps"] > 0
     for rank in times["ranks"]:
