@@ -43,6 +43,7 @@ def examine_machine(runs: Path, *, ask_azure: bool = False) -> list[Finding]:
     programs.start("mpirun", "mpirun", "--version")
     programs.start("uv", "uv", "--version")
     programs.start("names", "unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--uts", "true")
+    programs.start("mounts", "unshare", "--mount", "true")
     client = "docker" if shutil.which("docker") else "podman"
     programs.start("client", client, "version", "--format", "{{.Server.Version}}")
     checks: list[Callable[[], Finding]] = [
@@ -56,6 +57,7 @@ def examine_machine(runs: Path, *, ask_azure: bool = False) -> list[Finding]:
         lambda: _gpus(programs.answer("nvidia")),
         lambda: _mpirun(programs.answer("mpirun")),
         lambda: _host_names(programs.answer("names")),
+        lambda: _read_only_inputs(programs.answer("mounts")),
         lambda: _uv(programs.answer("uv")),
         lambda: _containers(client, programs.answer("client")),
         azure_finding,
@@ -209,6 +211,14 @@ def _host_names(answer: tuple[int, str] | None) -> Finding:
     name, mend = "namespaces", "Without them all nodes of mpi steps have this machine's name, which suits most scripts."
     if answer is not None and answer[0] == 0:
         return Finding(name, WORKS, "each node of an mpi step has a host name of its own")
+    return Finding(name, MISSING, "unshare is not there" if answer is None else f"unshare: {answer[1]}", mend)
+
+
+def _read_only_inputs(answer: tuple[int, str] | None) -> Finding:
+    """A namespace for the mounts of each step: nothing in it can write to an input with it."""
+    name, mend = "read-only inputs", "Root has them; without, a step that writes to an input fails when it has ended."
+    if answer is not None and answer[0] == 0:
+        return Finding(name, WORKS, "no step can write to its inputs")
     return Finding(name, MISSING, "unshare is not there" if answer is None else f"unshare: {answer[1]}", mend)
 
 

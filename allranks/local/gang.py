@@ -14,6 +14,7 @@ from pathlib import Path
 
 from allranks.local import processes
 from allranks.local.guard import ProcessGuard
+from allranks.local.read_only import lock_inputs
 from allranks.local.resources.usage import ProcessEnd, reap_process
 
 
@@ -70,11 +71,18 @@ class RankGang:
 
     The guard is told of every session, in case this process is killed. The marker is ``NAME=value`` in the environment
     of all of the gang's processes and of no others; ``end`` is called with it when they have to end, for those that no
-    signal reaches. ``timed_out`` says whether its ranks were asked for their stacks.
+    signal reaches. ``locked`` are paths that they cannot write to; see ``read_only.py``. ``timed_out`` says whether its
+    ranks were asked for their stacks.
     """
 
     def __init__(
-        self, commands: Sequence[RankCommand], guard: ProcessGuard, marker: str, umask: int, end: Callable[[str], None]
+        self,
+        commands: Sequence[RankCommand],
+        guard: ProcessGuard,
+        marker: str,
+        umask: int,
+        end: Callable[[str], None],
+        locked: Sequence[bytes] = (),
     ) -> None:
         self.commands = tuple(commands)
         self.started = time.monotonic()
@@ -83,6 +91,7 @@ class RankGang:
         self._guard = guard
         self._umask = umask
         self._end = end
+        self._locked = tuple(locked)
         self._killed = False
         self.timed_out = False
         self._dismissed = False
@@ -95,6 +104,11 @@ class RankGang:
             self.reap(self.descriptors)
             raise
 
+    def _prepare(self, parent: int) -> None:
+        """Run in each process before its program."""
+        processes.die_with(parent)
+        lock_inputs(self._locked)
+
     def _start(self, command: RankCommand) -> None:
         with command.log.open("ab", buffering=0) as log:
             process = subprocess.Popen(
@@ -106,7 +120,7 @@ class RankGang:
                 env=dict(command.environ),
                 start_new_session=True,
                 umask=self._umask,
-                preexec_fn=partial(processes.die_with, os.getpid()),  # noqa: PLW1509 safe here: the engine has one thread
+                preexec_fn=partial(self._prepare, os.getpid()),  # noqa: PLW1509 safe here: the engine has one thread
             )
         self._guard.add(process.pid)
         self._running[os.pidfd_open(process.pid)] = (process, command)

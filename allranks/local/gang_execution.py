@@ -23,6 +23,7 @@ from allranks.local.launch import LAUNCHERS, LaunchContext
 from allranks.local.launch.launcher import RankLauncher
 from allranks.local.overlay import add_commands, is_script, make_overlay, seems_to_install
 from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
+from allranks.local.read_only import lockable_inputs, locked_input_help
 from allranks.local.result import FAILED, RETRYING, RUNNING, SUCCEEDED, StepFailure, last_lines
 from allranks.local.script_help import failure_help
 from allranks.local.traces import point_at_sources
@@ -87,7 +88,9 @@ class GangExecution(StepExecution):
         commands = self._hosted.commands(context)
         inherited = self.step.host.inherited(self.context.environ, self.python)
         self.shown_variables = shown_variables(commands[0].environ, inherited)
-        self.gang = RankGang(commands, guard, marker, self.context.umask, self.step.host.end)
+        mounted = [path for name, path in data.items() if name not in copies and self.step.host.is_this_machine]
+        locked = lockable_inputs(mounted, (self.context.run.path, self.workplace.outputs))
+        self.gang = RankGang(commands, guard, marker, self.context.umask, self.step.host.end, locked)
         self.due = None if self.step.timeout is None else time.monotonic() + self.step.timeout
 
     def _lay_out(self) -> None:
@@ -267,7 +270,9 @@ class GangExecution(StepExecution):
         if gang.timed_out:
             message = f"not finished after {self.limit} = {self.step.timeout:g} s"
         quoted = point_at_sources(last_lines(command.log), self.folder, self.files)
-        advice = failure_help(quoted, self.step.name, self.step.environment_variables, self.python)
+        advice = locked_input_help(quoted, self._inputs) or failure_help(
+            quoted, self.step.name, self.step.environment_variables, self.python
+        )
         message = "; ".join(filter(None, (message, advice)))
         return StepFailure(message, command.rank, command.node, command.log, quoted)
 

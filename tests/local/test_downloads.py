@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,13 @@ import pytest
 from allranks.local import downloads
 from allranks.local.downloads import copy_inputs
 from allranks.local.fingerprint import tree_fingerprint
+from allranks.local.read_only import lockable_inputs
 from tests.local.support import pipeline, run_json, step
 
 WRITES = "echo more >> ${{inputs.data}}/a; rm ${{inputs.data}}/b/c; ls -R ${{inputs.data}} > ${{outputs.out}}"
 FILE = "test -w ${{inputs.one}}; cat ${{inputs.one}} $AZURE_ML_INPUT_one > ${{outputs.out}}; echo x > ${{inputs.one}}"
 OUT = "out: {type: uri_file}"
+CAN_LOCK = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
 
 
 @pytest.fixture
@@ -58,11 +61,25 @@ def test_a_step_that_says_ro_mount_may_not_write(data: Path, tmp_path: Path) -> 
         f"""
         type: pipeline
         inputs: {{given: {{type: uri_folder, path: ./data, mode: download}}}}
-        jobs: {{mounted: {step(WRITES, inputs=inputs, outputs=OUT)}}}
+        jobs: {{mounted: {step("set -e; " + WRITES, inputs=inputs, outputs=OUT)}}}
         """,
     )
+    before = tree_fingerprint(data)
     failure = run_json(file, cwd=tmp_path)["steps"]["mounted"]["failure"]
     assert f"wrote to its input {data}" in failure["message"]
+    if CAN_LOCK:  # then it ended at once, by its own error, and the data are as they were
+        assert "ended with exit code" in failure["message"]
+        assert "set mode: download" in failure["message"]
+        assert tree_fingerprint(data) == before
+
+
+def test_an_input_around_what_a_step_writes_to_is_not_locked(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(data)
+    runs = tmp_path / ".allranks" / "runs" / "1"
+    assert lockable_inputs([tmp_path, data, tmp_path / "link", runs / "a" / "out"], [runs]) == (
+        bytes(runs / "a" / "out"),
+        bytes(data),
+    )
 
 
 def test_what_is_too_large_is_not_copied(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
