@@ -17,7 +17,7 @@ from allranks.cli.shown_run import RunDisplay, ShownRun
 from allranks.cli.text import aligned_rows
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder, RunsHome, StepFolder
-from allranks.local.gang_execution import KEPT_FOLDERS
+from allranks.local.node_folders import KEPT_FOLDERS
 from allranks.local.plan import PlannedStep, RunPlan
 from allranks.local.result import RETRYING, RunResult, StepResult
 from allranks.performing import PreparedRun

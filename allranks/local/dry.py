@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, cast
 
 from allranks.local.cache import FinishedStep, StepCache
-from allranks.local.execution import RunContext
 from allranks.local.kinds import new_execution
 from allranks.local.options import RunOptions
 from allranks.local.plan import RunPlan
+from allranks.local.run_context import RunContext
 from allranks.local.tracking.steps import PlannedTracking
 from allranks.redaction import redact_document
 

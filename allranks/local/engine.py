@@ -16,7 +16,7 @@ from contextlib import suppress
 from allranks.local import machine, processes
 from allranks.local.branches import is_taken, settled_inputs
 from allranks.local.cache import StepCache, Workplace, discard_leftovers
-from allranks.local.execution import RunContext, StepExecution, take_snapshots
+from allranks.local.execution import StepExecution, take_snapshots
 from allranks.local.kinds import new_execution
 from allranks.local.options import RunObserver, RunOptions, new_run_id
 from allranks.local.plan import RunPlan
@@ -36,6 +36,7 @@ from allranks.local.result import (
     RunResult,
     StepFailure,
 )
+from allranks.local.run_context import RunContext
 from allranks.local.signals import caught_signals
 from allranks.local.tracking.steps import RunTracking
 from allranks.local.watch import GangWatch

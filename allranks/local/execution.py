@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +14,10 @@ from allranks.local.assets import register_asset
 from allranks.local.attempts import StepAttempt, attempt_of
 from allranks.local.cache import FinishedStep, StepCache, Workplace
 from allranks.local.event_folders import event_places
-from allranks.local.folders import RunFolder, RunsHome, StepFolder, write_json_file
+from allranks.local.folders import RunFolder, StepFolder, write_json_file
 from allranks.local.gang import RankGang
 from allranks.local.guard import ProcessGuard
 from allranks.local.logged import LoggedFiles, LoggedValues, read_logged_values
-from allranks.local.machine import FreePorts
 from allranks.local.plan import PlannedStep
 from allranks.local.result import (
     CANCELLED,
@@ -32,26 +29,11 @@ from allranks.local.result import (
     StepFailure,
     StepResult,
 )
+from allranks.local.run_context import RunContext
 from allranks.local.tracking.jobs import job_run_id
-from allranks.local.tracking.steps import PlannedTracking
 from allranks.redaction import redact_document
 
 _KEY_FORMAT = 2  # raised when a change of the engine makes the outputs of older versions unusable
-
-
-@dataclass(frozen=True, slots=True)
-class RunContext:
-    """What the steps of one run have in common; ``umask`` is that of their processes, and not the engine's."""
-
-    home: RunsHome
-    run: RunFolder
-    experiment: str
-    python: Path
-    tracking: PlannedTracking
-    umask: int = 0o022
-    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    began: float = field(default_factory=time.monotonic)
-    ports: FreePorts = field(default_factory=FreePorts)
 
 
 class StepExecution(ABC):

@@ -11,31 +11,29 @@ from pathlib import Path
 from typing import Any
 
 from allranks.errors import StorageError
-from allranks.local import cache, fingerprint, machine, snapshot
+from allranks.local import cache, fingerprint, machine
 from allranks.local.aborts import ABORT_REPEATS, was_aborted_at_exit
 from allranks.local.attempts import attempt_of, data_sizes, shown_variables
 from allranks.local.cache import FinishedStep, StepCache
 from allranks.local.downloads import copy_inputs
-from allranks.local.execution import RunContext, StepExecution
+from allranks.local.execution import StepExecution
 from allranks.local.gang import RankGang
+from allranks.local.gang_failure import FailedAttempt
 from allranks.local.guard import ProcessGuard
 from allranks.local.launch import LAUNCHERS, LaunchContext
 from allranks.local.launch.launcher import RankLauncher
+from allranks.local.node_folders import ARTIFACTS, fill_artifacts, lay_out_nodes
 from allranks.local.overlay import add_commands, is_script, make_overlay, seems_to_install
 from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
-from allranks.local.read_only import lockable_inputs, locked_input_help
-from allranks.local.result import FAILED, RETRYING, RUNNING, SUCCEEDED, StepFailure, last_lines
-from allranks.local.script_help import failure_help
-from allranks.local.traces import point_at_sources
+from allranks.local.read_only import lockable_inputs
+from allranks.local.resources.memory_kills import KillCounter
+from allranks.local.result import FAILED, RETRYING, RUNNING, SUCCEEDED, StepFailure
+from allranks.local.run_context import RunContext
 from allranks.local.tracking.jobs import job_run_id
 from allranks.local.variables import EmulatedCluster, data_variables, job_variables
 from allranks.spec.model import LITERAL_TYPES
 
 _LONGEST_PAUSE = 30.0  # seconds; the pause before a retry doubles from one second up to this
-KEPT_FOLDERS = ("outputs", "logs")
-"""Folders that a command finds in its working folder: Azure ML keeps with the job what is written there."""
-
-ARTIFACTS = "artifacts"
 
 
 class GangExecution(StepExecution):
@@ -49,6 +47,7 @@ class GangExecution(StepExecution):
         self._launcher = LAUNCHERS[step.distribution]
         self._cluster = self._emulate(AZURE_PORT)
         self._inputs: dict[Path, list[list[str | int]]] = {}
+        self._kills_before: int | None = None  # when the attempt began
 
     # An attempt's start
 
@@ -72,7 +71,9 @@ class GangExecution(StepExecution):
             self._started = time.monotonic()
         # Only what is mounted survives on Azure ML; elsewhere a half-written file could be taken for a whole one.
         self.workplace.prepare([name for name, output in self.step.outputs.items() if output.mode == "rw_mount"])
-        self._lay_out()
+        lay_out_nodes(self.folder, self.files, self.snapshot_hash, self.step.nodes)
+        self.folder.logs.mkdir(parents=True, exist_ok=True)
+        self._make_overlays()
         if self.step.distribution:
             processes = self.step.nodes * self.step.launched + self.step.parameter_servers
             self._cluster = self._emulate(self.context.ports.row(1 + processes))
@@ -90,26 +91,12 @@ class GangExecution(StepExecution):
         self.shown_variables = shown_variables(commands[0].environ, inherited)
         mounted = [path for name, path in data.items() if name not in copies and self.step.host.is_this_machine]
         locked = lockable_inputs(mounted, (self.context.run.path, self.workplace.outputs))
+        self._kills_before = self._kill_counter.mark()
         self.gang = RankGang(commands, guard, marker, self.context.umask, self.step.host.end, locked)
         self.due = None if self.step.timeout is None else time.monotonic() + self.step.timeout
 
-    def _lay_out(self) -> None:
-        """Give every node its own copy of the snapshot, and a temporary folder.
-
-        Raises:
-            OSError: the snapshot is no longer what was planned: whoever can write there could have anything executed.
-        """
-        kept = [replace(file, source=self.folder.snapshot / file.path, members=None) for file in self.files]
-        if snapshot.content_hash(kept) != self.snapshot_hash:
-            raise OSError(f"the files in {self.folder.snapshot} are not those that were planned")
-        self.folder.logs.mkdir(parents=True, exist_ok=True)
-        for node in range(self.step.nodes):
-            cache.remove_path(self.folder.work(node).parent)
-            shutil.copytree(self.folder.snapshot, self.folder.work(node))
-            for name in KEPT_FOLDERS:
-                if not (self.folder.work(node) / name).exists():
-                    (self.folder.work(node) / name).mkdir()
-            self.folder.tmp(node).mkdir()
+    def _make_overlays(self) -> None:
+        """Make the places where its commands may install packages, as far as they are not there."""
         for overlay in dict.fromkeys(self._overlays):
             if not overlay.exists() and (self._installs or not is_script(self.python)):
                 make_overlay(overlay, self.python)
@@ -180,10 +167,10 @@ class GangExecution(StepExecution):
     def conclude(self, records: StepCache, retries: int) -> None:
         """See ``StepExecution``."""
         gang = self.gang
-        assert gang is not None  # noqa: S101 it has just ended
+        assert gang is not None and self.workplace is not None  # noqa: S101, PT018 it has just ended
         succeeded = gang.first_failure is None and not gang.timed_out
-        if succeeded:
-            self._fill_artifacts()
+        if succeeded and ARTIFACTS in self.step.outputs:
+            fill_artifacts(self.folder.work(0), self.workplace.outputs / ARTIFACTS)
         failure = self.broken_promise(gang) if succeeded else self._explain(gang)
         if failure is None:
             self._publish(records)
@@ -194,19 +181,6 @@ class GangExecution(StepExecution):
             self.due = time.monotonic() + min(2.0 ** (self.attempts - 1), _LONGEST_PAUSE)
         else:
             self.end(self.timeout_status if gang.timed_out else FAILED, failure)
-
-    def _fill_artifacts(self) -> None:
-        """Copy what Azure ML keeps of the working folder into an output ``artifacts`` that the command left empty.
-
-        Under that name the outputs of a step give its default artifacts (``hello-pipeline-default-artifacts.yml`` of
-        azureml-examples).
-        """
-        assert self.workplace is not None  # noqa: S101
-        place = self.workplace.outputs / ARTIFACTS
-        if ARTIFACTS in self.step.outputs and place.is_dir() and not any(place.iterdir()):
-            for kept in (self.folder.work(0) / name for name in KEPT_FOLDERS):
-                if kept.is_dir():
-                    shutil.copytree(kept, place / kept.name, ignore_dangling_symlinks=True)
 
     def _publish(self, records: StepCache) -> None:
         """Make the outputs the run's: the record first, the rename last, so that a kill in between loses nothing."""
@@ -258,23 +232,21 @@ class GangExecution(StepExecution):
             shutil.rmtree(overlay, ignore_errors=True)
 
     def _explain(self, gang: RankGang) -> StepFailure:
-        """The first failure of a gang, with the end of the log of the rank that failed first."""
-        exit_ = self._hosted.first_exit(self.folder, self._cluster, gang)
-        if exit_ is None:
+        """The first failure of a gang."""
+        first = self._hosted.first_exit(self.folder, self._cluster, gang)
+        if first is None:
             return StepFailure("stopped")
-        command = exit_.command
-        who = "the command" if command.rank is None else f"rank {command.rank} on node {command.node}"
-        message = f"{who} {exit_.reason}"
-        if was_aborted_at_exit(exit_, gang):
-            message += " while Python ended, when its own work seems to have been done (see docs/local-engine.md)"
-        if gang.timed_out:
-            message = f"not finished after {self.limit} = {self.step.timeout:g} s"
-        quoted = point_at_sources(last_lines(command.log), self.folder, self.files)
-        advice = locked_input_help(quoted, self._inputs) or failure_help(
-            quoted, self.step.name, self.step.environment_variables, self.python
+        time_out = f"not finished after {self.limit} = {self.step.timeout:g} s" if gang.timed_out else ""
+        lacked_memory = self._kill_counter.explain(self._kills_before)
+        failed = FailedAttempt(
+            self.step, self.folder, self.files, self.python, tuple(self._inputs), self.attempts, time_out, lacked_memory
         )
-        message = "; ".join(filter(None, (message, advice)))
-        return StepFailure(message, command.rank, command.node, command.log, quoted)
+        return failed.explain(first, gang)
+
+    @property
+    def _kill_counter(self) -> KillCounter:
+        """Counts kills where its ranks run: in containers they are in other control groups than the engine."""
+        return self.context.own_kills if self.step.host.is_this_machine else self.context.machine_kills
 
     # A dry run
 

@@ -206,8 +206,6 @@ class RunResult:
     def _explain(self, step: str, failure: StepFailure) -> Iterator[str]:
         yield redact(f"error: step {step}: {failure.message}")
         yield from (f"  | {line}" for line in failure.last_lines)
-        if "SIGKILL" in failure.message:
-            yield "  SIGKILL that nobody sent comes from the system, when memory runs out: `dmesg` says so"
         if failure.log is not None:
             yield f"  log: {failure.log}"
             yield f"  all logs: allranks runs logs {self.run_id} {step}{self.elsewhere}"

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from allranks.local.bindings import PipelineScope
-from allranks.local.execution import RunContext, StepExecution
+from allranks.local.execution import StepExecution
 from allranks.local.plan import PlannedStep
+from allranks.local.run_context import RunContext
 from allranks.spec import Component, Step
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from allranks.local import fingerprint
 from allranks.local.cache import FinishedStep
-from allranks.local.execution import RunContext
 from allranks.local.folders import write_json_file
 from allranks.local.gang import RankCommand
 from allranks.local.gang_execution import GangExecution
@@ -19,6 +18,7 @@ from allranks.local.launch import LaunchContext
 from allranks.local.launch.launcher import RankLauncher
 from allranks.local.parallel.plan import PlannedParallel
 from allranks.local.plan import PlannedStep
+from allranks.local.run_context import RunContext
 
 _WORKER = Path(__file__).with_name("worker.py")
 _ROOT = str(Path(__file__).resolve().parents[3])

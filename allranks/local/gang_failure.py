@@ -1,0 +1,110 @@
+"""Why a gang has failed: the rank that failed first, what ended it, and what helps."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from allranks.local.aborts import was_aborted_at_exit
+from allranks.local.folders import StepFolder
+from allranks.local.gang import RankExit, RankGang
+from allranks.local.plan import PlannedStep
+from allranks.local.read_only import locked_input_help
+from allranks.local.resources.memory_kills import MemoryLimit, find_memory_limit
+from allranks.local.resources.samples import read_samples
+from allranks.local.resources.summary import summarise_samples
+from allranks.local.result import StepFailure, last_lines
+from allranks.local.script_help import failure_help
+from allranks.local.snapshot import SnapshotFile
+from allranks.local.traces import point_at_sources
+from allranks.wording import size_words
+
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+_MOST_OF_IT = 0.75
+"""Of the limit: a peak below that has not filled it alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """What is known of an attempt that has failed.
+
+    Attributes:
+        inputs: where its data lies.
+        time_out: what is to be said of a time that was up; empty if it was not.
+        lacked_memory: whether the kernel has killed for want of memory meanwhile; None where that is not known.
+    """
+
+    step: PlannedStep
+    folder: StepFolder
+    files: list[SnapshotFile]
+    python: Path
+    inputs: tuple[Path, ...]
+    attempt: int
+    time_out: str
+    lacked_memory: bool | None
+
+    def explain(self, first: RankExit, gang: RankGang) -> StepFailure:
+        """The first failure of its gang, with the end of the log of the rank that failed first."""
+        command = first.command
+        who = "the command" if command.rank is None else f"rank {command.rank} on node {command.node}"
+        quoted = point_at_sources(last_lines(command.log), self.folder, self.files)
+        advice = locked_input_help(quoted, self.inputs) or failure_help(
+            quoted, self.step.name, self.step.environment_variables, self.python
+        )
+        message = self.time_out or f"{who} {self._ending(first, gang)}"
+        message = "; ".join(filter(None, (message, advice)))
+        return StepFailure(message, command.rank, command.node, command.log, quoted)
+
+    def _ending(self, first: RankExit, gang: RankGang) -> str:
+        """What ended the rank."""
+        if was_aborted_at_exit(first, gang):
+            done = "when its own work seems to have been done (see docs/local-engine.md)"
+            return f"{first.reason} while Python ended, {done}"
+        was_killed = first.code in _KILLED
+        if self.lacked_memory:
+            how = "was killed" if was_killed else f"{first.reason}; meanwhile the kernel killed a process"
+            details = "; ".join(filter(None, [self._peak(first.command.rank), f"next step: {self._next_steps()}"]))
+            return f"{how} for want of memory: {details}"
+        if not was_killed:
+            return first.reason
+        if self.lacked_memory is None:
+            return f"{first.reason}; where nobody has sent it, memory has run out: `dmesg` says so"
+        return f"{first.reason}, which somebody or a program has sent: the kernel has not killed for want of memory"
+
+    def _peak(self, rank: int | None) -> str:
+        """``peak 11.8 GB of the 12.0 GB that its control group has``; empty of what is not measured."""
+        if not self.step.host.is_this_machine:
+            return ""
+        samples = [sample for sample in read_samples(self.folder.resources) if sample.get("attempt") == self.attempt]
+        used = summarise_samples(samples)
+        peak = used.get("memory_peak_bytes")
+        if peak is None:
+            return ""
+        ranks = used["ranks"]
+        own = ranks.get(str(rank), {}).get("memory_peak_bytes") if len(ranks) > 1 else None
+        return memory_words(peak, find_memory_limit(), "" if own is None else f", rank {rank} {size_words(own)}")
+
+    def _next_steps(self) -> str:
+        return ", ".join(_next_steps(self.step)) + " or more memory"
+
+
+def memory_words(peak: int, limit: MemoryLimit, of_rank: str = "") -> str:
+    """The peak of a step beside what it could have had; others may have had a part of it."""
+    words = f"peak {size_words(peak)} of the {size_words(limit.size)} that {limit.owner} has{of_rank}"
+    if peak < _MOST_OF_IT * limit.size:
+        words += "; other processes had the rest, files in /dev/shm, or it came between two looks"
+    return words
+
+
+def _next_steps(step: PlannedStep) -> Iterator[str]:
+    """What makes a step smaller, by the inputs that it has."""
+    inputs = step.component.inputs
+    yield "a smaller batch_size" if "batch_size" in inputs else "a smaller batch"
+    if "loader_workers" in inputs:
+        yield "fewer loader_workers"
+    if "read" in inputs:
+        yield "read: streaming"
+    if step.ranks > 1:
+        yield f"fewer ranks (--scale {step.name}=NODESxPROCESSES)"
