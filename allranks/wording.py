@@ -58,7 +58,7 @@ def short_duration(duration: float) -> str:
 def run_seconds(state: Mapping[str, Any]) -> float | None:
     """How long the run of a document took; None for one that has not ended."""
     started, ended = state.get("started"), state.get("ended")
-    return None if started is None or ended is None else float(ended - started)
+    return None if started is None or ended is None else round(ended - started, 3)
 
 
 def size_words(size: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from allranks.local.plan import RunPlan
 from allranks.local.result import RETRYING, RUNNING, SUCCEEDED, RunResult, StepResult
 from allranks.performing import PreparedRun
 from allranks.redaction import redact
-from allranks.wording import duration_words, with_count
+from allranks.wording import duration_words, number_words, with_count
 
 _REFRESH = 0.25  # seconds
 _MOST_WAITING = 2**18  # bytes of one log that a terminal is given at a time: more than anybody reads
@@ -238,22 +238,16 @@ def _print_summary(result: RunResult) -> None:
     if result.explanation:
         print(result.explanation, file=sys.stderr)
     took = sum(1 for step in result.steps.values() if step.reused_from)
-    total = max((s.started + s.seconds for s in result.steps.values() if s.started is not None), default=0.0)
     print(
-        f"{result.status} in {duration_words(total)}"
+        f"{result.status} in {duration_words(result.seconds)}"
         + (f", {took} of {len(result.steps)} steps reused" if took else "")
     )
-    lines = [
-        (f"{step.name}.{name}", f"{value:.4f}") for step in result.steps.values() for name, value in _measures(step)
-    ]
+    lines = [(f"{step.name}.{name}", value) for step in result.steps.values() for name, value in _measures(step)]
     lines += [
-        (f"{step.name}.{step.sweep.metric}", f"{step.metrics[step.sweep.metric]:.4f}, {best_trial(step.sweep)}")
+        (f"{step.name} ran on", f"{ranks} ranks, {with_count(step.nodes, 'node')} x {step.processes}")
         for step in result.steps.values()
-        if step.sweep is not None and step.sweep.metric in step.metrics
+        if (ranks := step.nodes * step.processes) > 1
     ]
-    for step in result.steps.values():
-        if (ranks := step.nodes * step.processes) > 1:
-            lines.append((f"{step.name} ran on", f"{ranks} ranks, {with_count(step.nodes, 'node')} x {step.processes}"))
     lines += [
         (f"{step.name}{child}", metrics or status)
         for step in result.steps.values()
@@ -266,9 +260,14 @@ def _print_summary(result: RunResult) -> None:
     print(aligned_rows(lines, keep_whole=True))
 
 
-def _measures(step: StepResult) -> list[tuple[str, float]]:
-    primary = step.sweep.metric if step.sweep else ""  # shown with its trial
-    return [(name, step.metrics[name]) for name in _MEASURES if name in step.metrics and name != primary]
+def _measures(step: StepResult) -> Iterator[tuple[str, str]]:
+    """What a step has measured, with the trial of a sweep whose primary metric it is."""
+    primary = step.sweep.metric if step.sweep else ""
+    for name in _MEASURES:
+        if name in step.metrics and name != primary:
+            yield name, number_words(step.metrics[name])
+    if step.sweep is not None and primary in step.metrics:
+        yield primary, f"{number_words(step.metrics[primary])}, {best_trial(step.sweep)}"
 
 
 def _page(path: Path) -> Path:

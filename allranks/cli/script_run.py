@@ -107,7 +107,7 @@ def _print_end(result: RunResult) -> None:
     (step,) = result.steps.values()
     if result.explanation:
         print(result.explanation, file=sys.stderr)
-    print(f"{result.status} in {duration_words(step.seconds)}")
+    print(f"{result.status} in {duration_words(result.seconds)}")
     lines = []
     for node, written in written_files(result).items():
         where = f"written on node {node}" if step.nodes > 1 else "written"

@@ -271,10 +271,11 @@ class _Engine:
         os.ftruncate(alive, 0)  # its room was kept for this
         why = f"the runs folder {self._options.home.path} cannot be written: {error.strerror or error}"
         _abandon_steps(self._executions, why)
+        result = self._record.result()
         with suppress(OSError):
-            self._record.write()
+            self._record.keep(result)
             write_run_page(self._folder)
-        return self._record.result()
+        return result
 
     def _note_signal(self, number: int) -> None:
         self._signal = number

@@ -230,8 +230,8 @@ class StepExecution(ABC):
         return StepResult(
             name=self.step.name,
             status=self.status,
-            started=None if self._started is None else self._started - self.context.began,
-            seconds=self.seconds,
+            started=None if self._started is None else round(self._started - self.context.began, 3),
+            seconds=round(self.seconds, 3),
             reused_from=self.reused_from,
             attempts=self.attempts,
             aborts_at_exit=self.aborts_at_exit,

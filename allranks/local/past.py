@@ -21,6 +21,8 @@ def past_result(state: Mapping[str, Any]) -> RunResult:
         run_dir=Path(state.get("run_dir") or ""),
         steps={name: _step(name, step) for name, step in state["steps"].items()},
         outputs=_paths(state.get("outputs")),
+        started=state.get("started"),
+        ended=state.get("ended"),
     )
 
 

@@ -15,6 +15,10 @@ from allranks.local.result import CANCELLED, FAILED, RUNNING, SUCCEEDED, RunResu
 from allranks.redaction import redact_document
 
 
+def _now() -> float:
+    return round(time.time(), 3)
+
+
 @dataclass(frozen=True, slots=True)
 class RunRecord:
     """Writes request.json and run.json; ``request`` is what was asked for, as JSON, ``started`` seconds since 1970."""
@@ -23,7 +27,7 @@ class RunRecord:
     plan: RunPlan
     request: Mapping[str, Any]
     steps: Mapping[str, StepExecution]
-    started: float = field(default_factory=time.time)
+    started: float = field(default_factory=_now)
 
     def write_request(self, definition: Any) -> None:
         """Write what ``--resume`` needs, secrets included, with the pipeline as it was read, as JSON."""
@@ -32,14 +36,17 @@ class RunRecord:
     def write(self, *, running: bool = False, signal: int | None = None) -> RunResult:
         """Write what became of the run, which a signal may have ended, or how far it is; raises OSError."""
         result = self.result(running=running, signal=signal)
-        write_json_file(self.folder.state, self.document(result))
+        self.keep(result)
         return result
+
+    def keep(self, result: RunResult) -> None:
+        """Write this result; raises OSError."""
+        write_json_file(self.folder.state, self.document(result))
 
     def document(self, result: RunResult) -> dict[str, Any]:
         """What run.json says of this result, secrets blotted out."""
-        about = {"run_id": self.folder.id, "name": self.plan.name, "pid": os.getpid(), "started": self.started}
-        ended = None if result.status == RUNNING else time.time()
-        return cast("dict[str, Any]", redact_document({**self.request, **about, "ended": ended, **result.document()}))
+        about = {"run_id": self.folder.id, "name": self.plan.name, "pid": os.getpid()}
+        return cast("dict[str, Any]", redact_document({**self.request, **about, **result.document()}))
 
     def result(self, *, running: bool = False, signal: int | None = None) -> RunResult:
         """What became of the run, or how far it is."""
@@ -51,4 +58,5 @@ class RunRecord:
         }
         statuses = {step.status for step in results.values()}
         worst = next((status for status in (FAILED, CANCELLED) if status in statuses), SUCCEEDED)
-        return RunResult(self.folder.id, RUNNING if running else worst, self.folder.path, results, outputs, signal)
+        status, ended = (RUNNING, None) if running else (worst, max(self.started, _now()))
+        return RunResult(self.folder.id, status, self.folder.path, results, outputs, signal, self.started, ended)

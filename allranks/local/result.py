@@ -12,6 +12,7 @@ from allranks.local.folders import DEFAULT_HOME
 from allranks.local.metrics_file import MetricsEntry, MetricsFollower, metrics_document, read_end, read_metrics
 from allranks.local.tracking.reading import ChildRun
 from allranks.redaction import redact
+from allranks.wording import run_seconds
 
 SUCCEEDED, FAILED, SKIPPED, CANCELLED = "succeeded", "failed", "skipped", "cancelled"
 NOT_TAKEN = "not taken"
@@ -64,7 +65,7 @@ class TrialResult:
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
-        plain = replace(self, parameters=dict(self.parameters), seconds=round(self.seconds, 3))
+        plain = replace(self, parameters=dict(self.parameters))
         return {**asdict(plain), "folder": str(self.folder)}
 
 
@@ -153,7 +154,7 @@ class StepResult:
         """As JSON, the form that `allranks run --json` prints."""
         return {
             "status": self.status,
-            "seconds": round(self.seconds, 3),
+            "seconds": self.seconds,
             "reused": self.reused_from is not None,
             "reused_from": self.reused_from,
             "attempts": self.attempts,
@@ -165,7 +166,7 @@ class StepResult:
             "tags": dict(self.tags),
             "mlflow_run_id": self.mlflow_run_id,
             "child_runs": child_runs_document(self.child_runs),
-            "started": None if self.started is None else round(self.started, 3),
+            "started": self.started,
             "component": self.component,
             "after": list(self.after),
             "folder": str(self.folder),
@@ -184,7 +185,10 @@ def child_runs_document(children: Iterable[ChildRun]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What became of a run; ``exit_code`` is the command line's."""
+    """What became of a run; ``exit_code`` is the command line's.
+
+    It has ``started`` and ``ended`` so many seconds after 1970; None of one that has not, or whose engine was killed.
+    """
 
     run_id: str
     status: str
@@ -192,6 +196,13 @@ class RunResult:
     steps: Mapping[str, StepResult]
     outputs: Mapping[str, Path] = field(default_factory=dict)
     signal: int | None = None
+    started: float | None = None
+    ended: float | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took; None for one that has not ended."""
+        return run_seconds({"started": self.started, "ended": self.ended})
 
     @property
     def failures(self) -> Mapping[str, StepFailure]:
@@ -229,6 +240,8 @@ class RunResult:
             "run_id": self.run_id,
             "status": self.status,
             "run_dir": str(self.run_dir),
+            "started": self.started,
+            "ended": self.ended,
             "outputs": {name: str(path) for name, path in self.outputs.items()},
             "steps": {name: step.document() for name, step in self.steps.items()},
         }

@@ -15,6 +15,7 @@ import pytest
 from allranks.local.assets import register_asset
 from allranks.local.cache import Workplace
 from allranks.local.folders import RunFolder, RunsHome, write_json_file
+from allranks.wording import duration_words, run_seconds
 
 ROOT = Path(__file__).parents[2]
 
@@ -271,8 +272,18 @@ def test_a_real_run(tmp_path: Path) -> None:
         return subprocess.run(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE, text=True, check=True).stdout
 
     result = json.loads(call("run", "talk.yaml", "--json"))
-    again = json.loads(call("run", "talk.yaml", "--json"))
-    assert [run["run_id"] for run in json.loads(call("runs", "--json"))["runs"]] == [again["run_id"], result["run_id"]]
+    end_of_run = call("run", "talk.yaml", "--events", "events.jsonl")
+    again, first = json.loads(call("runs", "--json"))["runs"]
+    assert first["run_id"] == result["run_id"]
+    told = [result, json.loads((tmp_path / "events.jsonl").read_text().splitlines()[-1])["result"]]
+    assert [(one["started"], one["ended"]) for one in told] == [
+        (one["started"], one["ended"]) for one in (first, again)
+    ]
+    took = duration_words(run_seconds(again))
+    page = next(tmp_path.glob(f".allranks/runs/{again['run_id']}/report.html")).read_text()
+    assert f"succeeded in {took}, 1 of 1 steps reused\n" in end_of_run
+    for shown in (page, call("runs", "show", "latest"), call("runs").splitlines()[0]):
+        assert took in shown, "one duration for all who tell of a run"
     assert call("runs", "logs", result["run_id"], "talk") == "[rank 0] rank 0\n[rank 1] rank 1\n"
     assert call("runs", "logs", "latest", "talk", "--rank", "1", "--follow") == "rank 1\n"
     assert "succeeded (reused)  1 x 2" in call("runs", "show", "latest")

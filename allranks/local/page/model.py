@@ -19,6 +19,7 @@ from allranks.local.resources.summary import CHARTS
 from allranks.local.resources.words import resource_lines
 from allranks.local.traces import LogTraces
 from allranks.local.tracking.reading import child_depths
+from allranks.wording import run_seconds
 
 _MOST_COLUMNS = 8  # of metrics of child runs; --json has all
 _LOG_BYTES = 1 << 15  # of the end of each log in the page; the whole log is linked
@@ -40,7 +41,7 @@ def page_model(run: RunFolder, document: Mapping[str, Any]) -> dict[str, Any]:
         "scale": [f"--scale {step}={nodes}x{each}" for step, (nodes, each) in (document.get("scale") or {}).items()],
         "steps": [_step(run, name, step, document, logs[name], most) for name, step in steps.items()],
         "graph": draw_graph(steps),
-        "length": max([*length, 0.001]),
+        "length": max([run_seconds(document) or 0.0, *length, 0.001]),
         "before": run_before(run),
     }
 

@@ -124,7 +124,7 @@ class TrialExecution(GangExecution):
             parameters=self.parameters,
             status=self.status,
             metric=self.metric,
-            seconds=self.seconds,
+            seconds=round(self.seconds, 3),
             reused_from=self.reused_from,
             folder=self._executed.path,
             message=message,
