@@ -29,7 +29,7 @@ def test_the_end_of_a_failed_run_names_the_command_that_goes_on(
     assert failed.code == 1
     assert ": 1 step, in" in failed.out
     assert "2 ranks, 1 node x 2" in failed.out
-    assert "when memory runs out" in failed.err
+    assert "was killed by SIGKILL, which somebody or a program has sent" in failed.err
     logs = shlex.split(failed.err.partition("all logs: allranks ")[2].splitlines()[0])
     assert cli(*logs).code == 0
     (tmp_path / "mine.yaml").write_text(PIPELINE.format(command="echo better"))
