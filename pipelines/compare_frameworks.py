@@ -1,7 +1,8 @@
 """Compare frameworks: one dataset, six trainers on the same number of nodes, an evaluation for each, and a comparison.
 
 Each trainer is a step with its own kind of distribution: PyTorch's per process and per node, MPI for Horovod,
-TensorFlow's with workers and with parameter servers. Here: ``allranks run compare_frameworks``.
+TensorFlow's with workers and with parameter servers. Here: ``allranks run compare_frameworks``. Of a table, too; with
+``task=regression`` the comparison is by ``metric=rmse goal=minimize``.
 """
 
 # mypy: disable-error-code="valid-type,untyped-decorator"
@@ -20,15 +21,32 @@ def compare_frameworks(
     *,
     dataset: port("prepare_data", "dataset"),
     data: port("prepare_data", "data"),
+    task: port("prepare_data", "task"),
+    target: port("prepare_data", "target"),
+    ignore_columns: port("prepare_data", "ignore_columns"),
+    categorical_columns: port("prepare_data", "categorical_columns"),
+    missing_values: port("prepare_data", "missing_values"),
+    on_missing: port("prepare_data", "on_missing"),
     nodes: Input(type="integer", min=1, max=1000, description="Machines for each trainer.") = 2,
     processes_per_node: Input(
         type="integer", min=1, max=64, description="Ranks on each machine for PyTorch and Horovod: its GPUs."
     ) = 1,
     epochs: port("train_ddp", "epochs"),
     seed: port("train_ddp", "seed"),
+    metric: port("compare_models", "metric"),
+    goal: port("compare_models", "goal"),
 ) -> dict[str, Any]:
     """Trains the same model on the same data with six ways to use several machines, and names the best."""
-    prepare = components.prepare_data(dataset=dataset, data=data)
+    prepare = components.prepare_data(
+        dataset=dataset,
+        data=data,
+        task=task,
+        target=target,
+        ignore_columns=ignore_columns,
+        categorical_columns=categorical_columns,
+        missing_values=missing_values,
+        on_missing=on_missing,
+    )
     rows = prepare.outputs.data
 
     train_ddp = components.train_ddp(data=rows, epochs=epochs, seed=seed)
@@ -63,5 +81,7 @@ def compare_frameworks(
         evaluation_5=evaluate_multiworker.outputs.report,
         evaluation_6=evaluate_parameter_server.outputs.report,
         names="DDP,torchrun,Horovod,Horovod Keras,MultiWorkerMirrored,ParameterServer",
+        metric=metric,
+        goal=goal,
     )
     return {"report": compare.outputs.report}

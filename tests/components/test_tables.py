@@ -20,8 +20,10 @@ from pyarrow import parquet
 from safetensors.numpy import load_file
 from sklearn import metrics as reference
 
+from shared.data import Dataset
 from tests.components.support import Finished, run_component
 from tests.helpers import ROOT, clean_environment
+from tests.local.support import run_json
 
 FEATURES = 10
 MIB = 2**20
@@ -105,8 +107,15 @@ def test_a_regression_from_the_table_to_the_report(tmp_path: Path) -> None:
     assert 900 < loaded.predict(rows).prediction.mean() < 1100
 
 
+MESSY = {"target": "fate", "on_missing": "impute", "missing_values": "?", "categorical_columns": "rank,deck"}
+"""The inputs that `write_messy`'s table needs."""
+
+
 def write_messy(path: Path, rows: int = 900) -> Path:
-    """A table as people have them: texts, flags, empty cells, question marks, labels in words."""
+    """A table as people have it: texts, flags, empty cells, question marks, codes of two kinds, labels in words.
+
+    Thirty-six harbours come once each, so that train does not know those that fall into the other splits.
+    """
     random = np.random.default_rng(0)
     sex, port = random.choice(["male", "female"], rows), random.choice(["Southampton", "Cherbourg", "Cork"], rows)
     age, rank = random.normal(30, 12, rows).round(1), random.choice([1, 2, 3], rows)
@@ -115,6 +124,9 @@ def write_messy(path: Path, rows: int = 900) -> Path:
     table["alone"], table["fate"] = random.random(rows) < 0.6, np.where(score > 0.6, "survived", "died \u271d")
     for column, share, text in (("sex", 0.02, None), ("age", 0.2, "?"), ("driver's port", 0.05, None)):
         table.loc[random.random(rows) < share, column] = text
+    table.loc[::25, "driver's port"] = [f"harbour {number}" for number in range(36)]
+    table["deck"] = random.choice(["7", "08", "B", ""], rows)
+    table.loc[5::300, "fate"] = None
     path.parent.mkdir(parents=True)
     table.to_csv(path, index=False)
     return path
@@ -124,17 +136,21 @@ def write_messy(path: Path, rows: int = 900) -> Path:
 def test_a_table_with_categories_and_missing_values_from_raw_rows_to_labels(tmp_path: Path) -> None:
     """The same files from any number of nodes, the same model from any number of ranks, the same labels as evaluate."""
     table = write_messy(tmp_path / "table" / "t.csv")
-    given = ("--target", "fate", "--on-missing", "impute", "--missing-values", "?", "--categorical-columns", "rank")
+    given = [part for name, value in MESSY.items() for part in (f"--{name.replace('_', '-')}", value)]
     folders = []
     for nodes, processes in ((1, 1), (2, 2)):
         (place := tmp_path / f"on-{nodes}").mkdir()
         ports = ("--output-data", place / "data", "--dataset", "csv", "--data", table.parent, "--rows-per-shard", 100)
         finished = run_component("prepare_data", *ports, *given, folder=place, nodes=nodes, processes=processes)
         assert finished.ok, finished.output
-        assert finished.output.count("numbers: age; categories: sex (3), driver's port (4), rank (3), alone (2)") == 1
+        columns = "numbers: age; categories: sex (3), driver's port (32), rank (3), alone (2), deck (4)"
+        assert finished.output.count(columns) == 1
         found = sorted(file for file in (place / "data").rglob("*") if file.is_file())
         folders.append({file.relative_to(place).as_posix(): file.read_bytes() for file in found})
     assert folders[0] == folders[1]
+    validation = Dataset.open(tmp_path / "on-1" / "data").split("validation")
+    port_codes = validation.take(np.arange(validation.rows))["x"][:, 1]
+    assert (port_codes == 0).any(), "a harbour that train does not know"
 
     data, models = tmp_path / "on-1" / "data", []
     for processes in (1, 4):
@@ -163,6 +179,29 @@ def test_a_table_with_categories_and_missing_values_from_raw_rows_to_labels(tmp_
     assert "the tables' columns differ in what they were made of: driver's port" in misfit.output
 
 
+@pytest.mark.exhaustive
+@pytest.mark.timeout(900)
+def test_every_framework_takes_a_table_with_categories_and_missing_values(tmp_path: Path) -> None:
+    """From the engine's command to the comparison: what comes out is served with the user's own rows and labels."""
+    table = write_messy(tmp_path / "table" / "t.csv")
+    given = [f"{name}={value}" for name, value in {**MESSY, "epochs": 4, "prepare.rows_per_shard": 100}.items()]
+    document = run_json(
+        *("compare_frameworks", "dataset=csv", f"data={table.parent}"), *given,
+        cwd=tmp_path, timeout=850, TF_CPP_MIN_LOG_LEVEL="3",
+    )  # fmt: skip
+    steps, raw = document["steps"], pd.read_csv(table)
+    assert document["exit"] == 0, {name: step["status"] for name, step in steps.items()}
+    comparison = Path(steps["compare"]["outputs"]["report"]) / "comparison.json"
+    measured = {model["name"]: model["metrics"]["accuracy"] for model in json.loads(comparison.read_text())["models"]}
+    assert len(measured) == 6
+    assert min(measured.values()) > 0.78, measured
+    for trainer in ("train_horovod", "train_horovod_keras", "train_multiworker", "train_parameter_server"):
+        served = mlflow.pyfunc.load_model(steps[trainer]["outputs"]["model"])
+        assert (served.predict(raw.drop(columns="fate")).prediction == raw.fate).mean() > 0.78, trainer
+        unknown = served.predict(raw.assign(sex="of another world", age=None, deck=8))
+        assert unknown.probability.between(0.5, 1).all(), trainer
+
+
 @pytest.mark.slow
 def test_a_classification_of_a_table(tmp_path: Path) -> None:
     table = write_table(tmp_path / "table" / "t.parquet", 4000)
@@ -183,7 +222,6 @@ def test_a_classification_of_a_table(tmp_path: Path) -> None:
 def test_a_model_of_another_task_is_refused(tmp_path: Path) -> None:
     import torch
 
-    from shared.data import Dataset
     from shared.models import ModelCard, NormalisedModel, build_network, save_model
 
     data = prepare(tmp_path, write_table(tmp_path / "table" / "t.csv", 300, regression=True), "--task", "regression")

@@ -32,9 +32,9 @@ def allranks(*arguments: str | Path, cwd: Path, timeout: float = 280, **extra: s
     )
 
 
-def run_json(*arguments: str | Path, cwd: Path, **extra: str) -> dict[str, Any]:
+def run_json(*arguments: str | Path, cwd: Path, timeout: float = 280, **extra: str) -> dict[str, Any]:
     """`allranks run … --json`, its one document, with the exit code under ``exit``."""
-    done = allranks("run", *arguments, "--json", cwd=cwd, **extra)
+    done = allranks("run", *arguments, "--json", cwd=cwd, timeout=timeout, **extra)
     assert "Traceback" not in done.stderr, done.stderr
     return {**json.loads(done.stdout), "exit": done.returncode}
 
