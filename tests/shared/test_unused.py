@@ -12,9 +12,11 @@ from shared.distributed import init
 from shared.settings.command_line import read_settings
 from shared.settings.fields import input_port
 from shared.settings.network import DecoderSizes, NetworkSettings
+from shared.settings.running import LoaderSettings
 from shared.settings.sharding import ParallelSettings, ShardingSettings
 from shared.settings.trainer import TrainerSettings
-from shared.training.core.open_data import note_unused
+from shared.training.core import open_data
+from shared.training.core.open_data import node_memory, note_unused, slow_reading
 from tests.components.training import write_digits
 
 
@@ -57,3 +59,15 @@ def test_what_has_no_effect_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
         "note: sharding has no effect here: one rank has nothing to divide",
         "note: sync_batch_norm has no effect here: one rank has all rows of a batch",
     ]
+
+
+def test_rows_that_travel_one_by_one_are_named_with_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = Dataset.open(write_digits(tmp_path, rows=400))
+    rows = 280 * (64 + 8)
+    assert node_memory() > 2**30
+    assert slow_reading(data, LoaderSettings(), rows) == ""
+    assert slow_reading(data, LoaderSettings(), rows - 1) == "", "the disk of the node has them"
+    monkeypatch.setattr(open_data, "is_local", lambda folder: folder != tmp_path)
+    assert slow_reading(data, LoaderSettings(), rows) == ""
+    assert slow_reading(data, LoaderSettings(read="streaming"), rows - 1) == ""
+    assert "With read streaming whole files travel" in slow_reading(data, LoaderSettings(read="random"), rows - 1)

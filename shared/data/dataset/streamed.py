@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.dataset.encodings import TextEncoding
 from shared.data.dataset.index import Index, array_files
 from shared.data.dataset.joint_rows import JointRows
 from shared.data.dataset.npy_files import is_local, map_npy, read_npy
@@ -63,7 +62,7 @@ class StreamedDataset(Dataset):
 
     def _opened(self, name: str, padding: int) -> Split:
         """Make a split that has rows."""
-        mean_bytes = _row_bytes(self.index, self.index.text, name)
+        mean_bytes = mean_row_bytes(self.index, name)
         group_rows = max(1, int(self.streaming.buffer_bytes / 2 / mean_bytes))
         index, how = self.index, self.streaming
         return StreamedSplit(
@@ -78,9 +77,9 @@ class StreamedDataset(Dataset):
         )
 
 
-def _row_bytes(index: Index, text: TextEncoding | None, split: str) -> float:
+def mean_row_bytes(index: Index, split: str) -> float:
     """Bytes of a row on average, by the index alone: the order of rows must not depend on anything else."""
-    total = 0.0
+    total, text = 0.0, index.text
     for array in index.arrays.values():
         values = float(np.prod(array.shape))
         if array.ragged and text:

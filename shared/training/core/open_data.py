@@ -8,7 +8,8 @@ from pathlib import Path
 from shared.data import Dataset
 from shared.data.dataset.index import read_index
 from shared.data.dataset.mixture import MixedDataset, read_weights
-from shared.data.dataset.streamed import ShardStreaming, StreamedDataset
+from shared.data.dataset.npy_files import is_local
+from shared.data.dataset.streamed import ShardStreaming, StreamedDataset, mean_row_bytes
 from shared.distributed import Refusal, World
 from shared.models.card import ModelCard
 from shared.settings.fields import idle_notes
@@ -37,10 +38,10 @@ def open_data(
         Refusal: if it is of another task, or too small for one batch.
     """
     folders = [settings.data, *settings.mixture.folders]
-    data = _opened(settings.data, settings.loader)
-    if len(folders) > 1:
-        others = [_opened(folder, settings.loader) for folder in folders[1:]]
-        data = MixedDataset.of([data, *others], read_weights(settings.mixture.data_weights, len(folders)))
+    opened = [_opened(folder, settings.loader) for folder in folders]
+    data = opened[0]
+    if len(opened) > 1:
+        data = MixedDataset.of(opened, read_weights(settings.mixture.data_weights, len(folders)))
     if data.index.task not in tasks:
         raise Refusal(
             f"{settings.data} was prepared for {data.index.task}; this component is for {' and '.join(tasks)}. "
@@ -50,7 +51,33 @@ def open_data(
     if rows < plan.batch_size:
         raise Refusal(f"batch_size {plan.batch_size} is more than the {rows} rows of the train split.")
     note_unused(settings, data, world)
+    for note in filter(None, (slow_reading(one, settings.loader, node_memory()) for one in opened)):
+        world.note(f"note: {note}")
     return data
+
+
+def slow_reading(data: Dataset, loader: LoaderSettings, memory: float) -> str:
+    """Say what helps where rows are read at random that lie on no disk of the node and are more than its memory holds.
+
+    `auto` does not choose that for itself: the order of the rows would then depend on the machine.
+    """
+    size = data.index.rows("train") * mean_row_bytes(data.index, "train")
+    if loader.read not in ("auto", "random") or size <= memory or is_local(data.folder):
+        return ""
+    return (
+        f"{data.folder} has {size / 1e9:,.0f} GB of training rows on no disk of this node, whose memory is "
+        f"{memory / 1e9:,.0f} GB: they travel one by one, in each epoch again. With read streaming whole files travel, "
+        "ahead of the training; the order of the rows is another one then."
+    )
+
+
+def node_memory() -> float:
+    """Bytes that this node has, or that its container may have."""
+    whole = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    try:
+        return min(whole, float(Path("/sys/fs/cgroup/memory.max").read_text()))
+    except (OSError, ValueError):  # no container, or one without a limit
+        return whole
 
 
 def _opened(folder: Path, loader: LoaderSettings) -> Dataset:
