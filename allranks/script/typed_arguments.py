@@ -176,7 +176,9 @@ class TypedArguments:
         if name in self.classes:
             values = tuple(self._enum_values(name))
             return ("string" if values else ""), values, False
-        return ("path" if name in _PATHS else _TYPES.get(name, "")), (), name in _LISTS
+        if name in _LISTS:
+            return "string", (), True
+        return ("path" if name in _PATHS else _TYPES.get(name, "")), (), False
 
     def _enum_values(self, name: str) -> Iterator[Constant]:
         node, _ = self.classes[name]

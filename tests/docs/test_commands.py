@@ -86,7 +86,7 @@ def folder_of_a_user(folder: Path) -> Path:
     (folder / "table").mkdir()
     (folder / "table" / "passengers.csv").write_text("pclass,age,fate\n1,29,alive\n3,?,dead\n")
     (folder / "pictures" / "cats").mkdir(parents=True)
-    for name in ("MODEL", "EVALUATION_1", "EVALUATION_2"):
+    for name in ("MODEL", "EVALUATION_1", "EVALUATION_2", "weights"):
         (folder / name).mkdir()
     return folder
 

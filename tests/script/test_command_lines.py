@@ -121,7 +121,7 @@ LIGHTNING = """\
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningCLI
 class Net(LightningModule):
-    def __init__(self, width: int = 8, classes: int = 2, amp: bool = True): super().__init__()
+    def __init__(self, width: int = 8, classes: int = 2, amp: bool = True, steps: tuple = (1, 5)): super().__init__()
 class Data(LightningDataModule):
     def __init__(self, rows: int): super().__init__()
 class CLI(LightningCLI):
@@ -189,10 +189,10 @@ CASES = {
     "LightningCLI": Case(
         LIGHTNING,
         "",
-        "data_rows=64 model_amp=false",
+        "data_rows=64 model_amp=false model_steps=[2,3]",
         "",
         "",
-        "fit --model.amp false --data.rows 64 --trainer.default_root_dir OUT --trainer.num_nodes 2 --trainer.devices 3",
+        "fit --model.amp false --model.steps [2,3] --data.rows 64 --trainer.default_root_dir OUT --trainer.num_nodes 2 --trainer.devices 3",
     ),
 }
 
