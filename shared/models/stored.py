@@ -6,15 +6,16 @@ from pathlib import Path
 
 
 def read_stored(path: Path) -> bytes:
-    """Read a file into memory, with further tries where that failed for a moment; without where a model stands alone.
+    """Read a file into memory, with further tries where that failed for a moment.
 
-    What is mapped instead ends the process where the mount cannot give a page of it.
+    What is mapped instead ends the process where the mount cannot give a page of it. A saved model, which has a copy of
+    this folder under another name, reads without the library, and once.
 
     Raises:
         OSError: it is not there, or cannot be read.
     """
-    try:
-        from shared.storage import read_bytes
-    except ImportError:
+    if not __name__.startswith("shared."):
         return path.read_bytes()
+    from shared.storage import read_bytes
+
     return read_bytes(path)
