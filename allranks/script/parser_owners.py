@@ -32,6 +32,7 @@ class ParserOwners:
         self._known: list[Subcommand] = []
         self._visited: set[ast.FunctionDef] = set()
         self._module: _Scope = {}
+        self._returned: dict[tuple[object, ...], set[Subcommand]] = {}
         self.unread: list[ast.Call] = []
         if not any(isinstance(node, ast.Attribute) and node.attr == "add_parser" for node in nodes):
             return
@@ -125,10 +126,12 @@ class ParserOwners:
         names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
         names = names[1:] if names[:1] in (["self"], ["cls"]) else names
         given = dict(zip(names, node.args, strict=False)) | {one.arg: one.value for one in node.keywords if one.arg}
-        inner = self._module | {
-            key: paths for key, value in given.items() if (paths := self._paths(value, scope, depth))
-        }
-        return self._visit(function, inner, depth + 1)
+        parsers = {key: paths for key, value in given.items() if (paths := self._paths(value, scope, depth))}
+        call = (function, len(self._module), *((key, frozenset(paths)) for key, paths in parsers.items()))
+        if call not in self._returned:  # once each: functions that call one another would be followed for ever
+            self._returned[call] = set()
+            self._returned[call] = self._visit(function, self._module | parsers, depth + 1)
+        return self._returned[call]
 
 
 def _in_scope(tree: ast.AST) -> Iterator[ast.AST]:

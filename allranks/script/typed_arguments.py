@@ -161,7 +161,10 @@ class TypedArguments:
         if annotation is None:
             return "string", (), False
         if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-            return self._kind(ast.parse(annotation.value, mode="eval").body)
+            try:
+                return self._kind(ast.parse(annotation.value, mode="eval").body)
+            except SyntaxError:  # words for people
+                return "", (), False
         if isinstance(annotation, ast.BinOp) and isinstance(annotation.op, ast.BitOr):
             return self._kind(_not_none([annotation.left, annotation.right]))
         if isinstance(annotation, ast.Subscript):

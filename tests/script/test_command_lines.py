@@ -70,6 +70,7 @@ def train(rows: int, amp: bool = True): print(rows, amp)
 def make(count: int = 3): print("made", count)
 if __name__ == "__main__": app()
 """
+KNOT = "".join(f"def f{one}(x):\n" + "".join(f"    f{other}(x)\n" for other in range(12)) for one in range(12))
 ABSL = """\
 from absl import app, flags
 flags.DEFINE_integer("epochs", 2, "passes")
@@ -121,7 +122,7 @@ LIGHTNING = """\
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningCLI
 class Net(LightningModule):
-    def __init__(self, width: int = 8, classes: int = 2, amp: bool = True, steps: tuple = (1, 5)): super().__init__()
+    def __init__(self, width: int = 8, classes: int = 2, amp: bool = True, steps: tuple = (1, 5), note: "free words" = 0): super().__init__()
 class Data(LightningDataModule):
     def __init__(self, rows: int): super().__init__()
 class CLI(LightningCLI):
@@ -245,6 +246,7 @@ def environment() -> dict[str, str]:
     [
         (SUBPARSERS, "", "main.py has subcommands: train, test, remote push."),
         (SUBPARSERS, "trian", "main.py has no subcommand 'trian': it has train, test, remote push."),
+        (f"{KNOT}f0(1)\n{SUBPARSERS}", "", "main.py has subcommands: train, test, remote push."),
         (GROUP, "", "main.py has subcommands: train-model, eval."),
         (APPS, "", "main.py has subcommands: train, data make-it."),
         (FIRE, "", "main.py has subcommands: train, test."),
