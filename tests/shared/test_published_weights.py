@@ -29,7 +29,8 @@ from shared.settings.network import NetworkSettings
 from shared.settings.trainer import RowsTrainerSettings
 from shared.training.core.position import plan_checkpoints
 from shared.training.torch.initial import take_first_weights
-from tests.components.training import train, weights
+from tests.components.launched import run_launched
+from tests.components.training import weights
 
 CARD = ModelCard("vit_small_patch16", (32, 32, 3), "uint8", tuple("01234"), (90.0,) * 3, (60.0,) * 3)
 
@@ -249,11 +250,16 @@ def write_colours(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_two_ranks_train_on_from_published_weights(published: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "trainer",
+    ["train_ddp", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("train_horovod", "train_torchrun"))],
+)
+def test_two_ranks_train_on_from_published_weights(trainer: str, published: Path, tmp_path: Path) -> None:
     given: dict[str, object] = {"architecture": "vit_small_patch16", "initial_weights": published, "epochs": 1}
     given |= {"batch_size": 8, "learning_rate": 0, "optimizer": "sgd", "weight_decay": 0}
-    said = train(write_colours(tmp_path / "colours"), tmp_path, processes=2, **given)[0].stdout
-    assert f"begins with the weights of {published}/model.safetensors; new: head, for 3 outputs" in said
+    results = run_launched(trainer, write_colours(tmp_path / "colours"), tmp_path, given)
+    said = f"begins with the weights of {published}/model.safetensors; new: head, for 3 outputs"
+    assert sum(result.stdout.count(said) for result in results) == 1
     trained, file = weights(tmp_path), load_file(published / "model.safetensors")
     assert torch.equal(trained["net.blocks.11.mlp.fc2.weight"], file["blocks.11.mlp.fc2.weight"])
     assert trained["mean"].tolist() == [127.5] * 3
