@@ -68,6 +68,10 @@ class CheckpointEngine:
         self._error: BaseException | None = None
         self._stall = self._writing = 0.0
 
+    def reserve(self, like: Iterable[Any]) -> None:
+        """Begin to get the memory that copies of such tensors or arrays need; the first save then waits for none."""
+        self._buffers.reserve(like)
+
     def save(self, step: int, parts: Iterable[ShardPart], state: object, own: object | None = None) -> None:
         """Begin to save a step: when this returns, what is given may change.
 

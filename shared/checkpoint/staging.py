@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
+import mmap
+import threading
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any, cast
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
 
 from shared.checkpoint.pieces import ShardPart
-from shared.tensors import is_torch
+from shared.tensors import bytes_of, is_torch
+
+
+@dataclass(frozen=True, slots=True)
+class BufferForm:
+    """What a buffer is like: its shape, its type (of torch or of NumPy), and whether it is of page-locked memory."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    locked: bool = False
+
+    @classmethod
+    def of_copy(cls, values: Any) -> BufferForm:
+        """Give the form of a copy of a tensor or an array: a GPU copies into page-locked memory alone by itself."""
+        return cls(tuple(values.shape), values.dtype, is_torch(values) and values.is_cuda)
+
+    def allocate(self) -> Any:
+        """Ask the system for a buffer, of torch or of NumPy; its content is any."""
+        if type(self.dtype).__module__ == "torch":
+            import torch
+
+            return torch.empty(self.shape, dtype=self.dtype, pin_memory=self.locked)
+        import numpy as np
+
+        return np.empty(self.shape, self.dtype)
 
 
 class StagingBuffers:
@@ -17,19 +45,36 @@ class StagingBuffers:
     """
 
     def __init__(self) -> None:
-        self._buffers: dict[str, Any] = {}
+        self._buffers: dict[str, tuple[BufferForm, Any]] = {}
+        self._reserved: defaultdict[BufferForm, list[Any]] = defaultdict(list)
+        self._reserving: threading.Thread | None = None
         self._copied: list[Any] = []
+
+    def reserve(self, like: Iterable[Any]) -> None:
+        """Begin to get memory for copies of such tensors or arrays, behind the caller; what is not needed is let go.
+
+        Without this the first `stage` asks for it, and the training stands still for as long as all further ones take
+        together, or longer.
+        """
+        forms = [BufferForm.of_copy(values) for values in like]
+        if forms:
+            self._reserving = threading.Thread(target=self._allocate, args=(forms,), name="staging", daemon=True)
+            self._reserving.start()
 
     def stage(self, parts: Iterable[ShardPart]) -> list[ShardPart]:
         """Copy pieces; what was staged before is overwritten."""
+        if self._reserving is not None:
+            self._reserving.join()
+            self._reserving = None
         self._copied.clear()
-        staged, devices = [], set()
+        staged, kept, devices = [], {}, set()
         for part in parts:
-            copy = self._torch_copy(part) if is_torch(part.values) else self._numpy_copy(part)
+            kept[part.name] = form, copy = self._copy(part)
             staged.append(replace(part, values=copy))
-            if is_torch(part.values) and part.values.is_cuda:
+            if form.locked:
                 devices.add(part.values.device)
-        self._buffers = {part.name: part.values for part in staged}
+        self._buffers = kept
+        self._reserved.clear()
         self._copied = [_copied_on(device) for device in devices]
         return staged
 
@@ -38,23 +83,32 @@ class StagingBuffers:
         for event in self._copied:
             event.synchronize()
 
-    def _torch_copy(self, part: ShardPart) -> Any:
-        import torch
+    def _allocate(self, forms: list[BufferForm]) -> None:
+        with suppress(MemoryError, RuntimeError):  # the save asks again, and says it where somebody hears of it
+            for form in forms:
+                buffer = form.allocate()
+                _touch_pages(buffer)
+                self._reserved[form].append(buffer)
 
-        values, buffer = part.values.detach(), cast("Any", self._buffers.get(part.name))
-        if not is_torch(buffer) or buffer.shape != values.shape or buffer.dtype != values.dtype:
-            buffer = torch.empty(values.shape, dtype=values.dtype, pin_memory=values.is_cuda)
-        return buffer.copy_(values, non_blocking=True)
-
-    def _numpy_copy(self, part: ShardPart) -> Any:
+    def _copy(self, part: ShardPart) -> tuple[BufferForm, Any]:
         import numpy as np
 
-        values: Any = np.asarray(part.values)
-        buffer: Any = self._buffers.get(part.name)
-        if buffer is None or is_torch(buffer) or buffer.shape != values.shape or buffer.dtype != values.dtype:
-            buffer = np.empty(values.shape, values.dtype)
+        values = part.values.detach() if is_torch(part.values) else np.asarray(part.values)
+        form = BufferForm.of_copy(values)
+        known, buffer = self._buffers.get(part.name, (form, None))
+        if buffer is None or known != form:
+            buffer = self._reserved[form].pop() if self._reserved[form] else form.allocate()
+        if is_torch(values):
+            return form, buffer.copy_(values, non_blocking=True)
         np.copyto(buffer, values)
-        return buffer
+        return form, buffer
+
+
+def _touch_pages(buffer: Any) -> None:
+    """Write to each page: the system gives it only then. By NumPy, which lets the training compute meanwhile."""
+    import numpy as np
+
+    np.frombuffer(bytes_of(buffer), np.uint8)[:: mmap.PAGESIZE] = 0
 
 
 def _copied_on(device: Any) -> Any:

@@ -53,6 +53,7 @@ class TrainingRun:
         self._started = self._epoch_started = self._noted = time.perf_counter()
         self._speed: list[float] = []
         self._stalls: list[float] = []
+        self._reserved = False
         self._unreported: dict[str, float] = {}
         self._meter, self._throughput, self._times = meter, throughput, TimeReport(world, groups)
         self._open = ExitStack()
@@ -96,6 +97,9 @@ class TrainingRun:
         at, every = self.at, self._settings.checkpoints.checkpoint_every
         at.step += 1
         at.batch += 1
+        if not self._reserved:
+            self._reserved = True
+            self._saver.reserve()
         save, stop = every > 0 and at.step % every == 0, self._meter.is_last(at.step)
         last_of_epoch = at.batch == self._steps_per_epoch or at.step == self._schedule.steps
         if not save and not stop and at.step % self._settings.reports.log_every and not last_of_epoch:

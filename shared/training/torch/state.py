@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -44,6 +44,10 @@ class TrainingSaver(CheckpointSaver):
         tensors, state = self._content(position) if self.world.is_main else ({}, {})
         parts = (ShardPart.whole(name, tensor) for name, tensor in tensors.items())
         self.writer.save(position.step, parts, state, {"generators": random_state()})
+
+    def checkpoint_tensors(self) -> Iterable[torch.Tensor]:
+        """Give those like the ones of this rank's part of a checkpoint; see `CheckpointSaver`."""
+        return self._content(TrainingPosition())[0].values() if self.world.is_main else ()
 
     def _content(self, position: TrainingPosition) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Give what the ranks have in common: tensors, and everything else."""
