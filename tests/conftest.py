@@ -14,9 +14,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--exhaustive", action="store_true", help="each promise with every framework and at every scale")
 
 
+def all_is_asked_for(config: pytest.Config) -> bool:
+    return bool(config.getoption("exhaustive")) or any("::" in argument for argument in config.args)
+
+
+@pytest.fixture(scope="session")
+def exhaustive(request: pytest.FixtureRequest) -> bool:
+    """Whether a test goes through every scale and setting of its promise, or through those that differ most."""
+    return all_is_asked_for(request.config)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is marked exhaustive, unless all is asked for, or a test by its name."""
-    if config.getoption("exhaustive") or any("::" in argument for argument in config.args):
+    if all_is_asked_for(config):
         return
     left_out = [item for item in items if item.get_closest_marker("exhaustive")]
     if left_out:

@@ -74,6 +74,7 @@ def stale(checkout: Path) -> str:
     return subprocess.run(program, env=environ, cwd=checkout, capture_output=True, text=True, check=False).stdout
 
 
+@pytest.mark.exhaustive
 def test_the_pages_follow(cli: Callable[..., Called], checkout: Path) -> None:
     before = stale(checkout)
     assert cli("version", "--raise", "major").code == 0

@@ -133,11 +133,10 @@ def of_transformers(folder: Path, **config: float) -> Options:
     [
         "train_ddp",
         "train_fsdp",
-        "train_horovod",
-        "train_tf_multiworker",
+        "train_horovod_keras",
         *(
             pytest.param(f"train_{name}", marks=pytest.mark.exhaustive)
-            for name in ("torchrun", "deepspeed", "lightning", "transformers", "horovod_keras")
+            for name in ("torchrun", "deepspeed", "lightning", "transformers", "horovod", "tf_multiworker")
         ),
     ],
 )

@@ -68,15 +68,17 @@ def evaluate(
 
 
 @pytest.mark.slow
-def test_the_report_is_the_same_on_any_number_of_ranks(tmp_path: Path, data: Path, model: Path) -> None:
+def test_the_report_is_the_same_on_any_number_of_ranks(
+    tmp_path: Path, data: Path, model: Path, exhaustive: bool
+) -> None:
     reports = []
-    for nodes, processes in ((1, 1), (1, 2), (2, 2)):
+    for nodes, processes in ((1, 1), (1, 2), (2, 2)) if exhaustive else ((1, 1), (2, 2)):
         finished, report = evaluate(tmp_path, data, model, "--batch-size", 50, nodes=nodes, processes=processes)
         assert finished.ok, finished.output
         assert len(re.findall(r"accuracy 0\.\d{4} on 360 rows of test", finished.output)) == 1
         assert {path.name for path in report.iterdir()} == FILES
         reports.append({name: (report / name).read_bytes() for name in FILES})
-    assert reports[0] == reports[1] == reports[2]
+    assert all(report == reports[0] for report in reports)
 
 
 def test_the_numbers_are_those_of_scikit_learn(tmp_path: Path, data: Path, model: Path) -> None:

@@ -82,14 +82,16 @@ def evaluate(
 
 
 @pytest.mark.slow
-def test_a_language_model_has_the_same_report_on_any_number_of_ranks(tmp_path: Path, data: Path, model: Path) -> None:
+def test_a_language_model_has_the_same_report_on_any_number_of_ranks(
+    tmp_path: Path, data: Path, model: Path, exhaustive: bool
+) -> None:
     reports = []
-    for nodes, processes in ((1, 1), (1, 3), (2, 2)):
+    for nodes, processes in ((1, 1), (1, 3), (2, 2)) if exhaustive else ((1, 1), (1, 3)):
         finished, report = evaluate(tmp_path, data, model, "--batch-size", 4, nodes=nodes, processes=processes)
         assert finished.ok, finished.output
         assert {path.name for path in report.iterdir()} == LANGUAGE_FILES
         reports.append({name: (report / name).read_bytes() for name in LANGUAGE_FILES})
-    assert reports[0] == reports[1] == reports[2]
+    assert all(report == reports[0] for report in reports)
 
 
 def test_the_numbers_of_a_language_model(tmp_path: Path, data: Path, model: Path) -> None:

@@ -236,8 +236,8 @@ def test_a_model_of_another_task_is_refused(tmp_path: Path) -> None:
     assert "trained for classification, the data was prepared for regression" in finished.output
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("suffix", [pytest.param(".csv", marks=pytest.mark.exhaustive), ".parquet"])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_memory_does_not_grow_with_the_table(tmp_path: Path, suffix: str) -> None:
     """A row is 50 bytes of CSV, 40 as numbers, and 8 each as its target and as its place in a split.
 

@@ -95,15 +95,16 @@ def test_the_stages_have_one_loss_curve(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_weights_are_those_of_ddp_in_all_stages(digits: Path, tmp_path: Path) -> None:
+def test_the_weights_are_those_of_ddp_in_all_stages(digits: Path, tmp_path: Path, exhaustive: bool) -> None:
     train(digits, tmp_path / "ddp", epochs=3)
     options = {**DEEPSPEED, "epochs": 3}
-    train(digits, tmp_path / "1", **options, processes=2, zero_stage=1)
+    if exhaustive:
+        train(digits, tmp_path / "1", **options, processes=2, zero_stage=1)
     train(digits, tmp_path / "2", **options, nodes=2, zero_stage=2, offload="optimizer", accumulation_steps=2)
     sharded = written(tmp_path / "sharded.json", {"zero_optimization": {"stage": 3, **SHARDED}})
     train(digits, tmp_path / "3", **options, processes=2, config=sharded, gradient_checkpointing="true")
     expected = weights(tmp_path / "ddp")
-    for stage in ("1", "2", "3"):
+    for stage in ("1", "2", "3") if exhaustive else ("2", "3"):
         assert furthest(expected, weights(tmp_path / stage)) < 1e-5, stage
     told = json.loads((tmp_path / "3" / "metrics" / "metrics.json").read_text())
     plain = json.loads((tmp_path / "ddp" / "metrics" / "metrics.json").read_text())
