@@ -188,7 +188,9 @@ def test_a_language_model_in_bf16_with_tuning_and_16_bit_weights(tmp_path: Path)
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_under_mpi_on_one_and_two_nodes_no_variable_is_set_by_hand(digits: Path, tmp_path: Path) -> None:
+def test_under_mpi_on_one_and_two_nodes_no_variable_is_set_by_hand(
+    digits: Path, tmp_path: Path, exhaustive: bool
+) -> None:
     (tmp_path / "pipeline.yaml").write_text(f"""
 type: pipeline
 jobs:
@@ -201,7 +203,7 @@ jobs:
     from tests.local.support import run_json
 
     found = []
-    for shape in ("1x2", "2x1"):
+    for shape in ("1x2", "2x1") if exhaustive else ("2x1",):
         run = run_json("pipeline.yaml", "--scale", f"train={shape}", cwd=tmp_path)
         log = "\n".join(p.read_text() for p in Path(run["steps"]["train"]["folder"], "user_logs").glob("*"))
         assert run["exit"] == 0, log[-4000:]

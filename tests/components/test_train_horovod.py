@@ -19,12 +19,13 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(600)
-def test_the_weights_are_those_of_ddp_on_any_number_of_ranks(digits: Path, tmp_path: Path) -> None:
+def test_the_weights_are_those_of_ddp_on_any_number_of_ranks(digits: Path, tmp_path: Path, exhaustive: bool) -> None:
     expected = weights_of(run_trainer("train_ddp", digits, tmp_path, "1x1", "epochs=3"))
-    for component, shape in (("train_ddp", "2x2"), ("train_torchrun", "2x2")):
+    others = [("train_horovod", "2x2")]
+    if exhaustive:
+        others += [("train_ddp", "2x2"), ("train_torchrun", "2x2"), ("train_horovod", "4x1")]
+    for component, shape in others:
         assert furthest(expected, weights_of(run_trainer(component, digits, tmp_path, shape, "epochs=3"))) < 1e-5
-    for shape in ("2x2", "4x1"):
-        assert furthest(expected, weights_of(run_trainer("train_horovod", digits, tmp_path, shape, "epochs=3"))) < 1e-5
 
 
 def test_accumulated_passes_give_the_same_weights(digits: Path, tmp_path: Path) -> None:
@@ -56,10 +57,11 @@ def test_with_batch_norm_it_measures_the_saved_model_synchronises_and_goes_on(di
 
 
 @pytest.mark.timeout(600)
-def test_a_killed_training_on_four_ranks_ends_with_the_same_bits(digits: Path, tmp_path: Path) -> None:
+def test_a_killed_training_ends_with_the_same_bits(digits: Path, tmp_path: Path, exhaustive: bool) -> None:
     values = ("epochs=2", "checkpoint_every=7", "log_every=1")
-    whole = run_trainer("train_horovod", digits, tmp_path, "2x2", *values)
-    killed = run_killed_trainer("train_horovod", digits, tmp_path / "killed", "2x2", *values, after_step=10)
+    shape = "2x2" if exhaustive else "3x1"  # from 3 ranks on, another order is other bits
+    whole = run_trainer("train_horovod", digits, tmp_path, shape, *values)
+    killed = run_killed_trainer("train_horovod", digits, tmp_path / "killed", shape, *values, after_step=10)
     assert "continuing from" in killed["logs"]
     assert furthest(weights_of(whole), weights_of(killed)) == 0
 

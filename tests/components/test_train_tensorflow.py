@@ -26,12 +26,12 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(600)
-def test_multiworker_is_the_same_on_1_2_and_4_workers(digits: Path, tmp_path: Path) -> None:
-    runs = {shape: run_trainer("train_tf_multiworker", digits, tmp_path, shape, "epochs=2") for shape in ("1x1", "2x1")}
-    runs["4x1"] = run_trainer("train_tf_multiworker", digits, tmp_path, "4x1", "epochs=2")
-    check_times(Path(runs["4x1"]["outputs"]["metrics"]), ranks=4)
-    for shape in ("2x1", "4x1"):
-        assert furthest(weights_of(runs["1x1"]), weights_of(runs[shape])) < 1e-5
+def test_multiworker_is_the_same_on_any_number_of_workers(digits: Path, tmp_path: Path, exhaustive: bool) -> None:
+    one = weights_of(run_trainer("train_tf_multiworker", digits, tmp_path, "1x1", "epochs=2"))
+    for workers in (2, 4) if exhaustive else (3,):
+        step = run_trainer("train_tf_multiworker", digits, tmp_path, f"{workers}x1", "epochs=2")
+        check_times(Path(step["outputs"]["metrics"]), ranks=workers)
+        assert furthest(one, weights_of(step)) < 1e-5
 
 
 @pytest.mark.timeout(300)
@@ -42,12 +42,13 @@ def test_changed_and_mixed_pictures_are_the_same_on_2_workers(digits: Path, tmp_
 
 
 @pytest.mark.timeout(600)
-def test_horovod_with_keras_does_synchronise(digits: Path, tmp_path: Path) -> None:
+def test_horovod_with_keras_does_synchronise(digits: Path, tmp_path: Path, exhaustive: bool) -> None:
     """`horovod.keras.DistributedOptimizer` does not under Keras 3: each rank would end with weights of its own."""
     one = run_trainer("train_horovod_keras", digits, tmp_path, "1x1", "epochs=2")
-    four = run_trainer("train_horovod_keras", digits, tmp_path, "2x2", "epochs=2")
-    check_times(Path(four["outputs"]["metrics"]), ranks=4)
-    assert furthest(weights_of(one), weights_of(four)) < 1e-5
+    shape, ranks = ("2x2", 4) if exhaustive else ("2x1", 2)
+    several = run_trainer("train_horovod_keras", digits, tmp_path, shape, "epochs=2")
+    check_times(Path(several["outputs"]["metrics"]), ranks=ranks)
+    assert furthest(weights_of(one), weights_of(several)) < 1e-5
 
 
 @pytest.mark.timeout(600)
