@@ -19,7 +19,7 @@ from tests.azure.stand_in.state import WORKSPACE_ID
 
 ENVIRONMENTS = [f"allranks-{name}" for name in catalogue.ENVIRONMENTS]
 EVERYTHING = [*ENVIRONMENTS, *catalogue.COMPONENTS, *catalogue.PIPELINES]
-PLACES = ("workspace", "registry")
+PLACES = ("workspace", pytest.param("registry", marks=pytest.mark.exhaustive))
 
 pytestmark = pytest.mark.slow
 

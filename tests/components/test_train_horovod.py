@@ -58,7 +58,7 @@ def test_with_batch_norm_it_measures_the_saved_model_synchronises_and_goes_on(di
 
 @pytest.mark.timeout(600)
 def test_a_killed_training_ends_with_the_same_bits(digits: Path, tmp_path: Path, exhaustive: bool) -> None:
-    values = ("epochs=2", "checkpoint_every=7", "log_every=1")
+    values = ("epochs=2", "checkpoint_every=7", "log_every=1", "batch_size=60")
     shape = "2x2" if exhaustive else "3x1"  # from 3 ranks on, another order is other bits
     whole = run_trainer("train_horovod", digits, tmp_path, shape, *values)
     killed = run_killed_trainer("train_horovod", digits, tmp_path / "killed", shape, *values, after_step=10)

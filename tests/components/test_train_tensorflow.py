@@ -27,9 +27,10 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.timeout(600)
 def test_multiworker_is_the_same_on_any_number_of_workers(digits: Path, tmp_path: Path, exhaustive: bool) -> None:
-    one = weights_of(run_trainer("train_tf_multiworker", digits, tmp_path, "1x1", "epochs=2"))
+    values = ("epochs=2", "batch_size=60")
+    one = weights_of(run_trainer("train_tf_multiworker", digits, tmp_path, "1x1", *values))
     for workers in (2, 4) if exhaustive else (3,):
-        step = run_trainer("train_tf_multiworker", digits, tmp_path, f"{workers}x1", "epochs=2")
+        step = run_trainer("train_tf_multiworker", digits, tmp_path, f"{workers}x1", *values)
         check_times(Path(step["outputs"]["metrics"]), ranks=workers)
         assert furthest(one, weights_of(step)) < 1e-5
 
