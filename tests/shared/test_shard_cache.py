@@ -155,3 +155,22 @@ def test_the_same_rows_come_from_a_cache_that_is_too_small(in_place: bool, tmp_p
     cut.write_bytes(cut.read_bytes()[:100])
     assert rows_of(feed_of(data, BatchPlan(10, 1, 1)).epoch(0)) == expected, "what is in the cache is not read again"
     np.testing.assert_array_equal(streamed(folder, buffer_bytes=960).split("train").take(np.array([0]))["y"], [0])
+
+
+def test_what_others_commit_or_give_up_meanwhile_is_no_obstacle(cache: ShardCache, tmp_path: Path) -> None:
+    (tmp_path / "cache" / "gone.part").symlink_to("nowhere")  # listed, and not there when it is looked at
+    assert cache.fetch(*source(tmp_path, "x.npy")) is not None
+
+
+def test_a_copy_that_another_rank_has_removed_before_it_is_mapped_is_read_where_it_lies(tmp_path: Path) -> None:
+    class CrowdedCache(ShardCache):
+        def fetch(self, source: Path, sha256: str) -> Path | None:
+            copy = super().fetch(source, sha256)
+            assert copy is not None
+            copy.unlink()
+            return copy
+
+    folder = write_numbered(tmp_path / "data", [20] * 3)
+    (tmp_path / "cache").mkdir()
+    data = streamed(folder, buffer_bytes=960, cache=CrowdedCache(tmp_path / "cache", 10**6))
+    np.testing.assert_array_equal(data.split("train").take(np.array([41]))["y"], [41])

@@ -99,7 +99,10 @@ class ShardCache:
         part.unlink(missing_ok=True)
         now, files = time.time(), []
         with os.scandir(self._folder) as entries:
-            files = [(entry.stat(), entry.path) for entry in entries if entry.name.endswith((".npy", ".part"))]
+            for entry in entries:
+                with suppress(FileNotFoundError):  # others commit and give up theirs meanwhile
+                    if entry.name.endswith((".npy", ".part")):
+                        files.append((entry.stat(), entry.path))
         total = sum(found.st_size for found, _ in files)
         most = min(self._capacity, total + shutil.disk_usage(self._folder).free)
         if size > most:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,7 @@ class StreamedSplit(Split):
         """Read a file front to back: a copy on this node's disk is mapped, what lies elsewhere goes into memory."""
         how = self.streaming
         local = how.cache.fetch(path, sha256) if how.cache else None
-        if local is None and not how.in_place:
-            return read_npy(path, shape, dtype)
-        return map_npy(local or path, shape, dtype, whole=True)
+        if local is not None:
+            with suppress(FileNotFoundError):  # another rank has needed its room before it was mapped
+                return map_npy(local, shape, dtype, whole=True)
+        return map_npy(path, shape, dtype, whole=True) if how.in_place else read_npy(path, shape, dtype)
