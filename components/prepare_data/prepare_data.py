@@ -216,12 +216,9 @@ def constant_lines(index: Index) -> list[str]:
     """Name the columns of a table that have one value in train."""
     if index.table is None or index.statistics is None:
         return []
-    statistics = zip(index.statistics.mean, index.statistics.std, strict=True)
-    columns = zip(index.table.columns, statistics, strict=False)  # the features for missing numbers are last
-    # A deviation is computed from sums, so that it may miss 0 by their last bits.
-    same = [
-        c.name for c, (mean, std) in columns if (std <= 1e-7 * abs(mean) if c.values is None else len(c.values) == 1)
-    ]
+    # The features for missing numbers are last.
+    columns = zip(index.table.columns, index.statistics.std, strict=False)
+    same = [c.name for c, std in columns if (std == 0 if c.values is None else len(c.values) == 1)]
     return [f"one value in the whole of train, from which nothing is learnt: {list_names(same)}"] if same else []
 
 

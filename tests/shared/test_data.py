@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from shared.data import Array, Dataset, Index, Statistics, batches, epoch_order, rank_slice
 from shared.data.dataset import reader
 from shared.data.write import remove_leftovers, splits, write_index, write_shard
-from shared.data.write.moments import Moments
 from shared.data.write.splits import stratified_split
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal
@@ -282,16 +281,3 @@ def test_a_fraction_is_what_was_typed() -> None:
 def test_too_few_items_are_refused_with_the_arithmetic() -> None:
     with pytest.raises(Refusal, match="takes 1 of 3 items, but only 0 can be spared"):
         stratified_split(np.arange(3), validation_fraction=0, test_fraction=0.2, seed=0)
-
-
-def test_moments_merge_to_mean_and_deviation() -> None:
-    values = np.random.default_rng(0).normal([3, -5, 100], [1, 2, 0.5], size=(50, 4, 3)).astype("float32")
-    merged = Moments.merge([Moments.of(values[:7]), Moments.of(values[7:20]), Moments.of(values[20:])])
-    statistics = merged.statistics()
-    flat = values.reshape(-1, 3).astype("float64")
-    np.testing.assert_allclose(statistics.mean, flat.mean(0), rtol=1e-12)
-    np.testing.assert_allclose(statistics.std, flat.std(0), rtol=1e-9)
-
-
-def test_a_constant_channel_has_no_deviation() -> None:
-    assert Moments.of(np.full((5, 2, 1), 0.1)).statistics().std[0] == pytest.approx(0, abs=1e-8)

@@ -77,7 +77,7 @@ class WrittenShard:
 
 
 def _moments(record: Mapping[str, Any] | None) -> Moments | None:
-    return None if record is None else Moments(record["count"], tuple(record["sum"]), tuple(record["squares"]))
+    return None if record is None else Moments(record["count"], tuple(record["mean"]), tuple(record["squares"]))
 
 
 def item_arrays(source: ItemSource) -> dict[str, Array]:
