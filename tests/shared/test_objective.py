@@ -40,8 +40,12 @@ def test_everything_equals_scikit_learn(seed: int, rows: int, scale: float) -> N
 
 
 def test_targets_that_are_all_equal_explain_nothing() -> None:
-    assert "r2" not in measure_regression(np.ones((3, 1), "float32"), np.full(3, 2.0)).numbers()
+    for value in (2.0, 0.1):  # the mean of the latter is not 0.1
+        assert "r2" not in measure_regression(np.ones((7, 1), "float32"), np.full(7, value)).numbers()
     assert "r2" not in RegressionObjective(2.0, 0.0).metrics([3.0, 3.0, 0.0, 0.0], 3)
+    around = np.full(1000, 0.1) - 0.7
+    sums = [3.0, 3.0, float(around.sum()), float(np.square(around).sum())]
+    assert "r2" not in RegressionObjective(0.7, 1.0).metrics(sums, 1000)
 
 
 def test_a_classification_is_measured_in_sums() -> None:

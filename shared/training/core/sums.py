@@ -6,6 +6,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+_ROUNDING = 1e-12
+"""Part of the targets' second moment that may be left of the variation of equal ones."""
+
 
 class TaskSums(ABC):
     """From sums over rows, which add up over ranks, to the metrics of a task."""
@@ -51,4 +54,5 @@ class RegressionSums(TaskSums):
             "rmse": math.sqrt(squares / rows),
             "mae": absolutes / rows,
         }
-        return numbers | ({"r2": 1 - squares / variation} if variation > 0 else {})
+        differ = variation > _ROUNDING * second
+        return numbers | ({"r2": 1 - squares / variation} if differ else {})
