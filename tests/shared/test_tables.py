@@ -66,6 +66,15 @@ def test_a_file_alone_gzipped_files_and_hidden_ones(tmp_path: Path) -> None:
     assert source.where(0).endswith("1.csv")
     assert source.where(3).endswith("2.csv.gz")
     assert len(open_csv(tmp_path / "part" / "deep" / "2.csv.gz").labels) == 3
+    loud = (tmp_path / "part" / "deep" / "2.csv.gz").rename(tmp_path / "part" / "2.CSV.GZ")
+    assert len(open_csv(loud).labels) == 3
+
+
+def test_cells_with_line_breaks_in_a_file_of_several_blocks(tmp_path: Path) -> None:
+    rows = "".join(f'{row},"a\n{row},b,cat\n{"-" * 90}",dog\n' for row in range(25_000))
+    source = open_csv(tmp_path, "x,text,target\n" + rows, ignore_columns=("text",))
+    assert (len(source.labels), source.classes) == (25_000, ("dog",))
+    assert everything(source)[-1].tolist() == [24_999]
 
 
 def test_classes_are_sorted_as_numbers_if_they_are(tmp_path: Path) -> None:

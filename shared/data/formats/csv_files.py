@@ -80,7 +80,8 @@ class CsvFiles(TableFormat):
             yield from arrow_csv.open_csv(
                 pa.input_stream(open_file(path), compression="gzip" if is_gzipped(path) else None),
                 read_options=arrow_csv.ReadOptions(block_size=_BLOCK_BYTES),
-                parse_options=arrow_csv.ParseOptions(delimiter=_read_header(path)[1]),
+                # Or a block would end at any line break, those in cells included.
+                parse_options=arrow_csv.ParseOptions(delimiter=_read_header(path)[1], newlines_in_values=True),
                 convert_options=arrow_csv.ConvertOptions(
                     column_types=types,
                     include_columns=list(types),
