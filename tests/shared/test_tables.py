@@ -80,8 +80,11 @@ def test_cells_with_line_breaks_in_a_file_of_several_blocks(tmp_path: Path) -> N
 def test_classes_are_sorted_as_numbers_if_they_are(tmp_path: Path) -> None:
     assert open_csv(tmp_path, "x,target\n1,10\n1,9\n1,-1\n").classes == ("-1", "9", "10")
     assert open_csv(tmp_path, "x,target\n1,10\n1,9\n1,b\n").classes == ("10", "9", "b")
+    assert open_csv(tmp_path, "x,target\n1,--5\n1,-4\n").classes == ("--5", "-4"), "no number"
     numbers = {"x": [1.0, 2.0, 3.0]}
-    for target in ([1, 0, 1], [1.0, 0.0, 1.0], ["1", "0", "1"], pa.array(["1", "0", "1"]).dictionary_encode()):
+    texts = pa.array(["1", "0", "1"])
+    exact, half = pa.array([1, 0, 1], pa.decimal128(3, 2)), pa.array([1, 0, 1], pa.float16())
+    for target in ([1, 0, 1], [1.0, 0.0, 1.0], ["1", "0", "1"], texts.dictionary_encode(), exact, half):
         source = open_parquet(tmp_path, {**numbers, "target": target})
         assert (source.classes, source.labels[:].tolist()) == (("0", "1"), [1, 0, 1])
     assert open_parquet(tmp_path, {**numbers, "target": [True, False, True]}).classes == ("False", "True")
@@ -100,6 +103,12 @@ def test_parquet_takes_every_kind_of_number(tmp_path: Path) -> None:
     source = open_parquet(tmp_path, columns)
     assert source.columns == ("f", "i", "u", "b", "d")
     assert everything(source).tolist() == [[1.5, -1, 1, 1, 1], [2.5, 2**40, 255, 0, 2]]
+
+
+def test_a_later_file_with_a_column_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text(GOOD)
+    with pytest.raises(Refusal, match=r"2.csv has more than one column called b\."):
+        open_csv(tmp_path, "a,b,b,target\n1,2,3,cat\n", name="2.csv")
 
 
 def test_a_regression_has_numbers_as_they_are(tmp_path: Path) -> None:
@@ -155,6 +164,7 @@ PARQUET_FAULTS = [
     ({"x": [1.0, float("nan"), 2.0], "target": [0, 1, 1]}, "t.parquet: row 2: column 'x' is empty", "on_missing"),
     ({"x": [1.0, 2.0], "target": ["a", None]}, "t.parquet: row 2: column 'target' is empty", "on_missing"),
     ({"x": [1.0, 2.0], "target": ["a", ""]}, "t.parquet: row 2: column 'target' is empty", "on_missing"),
+    ({"x": [1, 2], "target": pa.array([b"a", b"\xff"]).view("string")}, "column 'target' is not text in UTF-8", "t.p"),
     ({"x": [1.0, 1e300], "target": ["a", "b"]}, "row 2: column 'x' is not a finite number of 32 bits", "on_bad_file"),
     ({"x": [1.0, 1e30], "Targets": ["a", "b"]}, "has no column 'target'", "Did you mean 'Targets'?"),
 ]  # fmt: skip

@@ -6,9 +6,12 @@ are.
 
 from __future__ import annotations
 
+import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,9 +151,11 @@ class _Scan:
             count = len(columns.features)
             self._spool, self._values = Spool((count,), "float32"), {name: {} for name in self._columns.categories}
             self._rising, self._last = np.ones(count, bool), np.full(count, -np.inf, np.float32)
-        there = set(header)
-        if lacking := [name for name in (*self._columns.features, self._columns.target) if name not in there]:
+        there, wanted = Counter(header), (*self._columns.features, self._columns.target)
+        if lacking := [name for name in wanted if name not in there]:
             raise WrongFileError(f"lacks columns that the files before it have: {list_names(lacking)}")
+        if twice := [name for name in wanted if there[name] > 1]:
+            raise WrongFileError(f"has more than one column called {list_names(twice)}")
         check_types(path, self._form.types(path), self._columns, self._request.task)
 
     def _types(self) -> dict[str, pa.DataType]:
@@ -194,7 +199,7 @@ class _Scan:
         from pyarrow import compute, types
 
         absent, column = self._request.missing_values, _plain(column)
-        if self._regression:
+        if self._regression or types.is_float16(column.type):
             column = compute.cast(column, pa.float64(), safe=False)
         if types.is_floating(column.type):
             column = compute.if_else(compute.is_nan(column), None, column)
@@ -241,7 +246,11 @@ class _Scan:
     def _encode(self, target: pa.Array) -> npt.NDArray[np.int16]:
         """Numbers of the classes, in the order in which they first came."""
         found = target.dictionary_encode()
-        codes = [self._codes.setdefault(_class_name(v), len(self._codes)) for v in found.dictionary.to_pylist()]
+        try:
+            names = [_class_name(value) for value in found.dictionary.to_pylist()]
+        except UnicodeDecodeError as error:
+            raise WrongFileError(f"cannot be used: column {self._columns.target!r} is not text in UTF-8") from error
+        codes = [self._codes.setdefault(name, len(self._codes)) for name in names]
         if len(codes) > _MOST_CLASSES or len(self._codes) > _MOST_CLASSES:
             raise Refusal(
                 f"column {self._request.target!r} has more than {_MOST_CLASSES:,} different values, too many for "
@@ -275,7 +284,9 @@ def _plain(column: pa.Array) -> pa.Array:
 
 def _class_name(value: object) -> str:
     """Name of a class: a whole number without a fraction, whatever its type, else the text of the value."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
+        return str(int(value))
+    return str(value)
 
 
 def _sort_classes(codes: dict[str, int], targets: Spool) -> tuple[str, ...]:

@@ -200,5 +200,5 @@ def _learn(source: NumberTable, train: Spool) -> _Learnt:
 
 def sort_texts(texts: list[str]) -> tuple[str, ...]:
     """In ascending order: as numbers if all are whole numbers, else as text."""
-    numbers = all(text.lstrip("-").isdecimal() for text in texts)
+    numbers = all(text.removeprefix("-").isdecimal() for text in texts)
     return tuple(sorted(texts, key=int) if numbers else sorted(texts))
