@@ -147,7 +147,7 @@ def read_image_size(file: Path, most_pixels: int) -> tuple[int, int]:
         UnreadableImageError: see ``decode_image``.
     """
     with opened_image(file, FILE_FORMATS, most_pixels) as image:
-        sideways = image.getexif().get(0x0112, 1) >= 5  # the orientation
+        sideways = image.getexif().get(0x0112, 1) >= 5 and image.format != "TIFF"  # whose size Pillow gives upright
         return image.size if sideways else image.size[::-1]
 
 
