@@ -113,12 +113,13 @@ def test_resizing_crops_around_the_centre(tmp_path: Path) -> None:
     assert (read(open_source("image_folder", tmp_path, image_size=10), np.array([0])) == 250).all()
 
 
-def test_the_orientation_of_a_photograph_is_applied(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", ["jpg", "png", "tif"])
+def test_the_orientation_of_a_photograph_is_applied(tmp_path: Path, suffix: str) -> None:
     image = Image.new("RGB", (8, 4))
     exif = image.getexif()
     exif[0x0112] = 6  # the camera was held upright
     (tmp_path / "a").mkdir()
-    image.save(tmp_path / "a" / "upright.jpg", exif=exif)
+    image.save(tmp_path / "a" / f"upright.{suffix}", exif=exif)
     source = open_source("image_folder", tmp_path)
     assert source.array.shape == (8, 4, 3)
     assert read(source, np.array([0])).shape == (1, 8, 4, 3)
@@ -259,6 +260,10 @@ def test_npy_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         open_source("npy", tmp_path)
     np.save(tmp_path / "x.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(Refusal, match=r"x.npy cannot be read"):
+        open_source("npy", tmp_path)
+    np.savez(tmp_path / "x.npz", x=np.zeros((2, 2)))
+    (tmp_path / "x.npz").rename(tmp_path / "x.npy")
+    with pytest.raises(Refusal, match=r"x.npy is an archive of arrays"):
         open_source("npy", tmp_path)
 
 

@@ -94,8 +94,11 @@ def _open_rows(file: Path) -> npt.NDArray[Any] | StoredRows:
     try:
         if not is_local(file):
             return StoredRows(file)
-        loaded: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+        loaded: Any = np.load(file, mmap_mode="r", allow_pickle=False)
     # NumPy parses the header as Python's source, and lets through what its parser and its arithmetic raise.
     except (OSError, EOFError, ValueError, TypeError, SyntaxError, tokenize.TokenError, OverflowError) as error:
         raise Refusal(f"{file} cannot be read: {error}") from error
-    return loaded
+    if not isinstance(loaded, np.ndarray):  # NumPy goes by a file's first bytes
+        raise Refusal(f"{file} is an archive of arrays (.npz), not one array: save it with numpy.save.")
+    array: npt.NDArray[Any] = loaded
+    return array
