@@ -175,3 +175,10 @@ def test_gradients_go_in_buckets_from_the_last_layer_and_come_back_in_their_plac
     back = optimization.in_buckets(gradients, exchange)
     assert sent == [[4, 2], [1, 5], [3]]
     assert [one.numpy().tolist() for one in back] == [[2.0 * size] * size for size in (3, 5, 1, 2, 4)]
+
+
+def test_numbers_far_from_0_are_normalised_before_they_get_16_bits(zoo: ModuleType) -> None:
+    years = np.arange(2017, 2024, dtype="float32")[:, None]
+    table = ModelCard("mlp", (1,), "float32", ("a", "b"), (2020.0,), (2.0,), framework="keras")
+    outputs = np.asarray(zoo.build_network(table, "mixed_bfloat16")(years))
+    assert len(np.unique(outputs, axis=0)) == len(years), "in bfloat16 these years are two"

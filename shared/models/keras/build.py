@@ -52,10 +52,10 @@ def build_network(card: ModelCard, dtype: str = "float32", model_code: str | Pat
         rows = keras.Input(shape, dtype=card.input_dtype)
         # A channel that never changes is only shifted: dividing by its deviation of 0 would make it not a number.
         variance = [deviation**2 or 1.0 for deviation in card.std]
-        x = keras.layers.Normalization(mean=np.array(card.mean), variance=np.array(variance))(rows)
-        x = expand_categories(card.category_sizes, x)
-        # At least 32 bits at the end, whatever the layers compute with.
+        # At least 32 bits at both ends, whatever the layers compute with: in bfloat16 the years 2017 to 2023 are two.
         wide = "float64" if dtype == "float64" else "float32"
+        x = keras.layers.Normalization(mean=np.array(card.mean), variance=np.array(variance), dtype=wide)(rows)
+        x = expand_categories(card.category_sizes, x)
         outputs = _apply(card, model_code, x)
         if tuple(outputs.shape[1:]) != (card.outputs,):
             why = f"with {len(card.classes)} classes" if card.classes else "for a regression"
