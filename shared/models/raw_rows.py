@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,7 @@ def _number(cell: Any, missing: frozenset[str], name: str) -> float:
     return math.nan if number in _absent_numbers(missing) else number
 
 
+@lru_cache(maxsize=8)  # asked for each cell
 def _absent_numbers(missing: frozenset[str]) -> frozenset[float]:
     found = set()
     for text in missing:
