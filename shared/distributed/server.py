@@ -16,6 +16,7 @@ from shared.distributed.launch import Launch
 from shared.distributed.meeting import Guest
 from shared.distributed.wire import (
     GREETING_LIMIT,
+    LONGEST_WAIT,
     MESSAGE_LIMIT,
     Message,
     MessageDecoder,
@@ -86,7 +87,7 @@ class ControlServer(threading.Thread):
         """Seconds until something has to be done even if nobody speaks."""
         times = [link.greet_by for link in self._connections if link.guest.member is None]
         times += [time for time in (self._stop_at, self._assembly.next_deadline()) if time is not None]
-        return max(0.0, min(times) - time.monotonic()) if times else None
+        return max(0.0, min(min(times) - time.monotonic(), LONGEST_WAIT)) if times else None
 
     def _expire(self) -> None:
         now = time.monotonic()

@@ -19,6 +19,7 @@ _HEADER = struct.Struct(">I")
 GREETING_LIMIT = 4096  # bytes that somebody who has not shown the token may send
 MESSAGE_LIMIT = 64 * 2**20  # bytes
 PORT_PATIENCE = 5.0  # seconds in which what is left of an earlier attempt may still let go of a port
+LONGEST_WAIT = 86_400.0  # seconds that the system is asked to wait at once: it counts milliseconds in 31 bits
 VALUE_LIMIT = 16 * 2**20  # bytes that one rank may give at once; together they still have to fit into one message
 
 
@@ -80,7 +81,7 @@ def exchange_messages(
         OSError: the connection has ended, or the time of `timeout` seconds is up.
         ValueError: the answer is not one of ours.
     """
-    connection.settimeout(timeout)
+    connection.settimeout(None if timeout is None else min(timeout, LONGEST_WAIT))
     connection.sendall(data)
     return receive_message(connection, decoder, timeout)
 
@@ -92,8 +93,15 @@ def receive_message(connection: socket.socket, decoder: MessageDecoder, timeout:
     while True:
         for message in decoder.feed(received):
             return message
-        connection.settimeout(None if until is None else max(0.001, until - time.monotonic()))
-        received = connection.recv(1 << 16)
+        rest = None if until is None else max(0.001, until - time.monotonic())
+        connection.settimeout(None if rest is None else min(rest, LONGEST_WAIT))
+        try:
+            received = connection.recv(1 << 16)
+        except TimeoutError:
+            if rest is None or rest <= LONGEST_WAIT:
+                raise
+            received = b""
+            continue
         if not received:
             raise ConnectionError("connection closed")
 

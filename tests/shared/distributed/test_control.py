@@ -85,6 +85,18 @@ def test_a_value_that_nobody_sets() -> None:
     assert isinstance(results[1], WaitTimeoutError)
 
 
+def test_a_wait_may_be_longer_than_the_system_can_wait_at_once() -> None:
+    thirty_days = 30 * 86_400.0  # in milliseconds more than 31 bits hold; step_timeout may be so long
+
+    def meet(control: Control, rank: int) -> object:
+        time.sleep(0.1 * rank)
+        return control.meet("gather", "x", thirty_days, rank), control.get("key", thirty_days) if rank else (
+            control.set("key", "value")
+        )
+
+    assert on_every_rank(2, meet) == [([0, 1], None), ([0, 1], "value")]
+
+
 def test_large_values_pass() -> None:
     numbers = [float(number) for number in range(200_000)]
     results = on_every_rank(2, lambda control, _: control.meet("sum", "s", 20, numbers))
