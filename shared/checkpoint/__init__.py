@@ -6,7 +6,7 @@ A folder of checkpoints::
     step-00000120/rank-00003-1f2e3d4cx7.json          what rank 3 alone has: the state of its random number generators
     step-00000120/state-1f2e3d4cx7.json               what the ranks have in common besides tensors
     step-00000120/manifest.json                       size and sha256 of all of them, written last
-    latest.json                                       a hint which one is the newest
+    latest.json                                       a hint which one is the newest, and who has written it
 
 Where all ranks have the same tensors, rank 0 writes them whole. In the names stands which start of the job has written
 them, and in which of its saves (`saving` says why that is safe when a process dies). Nothing is renamed, appended to or

@@ -85,10 +85,17 @@ def commit_checkpoint(
     sync_folder(path)
     sync_folder(folder)
     with suppress(OSError):  # a hint, for where listings lag
-        write_text(folder / LATEST_FILE, json.dumps({"checkpoint": path.name}))
+        write_text(folder / LATEST_FILE, json.dumps({"checkpoint": path.name, "attempt": attempt}))
     _remove_leftovers(path, manifest)
     _remove_old(folder, step, keep)
     return path
+
+
+def newest_attempt(folder: Path) -> str:
+    """Which attempt wrote the newest checkpoint of a folder, by the hint beside it; empty where that is not known."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads(read_bytes(folder / LATEST_FILE))["attempt"])
+    return ""
 
 
 def read_manifest(path: Path) -> Manifest:

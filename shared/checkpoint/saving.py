@@ -19,7 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from shared.checkpoint.files import KeepRule, begin_folder, commit_checkpoint, rank_name
+from shared.checkpoint.files import KeepRule, begin_folder, commit_checkpoint, newest_attempt, rank_name
 from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.seal import FileSeal
 from shared.checkpoint.staging import StagingBuffers
@@ -63,6 +63,7 @@ class CheckpointEngine:
         self._channel: World | None = None
         self._start = secrets.token_hex(4) if world is None else world.start_id[:8]
         self._saves = 0
+        self._found: str | None = None  # which attempt had written last when this start committed for the first time
         self._buffers = StagingBuffers()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -143,7 +144,7 @@ class CheckpointEngine:
         rank = 0 if self._world is None else self._world.rank
         mine = write_rank_files(begin_folder(self._folder, save.step), rank, save.attempt, save.parts, save.own)
         if self._channel is None:
-            commit_checkpoint(self._folder, save.step, save.attempt, save.state, mine, self._keep)
+            self._commit(save, mine)
             return
         node = self._channel.node_rank
         said = [node, {name: [seal.size, seal.sha256] for name, seal in mine.items()}]
@@ -151,10 +152,25 @@ class CheckpointEngine:
 
         def commit() -> None:
             assert collected is not None  # noqa: S101  # this is rank 0
-            files = _wait_until_visible(self._folder, save.step, collected)
-            commit_checkpoint(self._folder, save.step, save.attempt, save.state, files, self._keep)
+            self._commit(save, _wait_until_visible(self._folder, save.step, collected))
 
         self._channel.once(commit, name=f"commit step {save.step}", scope="job")
+
+    def _commit(self, save: _Save, files: Mapping[str, FileSeal]) -> None:
+        """Make a checkpoint of the files.
+
+        Raises:
+            Refusal: a later start has begun to save into the folder; each would remove the files of the other.
+        """
+        last = newest_attempt(self._folder)
+        if self._found is None:
+            self._found = last
+        elif last not in ("", self._found) and not last.startswith(f"{self._start}x"):
+            raise Refusal(
+                f"Another run that was started later saves into {self._folder} too, and each would remove checkpoints "
+                "of the other. Give each run a checkpoints folder of its own; another run's is given as resume_from."
+            )
+        commit_checkpoint(self._folder, save.step, save.attempt, save.state, files, self._keep)
 
 
 def write_rank_files(

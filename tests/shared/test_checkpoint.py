@@ -35,7 +35,7 @@ def test_tensors_and_state_come_back(tmp_path: Path) -> None:
     assert path.name == "step-00000012"
     assert loaded_state == state
     assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
-    assert json.loads((tmp_path / "latest.json").read_text()) == {"checkpoint": "step-00000012"}
+    assert json.loads((tmp_path / "latest.json").read_text())["checkpoint"] == "step-00000012"
 
 
 def test_numpy_arrays_need_no_torch(tmp_path: Path) -> None:
@@ -147,6 +147,20 @@ def test_what_an_earlier_attempt_at_a_step_left_does_no_harm(tmp_path: Path) -> 
     save(tmp_path, 7)
     assert choose.newest_valid_checkpoint(tmp_path) == again
     assert not {path.name for path in again.iterdir()} & set(left)
+
+
+def test_of_two_runs_in_one_folder_the_earlier_one_ends(tmp_path: Path) -> None:
+    before, *runs = (engine_in(tmp_path) for _ in range(3))
+    for run in (before, *runs):  # the first of them has ended, and is no harm to those that begin
+        run.save(2, [ShardPart.whole("w", np.ones(3))], {})
+        run.wait()
+    runs[0].save(3, [ShardPart.whole("w", np.ones(3))], {})
+    with pytest.raises(Refusal, match="Another run that was started later"):
+        runs[0].wait()
+    for step in (3, 4):
+        runs[1].save(step, [ShardPart.whole("w", np.ones(3))], {})
+    runs[1].wait()
+    assert choose.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000004"
 
 
 def test_an_empty_or_missing_folder_has_none(tmp_path: Path) -> None:
