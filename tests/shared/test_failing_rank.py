@@ -32,8 +32,8 @@ def slow(seconds):
 words = [part for flag in ("data", "model", "checkpoints", "metrics") for part in ("--" + flag, flag)]
 settings = read_settings(TrainerSettings, words=[*words, "--epochs", "1"])
 schedule = types.SimpleNamespace(steps=1)
-meter = types.SimpleNamespace(stopping_on_sigterm=nullcontext)
-with init() as world, slow({closing}), TrainingRun(settings, world, None, TrainingPosition(), schedule, meter) as run:
+meter, saver = types.SimpleNamespace(stopping_on_sigterm=nullcontext), types.SimpleNamespace(own_step=None)
+with init() as world, slow({closing}), TrainingRun(settings, world, saver, TrainingPosition(), schedule, meter) as run:
     run.log({{"loss": 1.0}})
     time.sleep(0.2)
     world.barrier("all have begun")

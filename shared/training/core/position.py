@@ -129,7 +129,12 @@ class CheckpointSaver(ABC):
 
     Its `identity` is that of the plan, and what else makes it another training for this saver. Rank 0 saves and
     restores by itself where it is `alone`, because the others compute for it.
+
+    Attributes:
+        own_step: step of the checkpoint in our folder that the training goes on from; None if there is none.
     """
+
+    own_step: int | None = None
 
     def __init__(self, plan: CheckpointPlan, world: World, *, alone: bool = False) -> None:
         self.plan, self.world, self.identity = plan, world, plan.identity
@@ -173,6 +178,7 @@ class CheckpointSaver(ABC):
             why = agree_on_damage(self._together, path, why)
             if why is None:
                 position = TrainingPosition(**state["position"])
+                self.own_step = position.step if path.is_relative_to(plan.folder) else None
                 self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
                 return position
             damaged = f"{path}: {why}"

@@ -49,7 +49,7 @@ class TrainingRun:
         self._settings, self._world, self._saver, self.at, self._schedule = settings, world, saver, at, schedule
         self._steps_per_epoch = steps_per_epoch or schedule.steps // settings.loop.epochs
         at.restore_cut_epoch(self._steps_per_epoch)
-        self._saved, self._saved_at, self._saves_epoch = at.step, time.monotonic(), False
+        self._saved, self._saved_at, self._saves_epoch = saver.own_step, time.monotonic(), False
         self._started = self._epoch_started = self._noted = time.perf_counter()
         self._speed: list[float] = []
         self._stalls: list[float] = []
@@ -248,11 +248,11 @@ class TrainingRun:
     def _check_finite(self, what: str, value: float) -> None:
         if not math.isfinite(value):
             self._saver.finish()
-            settings = self._settings
+            settings, last = self._settings, self._saved
             raise Refusal(
                 f"The {what} is {value} at step {self.at.step}, in epoch {self.at.epoch + 1} of "
                 f"{settings.loop.epochs}. Lower "
                 f"learning_rate (it is {settings.optimizer.learning_rate:g}), raise warmup_fraction, set "
-                f"clip_norm, or use a wider precision than {settings.precision.precision}. The last checkpoint is of "
-                f"step {self._saved}."
+                f"clip_norm, or use a wider precision than {settings.precision.precision}. "
+                + ("There is no checkpoint yet." if last is None else f"The last checkpoint is of step {last}.")
             )

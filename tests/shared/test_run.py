@@ -1,0 +1,68 @@
+"""What a training run saves and reports, step by step, without a framework."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from shared.settings.command_line import read_settings
+from shared.settings.trainer import TrainerSettings
+from shared.settings.training import ScheduleSettings
+from shared.training.core.meter import LossMeter
+from shared.training.core.position import TrainingPosition
+from shared.training.core.run import TrainingRun
+from shared.training.core.schedule import LearningSchedule
+
+WORLD: Any = SimpleNamespace(
+    world_size=1, local_world_size=1, is_main=True, launch=SimpleNamespace(alone=True), note=print
+)
+
+
+class Meter(LossMeter):
+    """Sees no loss."""
+
+    def _agree(self, wish: float) -> tuple[float, float]:
+        return 0.0, wish
+
+
+class Saver:
+    """Notes what it is to save."""
+
+    def __init__(self, own_step: int | None) -> None:
+        self.own_step, self.saved = own_step, list[int]()
+        self.writer = SimpleNamespace(times=SimpleNamespace(writing=0.0))
+
+    def save(self, position: TrainingPosition) -> None:
+        self.saved.append(position.step)
+
+    def finish(self) -> None:
+        """It has."""
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run_from(at: TrainingPosition, saver: Any) -> TrainingRun:
+    """A run of 2 epochs of 4 steps, from a position on."""
+    words = [word for name in ("data", "model", "checkpoints", "metrics") for word in (f"--{name}", name)]
+    settings = read_settings(TrainerSettings, words=[*words, "--epochs", "2"])
+    schedule = LearningSchedule.for_steps(8, 0.1, ScheduleSettings())
+    return TrainingRun(settings, WORLD, saver, at, schedule, Meter(WORLD, counts_waits=False))
+
+
+@pytest.mark.parametrize(("own_step", "saved"), [(8, []), (None, [8])])
+def test_where_nothing_is_left_the_checkpoint_of_another_folder_is_saved_in_ours(
+    own_step: int | None, saved: list[int]
+) -> None:
+    saver = Saver(own_step)
+    with run_from(TrainingPosition(2, 0, 8, history=[{"step": 8.0, "epoch": 2.0}]), saver) as run:
+        assert not run.remaining_epochs()
+        run.finish()
+    assert saver.saved == saved
+    assert json.loads(Path("metrics/metrics.json").read_text())["steps"] == 8
