@@ -66,3 +66,14 @@ def test_where_nothing_is_left_the_checkpoint_of_another_folder_is_saved_in_ours
         run.finish()
     assert saver.saved == saved
     assert json.loads(Path("metrics/metrics.json").read_text())["steps"] == 8
+
+
+@pytest.mark.parametrize(("own_step", "saved"), [(4, []), (None, [4])])
+def test_a_checkpoint_of_the_last_step_of_an_epoch_is_not_written_over_at_its_end(
+    own_step: int | None, saved: list[int]
+) -> None:
+    saver = Saver(own_step)
+    at = TrainingPosition(0, 4, 4)
+    with run_from(at, saver) as run:
+        run.end_epoch({})
+        assert (at.epoch, at.batch, saver.saved) == (1, 0, saved)

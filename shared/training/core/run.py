@@ -150,8 +150,8 @@ class TrainingRun:
         if at.batch >= self._steps_per_epoch:
             at.epoch, at.batch, at.epoch_loss = at.epoch + 1, 0, 0.0
         self._epoch_started = self._noted = now
-        if self._settings.checkpoints.checkpoint_every == 0 or self._saves_epoch:
-            self._saves_epoch = False
+        due, self._saves_epoch = self._settings.checkpoints.checkpoint_every == 0 or self._saves_epoch, False
+        if due and self._saved != at.step:  # to write over a manifest would lose both checkpoints in a kill
             self._save()
 
     def finish(self) -> None:
