@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -77,3 +78,14 @@ def test_a_checkpoint_of_the_last_step_of_an_epoch_is_not_written_over_at_its_en
     with run_from(at, saver) as run:
         run.end_epoch({})
         assert (at.epoch, at.batch, saver.saved) == (1, 0, saved)
+
+
+def test_a_validation_number_that_is_not_finite_is_left_out_of_what_is_kept_as_json() -> None:
+    at = TrainingPosition(1, 4, 8)
+    with run_from(at, Saver(None)) as run:
+        run.end_epoch({"loss": 710.0, "perplexity": math.inf, "auc": math.nan})
+        run.finish()
+    json.dumps(at.history, allow_nan=False)  # as a checkpoint's state is written
+    assert at.history[-1]["validation_loss"] == 710.0
+    assert not {"validation_perplexity", "validation_auc"} & at.history[-1].keys()
+    assert "NaN" not in Path("metrics/metrics.json").read_text()

@@ -137,7 +137,8 @@ class TrainingRun:
             **self._meter.hardware(),
         }
         at.history = [entry for entry in at.history if entry["epoch"] != numbers["epoch"]]
-        at.history.append({"step": float(at.step), **numbers})
+        finite = {name: value for name, value in numbers.items() if math.isfinite(value)}  # JSON has no others
+        at.history.append({"step": float(at.step), **finite})
         self._tracker.log(numbers, at.step)
         shown = [
             f"{name.replace('_', ' ')} {numbers[name]:.4f}"
