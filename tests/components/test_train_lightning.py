@@ -5,10 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 
 from shared.checkpoint import choose
 from shared.data import Dataset
@@ -207,6 +211,22 @@ def test_what_a_module_lacks_is_said_once(few: Path, code: Path, tmp_path: Path)
             with pytest.raises(Refusal) as raised:
                 make_own_task(settings, settings.network, *common, LearningSchedule("constant", 0.1, 1, 0))
             assert message in str(raised.value)
+
+
+def test_weights_that_are_not_finite_are_no_checkpoint(tmp_path: Path) -> None:
+    from shared.distributed import Refusal, init
+    from shared.training.core.position import CheckpointPlan, TrainingPosition
+    from shared.training.lightning.state import TrainingSaver
+
+    module = torch.nn.Linear(2, 2)
+    with init("torch") as world:
+        saver = TrainingSaver(CheckpointPlan(tmp_path, None, {}, timedelta(minutes=1)), world, steps_per_epoch=9)
+        saver._trainer = cast("Any", SimpleNamespace(lightning_module=module, save_checkpoint=lambda folder: None))  # noqa: ARG005
+        saver.save(TrainingPosition(batch=3, step=3))
+        module.bias.data[0] = float("nan")
+        with pytest.raises(Refusal, match="The weights are not finite after step 4"):
+            saver.save(TrainingPosition(batch=4, step=4))
+    assert [path.name for path in tmp_path.glob("step-*")] == ["step-00000003"]
 
 
 @pytest.mark.slow

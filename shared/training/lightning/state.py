@@ -20,7 +20,7 @@ from shared.distributed import Refusal, World
 from shared.storage import remove_folder
 from shared.training.core.position import CheckpointPlan, TrainingPosition
 from shared.training.torch.passes import DeferringSaver
-from shared.training.torch.state import random_state, read_rank_generators, set_random_state
+from shared.training.torch.state import has_finite_weights, random_state, read_rank_generators, set_random_state
 
 _OURS = "allranks"
 """Key of what we add to Lightning's dictionary."""
@@ -115,6 +115,8 @@ class TrainingSaver(DeferringSaver, Callback):
     def _write(self, position: TrainingPosition) -> None:
         """Let Lightning gather a checkpoint, for which it asks in `on_save_checkpoint`, and write it."""
         assert self._trainer is not None  # noqa: S101  # Lightning calls on_fit_start first
+        if not has_finite_weights(self._trainer.lightning_module):
+            raise self._not_finite(position)
         self._trainer.save_checkpoint(self.plan.folder)
         tensors, state = tree.pack_state(self.io.take(), "The module's checkpoint")
         parts = (ShardPart.whole(name, tensor) for name, tensor in tensors.items())

@@ -37,8 +37,7 @@ class TrainingSaver(CheckpointSaver):
 
     def save(self, position: TrainingPosition) -> None:
         """Write a checkpoint; see `CheckpointSaver`."""
-        sums = torch.stack([parameter.detach().sum(dtype=torch.float64) for parameter in self.module.parameters()])
-        if not torch.isfinite(sums.sum()):
+        if not has_finite_weights(self.module):
             raise self._not_finite(position)
         share_statistics(self.module, self.world)  # so that this run and one that goes on from here are alike
         tensors, state = self._content(position) if self.world.is_main else ({}, {})
@@ -85,6 +84,12 @@ class TrainingSaver(CheckpointSaver):
         self.scaler.load_state_dict(state["scaler"])
         restore_random_state(saved, self.world)
         return state
+
+
+def has_finite_weights(module: nn.Module) -> bool:
+    """Whether each weight is a finite number; waits for the device once."""
+    sums = torch.stack([parameter.detach().sum(dtype=torch.float64) for parameter in module.parameters()])
+    return bool(torch.isfinite(sums.sum()))
 
 
 def random_state() -> dict[str, Any]:
