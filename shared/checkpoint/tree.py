@@ -59,6 +59,8 @@ def unpack_state(tensors: Mapping[str, torch.Tensor], packed: Json) -> Any:
             return tuple(unpack_state(tensors, item) for item in value)
         case "$set":
             return {unpack_state(tensors, item) for item in value}
+        case "$frozenset":
+            return frozenset(unpack_state(tensors, item) for item in value)
         case "$dict":
             return {unpack_state(tensors, key): unpack_state(tensors, item) for key, item in value}
         case "$float":
@@ -99,7 +101,9 @@ class _Packer:
                 return self._pack_mapping(tree, place)
             case list() | tuple() | set() | frozenset():
                 items = [self.pack(item, f"{place}.{number}") for number, item in enumerate(tree)]
-                return items if isinstance(tree, list) else {"$tuple" if isinstance(tree, tuple) else "$set": items}
+                kinds = {"$tuple": tuple, "$set": set, "$frozenset": frozenset}
+                kind = next((name for name, one in kinds.items() if isinstance(tree, one)), None)
+                return items if kind is None else {kind: items}
             case _:
                 raise Refusal(
                     f"{self._what} cannot be kept without pickle: {place.lstrip('.') or 'it'} is a "

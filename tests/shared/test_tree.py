@@ -65,6 +65,11 @@ def test_numbers_that_json_lacks() -> None:
     assert again["some"] == {1, 2}
 
 
+def test_what_is_hashable_stays_so() -> None:
+    value = {"pairs": {frozenset({1, 2}), (3, frozenset())}, "weights": {frozenset({"a"}): 0.5}}
+    assert there_and_back(value) == value
+
+
 def test_an_object_is_refused_by_its_place() -> None:
     with pytest.raises(Refusal, match=r"hyper_parameters\.loss is a torch\.nn\.modules\.loss\.MSELoss"):
         tree.pack_state({"hyper_parameters": {"loss": torch.nn.MSELoss()}}, "The checkpoint")
