@@ -27,11 +27,15 @@ from allranks.spec.step_sizes import SERVERLESS, check_sizes, step_sizes
 
 @dataclass(frozen=True, slots=True)
 class AssembledJob:
-    """A pipeline that is ready to be sent: the SDK's PipelineJob, the same as the check has read it, its warnings."""
+    """A pipeline that is ready to be sent: the SDK's PipelineJob, the same as the check has read it, its warnings.
+
+    ``is_named``: the user has given the job its name, under which there may be one already.
+    """
 
     job: Any
     pipeline: Pipeline
     notes: tuple[Problem, ...]
+    is_named: bool = False
 
     @property
     def title(self) -> str:
@@ -87,7 +91,7 @@ def assemble_job(
             scale_step(find_node(job, name), nodes=nodes, processes_per_node=processes)
         set_placement(job, asked, placed)
         set_destination(job, pipeline, experiment)
-    return AssembledJob(job, pipeline, tuple(problems))
+    return AssembledJob(job, pipeline, tuple(problems), is_named=bool(job.name))
 
 
 def _without_compute(pipeline: Pipeline) -> list[Problem]:

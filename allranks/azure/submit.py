@@ -84,6 +84,8 @@ def submit_job(
     pipeline, job = assembled.pipeline, assembled.job
     name, doing = name_job(assembled), f"submitting {assembled.title}"
     with service_errors(doing, workspace):
+        if assembled.is_named:
+            _require_new(client, name, tell)
         ids = {} if registered is None else name_registered(assembled, registered)
         _check_computes(call_with_retry(lambda: list(client.compute.list()), tell), pipeline, workspace, tell)
         _require_assets(client, workspace, pipeline, ids, registered, tell)
@@ -95,6 +97,15 @@ def submit_job(
             f"Whether {name} has arrived says: allranks runs show --azure {name}. If not, give the same command again."
         )
         raise AzureUnavailableError(error.message, look) from None
+
+
+def _require_new(client: Any, name: str, tell: Callable[[str], None]) -> None:
+    """Refuse a user's own name that a job has: of a conflict ``_send`` cannot tell an older job from its own."""
+    if call_with_retry(lambda: found_or_none(lambda: client.jobs.get(name)), tell) is not None:
+        message = f"there is a job {name!r} already, and a job that was sent cannot be changed."
+        raise AzureError(
+            message, "Give the pipeline another `name:`, or leave it out: each job then gets one of its own."
+        )
 
 
 def name_job(assembled: AssembledJob) -> str:

@@ -196,6 +196,15 @@ def test_an_sdk_that_has_changed_inside_is_named(
     assert 'pip install "azure-ai-ml>=1.35,<1.36"' in said
 
 
+def test_a_job_of_the_same_name_is_not_taken_for_the_one_that_is_sent(ready: StandIn, cli: Cli, small: str) -> None:
+    document = Path(small).read_text()
+    Path(small).write_text(f"name: nightly{document}")
+    assert cli("submit", small, "--json").json["job"] == "nightly"
+    Path(small).write_text(f"name: nightly\ndescription: another{document}")
+    again = cli("submit", small)
+    assert (again.code, "there is a job 'nightly' already" in again.err) == (2, True), again.out
+
+
 def test_an_answer_that_is_lost_submits_nothing_twice(ready: StandIn, cli: Cli, small: str) -> None:
     ready.fault("answer of " + JOBS, 0, times=1)
     done = cli("submit", small, "--json")
