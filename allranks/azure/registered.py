@@ -76,6 +76,11 @@ class ComponentFinder:
             label = match["label"] or ("latest" if version == "latest" else None)
             found = client.components.get(name, None if label else version, label)
             said = entity_document(found)
+        if said.get("type") != "command":
+            message = f"{match[0]} is a {said.get('type')} component, and here only command components are looked up."
+            raise UsageError(
+                message, "Write its YAML in place of the id, or send the job with: az ml job create --file."
+            )
         document = {key: said[key] for key in _KEPT if said.get(key) is not None}
         return document | {"environment": f"azureml:{str(said['environment']).removeprefix('azureml:')}"}
 

@@ -150,6 +150,16 @@ def test_a_component_that_only_azure_knows(ready: StandIn, cli: Cli, tmp_path: P
     assert (missing.code, "looking up the component azureml:theirs:5" in missing.err) == (2, True)
 
 
+def test_a_pipeline_that_only_azure_knows_is_refused_by_name(ready: StandIn, cli: Cli, tmp_path: Path) -> None:
+    inner = {"type": "command", "componentId": "azureml:theirs:4"}
+    spec = {"name": "theirs", "version": "1", "type": "pipeline", "jobs": {"train": inner}, "inputs": {}, "outputs": {}}
+    ready.put([("components", "theirs", "1", {"componentSpec": spec, "isAnonymous": False})])
+    jobs = "jobs: {outer: {type: pipeline, component: 'azureml:theirs:1'}}"
+    (tmp_path / "job.yaml").write_text(f"type: pipeline\nsettings: {{default_compute: serverless}}\n{jobs}\n")
+    done = cli("submit", str(tmp_path / "job.yaml"))
+    assert (done.code, "azureml:theirs:1 is a pipeline component" in done.err) == (2, True), done.err
+
+
 def test_nothing_of_azure_is_loaded_before_it_is_needed() -> None:
     assert {"run", "submit"} <= set(dir(allranks))
     assert components is allranks.components
