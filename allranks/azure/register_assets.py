@@ -14,6 +14,7 @@ from allranks import catalogue, library
 from allranks.errors import Problem, SpecError, UnknownNameError
 from allranks.local import snapshot
 from allranks.spec import Component, check_document, read_component, read_spec
+from allranks.spec.document import read_yaml
 from allranks.spec.model import Source
 from allranks.spec.suggest import nearest_name
 
@@ -115,7 +116,7 @@ def own_assets(path: Path) -> list[LibraryAsset]:
     if file is None:
         missing = f"there is no component.yaml in {str(path)!r}" if path.is_dir() else f"there is no file {str(path)!r}"
         raise UnknownNameError(f"{missing}.", "`allranks init SCRIPT` writes one.")
-    component, document = read_component(file), _document(file)
+    component, document = read_component(file), read_yaml(file)[0]
     version, written = str(document.get("version") or ""), document.get("environment")
     if problems := _own_problems(component, document, version, file):
         raise SpecError(problems)
@@ -146,7 +147,7 @@ def _own_environment(name: str, version: str, written: Mapping[str, Any], file: 
     document = {key: value for key, value in written.items() if key not in ("name", "version")}
     conda = document.get("conda_file")
     if isinstance(conda, str):
-        document["conda_file"] = _document(file.parent / conda)
+        document["conda_file"] = read_yaml(file.parent / conda)[0]
     marks = {"definition": _mark(document)}
     build = document.get("build")
     if isinstance(build, dict):

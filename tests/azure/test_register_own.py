@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from allranks.azure.register_assets import own_assets
+from allranks.errors import SpecError
 from tests.azure.registering import properties
 from tests.azure.stand_in.fixture import ROOT, StandIn, azure_server
 
@@ -53,6 +55,24 @@ def test_a_folder_is_registered_with_its_environment(azure_server: StandIn, tmp_
     assert refused.returncode == 2
     assert "component count 1: its code changed" in refused.stderr
     assert "Raise `version:` in mine/component.yaml, and register again." in refused.stderr
+
+
+OWN = "type: command\nname: mine\nversion: '1'\ncommand: echo hello\n"
+IN_PLACE = "environment: {image: some.test/image, conda_file: conda.yaml}\n"
+
+
+def test_a_date_among_the_tags_is_text(tmp_path: Path) -> None:
+    (tmp_path / "component.yaml").write_text(f"{OWN}environment: azureml:theirs:1\ntags: {{released: 2026-11-23}}\n")
+    (own,) = own_assets(tmp_path)
+    assert own.document["tags"] == {"released": "2026-11-23"}
+
+
+@pytest.mark.parametrize("conda", [b"dependencies: [\n", b"name: caf\xe9\n", b"- python\n", b""])
+def test_a_conda_file_that_cannot_be_read_is_named(tmp_path: Path, conda: bytes) -> None:
+    (tmp_path / "component.yaml").write_text(OWN + IN_PLACE)
+    (tmp_path / "conda.yaml").write_bytes(conda)
+    with pytest.raises(SpecError, match=r"conda\.yaml"):
+        own_assets(tmp_path)
 
 
 def test_a_folder_without_a_component_names_what_writes_one(azure_server: StandIn, tmp_path: Path) -> None:
