@@ -10,6 +10,7 @@ _NAMES = (
     r"client_?secret|password|passwd|(?<![a-z])pwd|(?:(?<![a-z])|(?<=%3f))sig|shared_?access_?key"
     r"|(?:account|storage|access|api|secret|private|subscription)[_-]?key"
     r"|(?:access|refresh|id|auth|tracking|azureml|bearer|hf|sas)[_-]?token"
+    r"|(?-i:(?<=[A-Z0-9]_)(?:TOKEN|SECRET)(?![A-Za-z0-9_]))"  # of variables, such as GITHUB_TOKEN; not pad_token
 )
 _SHAPES = (  # of tokens that tell by themselves whose they are, as their services document them
     r"hf_[A-Za-z0-9]{30,}",  # Hugging Face
@@ -56,7 +57,7 @@ _SECRETS = (
 pattern that is never needed is never compiled, which would take as long as a step that does nothing."""
 
 
-_NAMED = rf"(?i){_NAMES}|\A(?:token|secret|credentials?)\Z"
+_NAMED = rf"(?i){_NAMES}|\A(?:token|secret|credentials?)\Z|(?-i:(?:\A|_)(?:TOKEN|SECRET|PASS|PASSPHRASE)(?:\Z|_))"
 _VALUES = frozenset({"values", "parameters", "inputs", "variables", "environment_variables"})
 _PLACES = frozenset({"outputs", "folder", "run_dir", "log"})  # paths of ours, which are read again
 
@@ -69,7 +70,7 @@ def redact_named(name: str, value: str) -> str:
 @lru_cache(1024)
 def _says_secret(name: str) -> bool:
     lower = name.lower()
-    return any(hint in lower for hint in (*_NAME_HINTS, "credential")) and bool(re.search(_NAMED, name))
+    return any(hint in lower for hint in (*_NAME_HINTS, "credential", "pass")) and bool(re.search(_NAMED, name))
 
 
 def redact_document(document: Any, within: str = "") -> Any:

@@ -48,6 +48,7 @@ SIGNED = "eyJhbGciOiJub25lIn0.eyJhdWQiOiJ4In0.c2ln"
         (r'"{\"sasToken\": \"abc\", \"a\": 1}"', r'"{\"sasToken\": \"***\", \"a\": 1}"'),
         ("x-azureml-token: abc\nok", "x-azureml-token: ***\nok"),
         ("AWS_SECRET_ACCESS_KEY=abc HF_TOKEN=hf", "AWS_SECRET_ACCESS_KEY=*** HF_TOKEN=***"),
+        ("GITHUB_TOKEN=abc python a.py; MY_SECRET: 'x y'", "GITHUB_TOKEN=*** python a.py; MY_SECRET: '***'"),
         ("git+https://me:p%40ss@host/x.git", "git+https://***@host/x.git"),
         ("redis://:pass@host:1/0", "redis://***@host:1/0"),
         ("python a.py --api-key 'x y' --token abc --lr 1", "python a.py --api-key *** --token *** --lr 1"),
@@ -66,6 +67,7 @@ def test_secrets_are_blotted_out(text: str, shown: str) -> None:
         "step 3, tokens: 512, loss: 0.5, design=2, key=value, token_ids=[1, 2]",
         "https://host:8080/a@b and user@host.test, at 10:30",
         "no password was given",
+        "pad_token=<pad>, max_tokens=5, PAD_TOKEN_ID=3",
         "task-" + KEY[:40] + " of disk-" + KEY[:40],
         "sk-learn-compatible-estimators-for-everything-and-more",
         "hf_transfer, hf_hub_download, ghp_, glpat-short, --eos-token '</s>' --tokens 512",
@@ -75,6 +77,13 @@ def test_secrets_are_blotted_out(text: str, shown: str) -> None:
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert redact(text) == text
+
+
+def test_a_variable_is_judged_by_its_name() -> None:
+    secret = ("GITHUB_TOKEN", "TOKEN", "MY_SECRET", "SECRET_OF_APP", "DB_PASS", "GPG_PASSPHRASE", "WANDB_API_KEY")
+    shown = ("TOKENIZERS_PARALLELISM", "pad_token", "BYPASS", "PASSES", "max_tokens")
+    found = redact_document({"variables": dict.fromkeys((*secret, *shown), "plain")})["variables"]
+    assert found == dict.fromkeys(secret, "***") | dict.fromkeys(shown, "plain")
 
 
 @pytest.mark.parametrize("secret", BEARERS)
