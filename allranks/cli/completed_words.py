@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 _ENDINGS = (".yaml", ".yml", ".py", ".ipynb")
 _MOST = 500  # that a shell is given
+_PLAIN = re.compile(r"[\w@%+=:,./~^-]+")
+"""What a shell takes as it stands. Words go into the command line as they are, where a file called ``$(…)`` would be
+run and one with a space be two; without a word of ours the shell completes files itself, and quotes them."""
 
 
 def completed_words(typed: Sequence[str]) -> list[str]:
@@ -28,7 +32,8 @@ def completed_words(typed: Sequence[str]) -> list[str]:
     *before, last = typed or [""]
     found: list[str] = []
     with suppress(Exception):  # somebody is typing: a file that cannot be read is no matter now
-        found = sorted({word for word in _words(_joined(before), last) if word.startswith(last)})
+        words = (word for word in _words(_joined(before), last) if word.startswith(last))
+        found = sorted({word for word in words if _PLAIN.fullmatch(word)})
     return found[:_MOST]
 
 

@@ -83,6 +83,22 @@ def test_words(typed: str, words: list[str]) -> None:
     assert completed_words(typed.split(" ")) == words
 
 
+def test_no_word_is_more_than_a_word_to_a_shell(folder: Path) -> None:
+    for name in (
+        "mi$(touch x).yaml",
+        "mi ne.yaml",
+        "mi;ls.yaml",
+        "mi*.yaml",
+        "mi`ls`.yaml",
+        "mi\nne.yaml",
+        "mi'ne.yaml",
+    ):
+        (folder / name).write_text(MINE)
+    (folder / "mïne-2.yaml").write_text(MINE)
+    assert completed_words(["run", "mi"]) == ["mine.yaml"]
+    assert completed_words(["run", "mï"]) == ["mïne-2.yaml"]
+
+
 def test_every_verb_is_completed_and_no_option_hidden(cli: Callable[..., Called]) -> None:
     assert set(VERBS) <= set(completed_words([""]))
     for verb in VERBS:
