@@ -49,7 +49,7 @@ def start_lines(script: Path, *, uses_torchrun: bool) -> Iterator[str]:
     """What starts a script, by its path in the snapshot."""
     *first, last = _TORCHRUN if uses_torchrun else ("python",)
     yield from first
-    yield f"{last} {script.as_posix()}"
+    yield f"{last} {shlex.quote(script.as_posix())}"
 
 
 def argument_lines(ports: Sequence[ScriptPort], subcommand: Subcommand) -> Iterator[str]:

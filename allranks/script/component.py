@@ -17,6 +17,7 @@ from allranks.script.command import ScriptPort, argument_lines, start_lines
 from allranks.script.launches import RecognisedLaunch
 from allranks.script.packages import MADE, NeededPackages, conda_text
 from allranks.script.paths import FILE, FOLDER, WRITTEN, PathRole, path_role, used_as
+from allranks.script.sources import utf8_text
 from allranks.script.subcommands import Subcommand
 from allranks.script.target import step_name
 from allranks.sizes.builds import build_table
@@ -208,7 +209,7 @@ class ScriptComponent:
         lines = [f"{MADE} What the nodes do not need a copy of."]
         git = self.code / ".gitignore"
         if git.is_file():
-            lines += ["# From .gitignore, which no longer counts:", *git.read_text(encoding="utf-8-sig").splitlines()]
+            lines += ["# From .gitignore, which no longer counts:", *utf8_text(git).splitlines()]
         lines += _LEFT_OUT
         lines += ["conda.yaml"] if self._writes_conda else []
         for port in self.ports:

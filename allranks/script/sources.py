@@ -52,6 +52,16 @@ def read_script(path: Path) -> ScriptSource:
         raise UsageError(f"{path} is no script of Python: {error}.") from None
 
 
+def utf8_text(file: Path) -> str:
+    """The text of a file beside a script; raises UsageError where it is not UTF-8."""
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{file} is not UTF-8 text: byte {error.start} is {error.reason}.", "Save it as UTF-8."
+        ) from None
+
+
 def with_local_modules(main: ScriptSource, root: Path) -> list[ScriptSource]:
     """The script, and the modules that it imports from its own folder or from ``root``, and these in turn."""
     found = {main.path.resolve(): main}

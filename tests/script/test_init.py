@@ -247,6 +247,16 @@ def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path) -> None
     assert "secret.txt" in (tmp_path / ".amlignore").read_text().splitlines(), "of two ignore files the first counts"
 
 
+def test_a_name_that_a_shell_would_read_is_quoted(tmp_path: Path) -> None:
+    (tmp_path / "my $(id).py").write_text("print(1)\n")
+    (tmp_path / ".gitignore").write_bytes(b"caf\xe9\n")
+    done = allranks("init", "my $(id).py", cwd=tmp_path)
+    assert (done.returncode, ".gitignore is not UTF-8 text: byte 3" in done.stderr) == (2, True), done.stderr
+    (tmp_path / ".gitignore").unlink()
+    init(tmp_path, "my $(id).py")
+    assert component(tmp_path)["command"].split("\n")[0] == "python 'my $(id).py'"
+
+
 def test_a_notebook_becomes_a_script_beside_it(tmp_path: Path) -> None:
     cell = {
         "cell_type": "code",
