@@ -122,7 +122,9 @@ def _logs(args: argparse.Namespace, client: Any, job: JobState) -> int:
             which = "" if args.rank is None else f" of rank {args.rank}"
             raise UnknownNameError(f"step {step.name} of {job.name} has no log{which}; it is {step.status}.")
         for name, address in found.items():
-            lines = read_log(client, address).splitlines()
+            written = read_log(client, address)
+            # Of a line that is being written the rest comes with a later look.
+            lines = (written if over else written[: written.rfind("\n") + 1]).splitlines()
             mark = f"[{name.rpartition('/')[2].removesuffix('.txt')}] " if len(found) > 1 else ""
             for line in lines[printed.get(name, 0) :]:
                 print(mark + line, flush=args.follow)
