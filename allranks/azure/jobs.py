@@ -7,8 +7,9 @@ is used, as its ``jobs.stream`` does.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -128,8 +129,13 @@ def job_status(client: Any, name: str) -> tuple[str, str]:
 
 
 def list_steps(client: Any, name: str) -> list[StepState]:
-    """Every step of a job, those of nested pipelines after their own step."""
-    return list(_steps(client, name, ""))
+    """Every step of a job, those of nested pipelines after their own step, each under a name of its own.
+
+    The service tells display names, which several steps may share: these then have the ids of their runs as well.
+    """
+    found = list(_steps(client, name, ""))
+    shared = {one for one, count in Counter(step.name for step in found).items() if count > 1}
+    return [replace(step, name=f"{step.name} ({step.run})") if step.name in shared else step for step in found]
 
 
 def _steps(client: Any, run: str, prefix: str) -> Iterator[StepState]:

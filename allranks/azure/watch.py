@@ -70,11 +70,12 @@ def watch_job(client: Any, name: str, watcher: Watcher) -> JobOutcome:
                 watcher.changed(step)
                 if step.status == FAILED and not step.is_pipeline:
                     log = call_with_retry(lambda run=step.run: _failure_log(client, run), watcher.tell)  # type: ignore[misc]
-                    logs |= {} if log is None else {step.name: log}
+                    logs |= {} if log is None else {step.run: log}
                     watcher.failed(step, log)
         watcher.looked(steps)
         if status in FINAL_STATUSES:
-            return JobOutcome(status, error, tuple(steps), logs)
+            named = {step.name: logs[step.run] for step in steps if step.run in logs}
+            return JobOutcome(status, error, tuple(steps), named)
         time.sleep(poll_pause(next(looks)))
 
 

@@ -82,6 +82,12 @@ def test_a_line_that_is_being_written_is_printed_whole(
     assert capsys.readouterr().out == "loaded\nstep 1 of 2\nend\n"
 
 
+def test_steps_that_share_a_display_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [{"runId": run, "displayName": name} for run, name in (("r1", "Train"), ("r2", "Train"), ("r3", "Test"))]
+    monkeypatch.setattr(jobs, "child_runs", lambda *_: iter(runs))
+    assert [step.name for step in jobs.list_steps(None, "job")] == ["Train (r1)", "Train (r2)", "Test"]
+
+
 def test_a_failure_inside_a_nested_pipeline(ready: StandIn, cli: Cli, small: str) -> None:
     ready.script("fails", step="outer.count", log="ls: no such folder\n")
     done = cli("submit", small, "--watch")
