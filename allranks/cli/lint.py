@@ -21,6 +21,7 @@ from allranks.local.assets import CloudStandIns, read_mapping
 from allranks.local.checkout import CheckoutFiles
 from allranks.local.checkout_assets import CheckoutAssets
 from allranks.local.described import asset_problems
+from allranks.redaction import redact
 from allranks.spec import (
     Component,
     Pipeline,
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         for line in dict.fromkeys(line for one in stands.values() for line in one.taken_lines):
             print(f"note: {line}")
         for problem in problems:
-            print(_PREFIX[problem.severity] + str(problem).removeprefix(f"{Path.cwd()}{os.sep}"))
+            print(_PREFIX[problem.severity] + redact(str(problem)).removeprefix(f"{Path.cwd()}{os.sep}"))
         print(_summary(len(targets), errors, warnings, " of the library" if of_library else ""))
     return 2 if errors else 0
 
@@ -179,8 +180,8 @@ def _document(problem: Problem) -> dict[str, Any]:
         "file": None if problem.file is None else str(problem.file),
         "line": problem.line,
         "where": problem.where,
-        "message": problem.message,
-        "hint": problem.hint,
+        "message": redact(problem.message),
+        "hint": redact(problem.hint),
         "severity": problem.severity,
     }
 

@@ -95,7 +95,7 @@ def _observers(shown: RunDisplay, *, most_attempts: int, is_silent: bool) -> lis
 def print_notes(plan: RunPlan) -> None:
     """What a user should know of a plan, on standard error."""
     for note in plan.notes:
-        print_note(redact(note))
+        print_note(note)
 
 
 class _Together(RunObserver):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from allranks.pages import example_inputs
+from allranks.redaction import redact
 from allranks.spec import Component, Data, Distribution, Input, Output, Pipeline, Resources, Step, single_reference
 from allranks.spec.values import plain_number
 
@@ -98,14 +99,15 @@ def _output_document(port: Output) -> dict[str, Any]:
 
 
 def plain_default(value: object) -> object:
-    """A default for people and for JSON: data by its path, a float that is whole without its point."""
-    return value.path if isinstance(value, Data) else plain_number(value)
+    """A default for people and for JSON: data by its path, a float that is whole without its point, no secret."""
+    plain = value.path if isinstance(value, Data) else plain_number(value)
+    return redact(plain) if isinstance(plain, str) else plain
 
 
 def environment_name(component: Component) -> str:
     """The reference of a component's environment, its file, or what stands inline."""
     environment = component.environment
-    return environment.reference or str(environment.file or environment.inline or "none")
+    return environment.reference or redact(str(environment.file or environment.inline or "none"))
 
 
 def bound_ranges(pipeline: Pipeline) -> dict[str, Input]:

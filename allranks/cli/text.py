@@ -23,8 +23,10 @@ def print_output(output: str | Mapping[str, Any]) -> None:
 
 
 def print_note(note: object) -> None:
-    """Print what a person should know, beside what a program may read."""
-    print(f"note: {note}", file=sys.stderr)
+    """Print what a person should know, beside what a program may read; no secret, as in a message of an error."""
+    from allranks.redaction import redact
+
+    print(redact(f"note: {note}"), file=sys.stderr)
 
 
 def aligned_rows(lines: Sequence[Sequence[str]], *, indent: str = "  ", keep_whole: bool = False) -> str:

@@ -237,3 +237,17 @@ def test_what_azure_ignores_is_no_reason_not_to_run(cli: Callable[..., Any], tre
         (w, "warning") for w in ("shm_size", "name", "colour")
     }
     assert cli("run", "greet.yaml", "--dry-run").code == 0
+
+
+def test_a_signature_in_the_yaml_is_not_shown(cli: Callable[..., Any], tree: Path) -> None:
+    address = "https://some.test/c?sv=1&sig=SEEN%3D"
+    data = f"data: {{type: uri_folder, path: '{address}'}}"
+    (tree / "job.yaml").write_text(
+        f"type: pipeline\ninputs: {{{data}}}\n{STEP}".replace(
+            "greet.yaml", f"greet.yaml, inputs: {{times: '{address}'}}"
+        )
+    )
+    for command in (("lint", "job.yaml"), ("show", "job.yaml")):
+        for called in (cli(*command), cli(*command, "--json")):
+            assert "sig=***" in called.out
+            assert "SEEN" not in called.out + called.err
