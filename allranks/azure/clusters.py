@@ -15,6 +15,8 @@ from allranks.sizes.fit import NODES_KEY, MachineUse
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9]")
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/amlCompute.schema.json"
+_LIMITS = ("min_instances", "max_instances", "idle_time_before_scale_down")
+"""What can be changed of a cluster that is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +121,15 @@ def create_cluster(client: Any, cluster: ComputeCluster, tell: Callable[[str], N
         from azure.ai.ml.entities import AmlCompute
 
         there = call_with_retry(lambda: found_or_none(lambda: client.compute.get(cluster.name)), tell)
-        if there is not None:
+        if there is None:
+            wanted = AmlCompute(**cluster.fields())
+        else:  # sent whole: what is not said, such as an identity or a network, would be taken away
             _compare(there, cluster)
-        wanted = AmlCompute(**cluster.fields())
+            wanted = there
+            if there.network_settings is not None and not there.network_settings.subnet:
+                wanted.network_settings = None  # azure-ai-ml 1.35 reads an empty one, and fails on it when it is sent
+            for limit in _LIMITS:
+                setattr(wanted, limit, cluster.fields()[limit])
         call_with_retry(lambda: client.compute.begin_create_or_update(wanted).result(), tell)
     return there is None
 

@@ -19,6 +19,7 @@ from allranks.cli.main import main
 from allranks.errors import UsageError
 from allranks.sizes import find_size
 from tests.azure.stand_in.fixture import StandIn
+from tests.azure.submitting import workspace_client
 
 FILES = sorted((library.root() / "environments" / "clusters").glob("*.yaml"))
 A100, H100 = "Standard_NC24ads_A100_v4", "Standard_ND96isr_H100_v5"
@@ -86,6 +87,18 @@ def test_create_sends_the_cluster_and_a_second_time_changes_its_limits(
     assert json.loads(capsys.readouterr().out)["status"] == "updated"
     settings = stand_in.state["computes"]["h100"]["properties"]["properties"]["scaleSettings"]
     assert (settings["maxNodeCount"], settings["nodeIdleTimeBeforeScaleDown"]) == (8, "PT1M")
+
+
+def test_what_a_cluster_has_besides_stays(stand_in: StandIn) -> None:
+    from azure.ai.ml.entities import AmlCompute, IdentityConfiguration
+
+    identity = IdentityConfiguration(type="system_assigned")
+    theirs = AmlCompute(name="theirs", size=H100, tier="dedicated", tags={"team": "vision"}, identity=identity)
+    workspace_client().compute.begin_create_or_update(theirs).result()
+    assert cluster("create", "theirs", "--size", H100, "--nodes", "8") == 0
+    sent = stand_in.requests("PUT", "/computes/theirs")[-1]["body"]
+    assert (sent["tags"], sent["identity"]["type"]) == ({"team": "vision"}, "SystemAssigned")
+    assert sent["properties"]["properties"]["scaleSettings"]["maxNodeCount"] == 8
 
 
 def test_the_commands_of_the_page_work(stand_in: StandIn) -> None:
