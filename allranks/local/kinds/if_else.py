@@ -16,15 +16,18 @@ from allranks.local.guard import ProcessGuard
 from allranks.local.kinds import StepKind
 from allranks.local.plan import PlannedStep
 from allranks.local.result import RUNNING, SUCCEEDED, StepFailure
-from allranks.spec import Component, Step
+from allranks.spec import Component, Step, check_value
 from allranks.spec.steps.if_else import CONDITION
 
 
 def _plan_if_else(step: Step, component: Component, scope: PipelineScope) -> PlannedStep:
     """The condition, resolved; it has no ranks."""
     found = scope.resolve_inputs(step)[CONDITION]
+    if isinstance(found, str):  # of an input that is a text, such as "true"
+        typed = check_value(component.inputs[CONDITION], found)
+        found = typed if isinstance(typed, bool) else None
     if found is None:
-        scope.refuse(step, "its condition has no value.")
+        scope.refuse(step, "its condition has no value that is true or false.")
     inputs = {} if found is None else {CONDITION: planned_value(found)}
     return PlannedStep(
         kind=step.kind,
