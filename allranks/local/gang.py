@@ -99,7 +99,7 @@ class RankGang:
         try:
             for command in self.commands:
                 self._start(command)
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a variable's name or value that no process can have
             self.kill()
             self.reap(self.descriptors)
             raise

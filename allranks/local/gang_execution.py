@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from allranks.errors import StorageError
+from allranks.errors import AllranksError
 from allranks.local import cache, fingerprint, machine
 from allranks.local.aborts import ABORT_REPEATS, was_aborted_at_exit
 from allranks.local.attempts import attempt_of, data_sizes, shown_variables
@@ -58,7 +58,7 @@ class GangExecution(StepExecution):
             return StepFailure(f"its input is not there: {', '.join(missing)}")
         try:
             self._start(data, guard)
-        except (OSError, StorageError) as error:
+        except (OSError, AllranksError, ValueError) as error:  # ValueError: what no command line and no variable can be
             return StepFailure(f"could not be started: {error}")
         self.status = RUNNING
         return None

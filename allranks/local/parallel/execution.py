@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from allranks.errors import UsageError
 from allranks.local import fingerprint
 from allranks.local.cache import FinishedStep
 from allranks.local.folders import write_json_file
@@ -54,7 +55,10 @@ class ParallelExecution(GangExecution):
         rules, folder = self._parallel.rules, self.folder.parallel
         folder.mkdir(exist_ok=True)
         program = Path(shutil.copy(_WORKER, folder / "worker.py"))
-        script, *arguments = shlex.split(launch.command)
+        try:
+            script, *arguments = shlex.split(launch.command)
+        except ValueError as error:
+            raise UsageError(f"the program arguments cannot be divided: {error} in {launch.command!r}.") from None
         write_json_file(
             self._order_file,
             {
