@@ -23,8 +23,14 @@ from allranks.local.file_locks import held_lock
 from allranks.local.folders import RunsHome, read_json_file, write_json_file
 
 MAP_FILE = "allranks-map.yaml"
+ASSET_NAME_RULE = "letters, digits, '_', '-' and '.' are"
 
 _VERSIONED = re.compile(r"azureml:(?P<name>[^:@/]+)(?::(?P<version>[^:@/]+)|@(?P<label>[^:@/]+))?")
+
+
+def is_asset_name(name: str) -> bool:
+    """Whether an output can be registered under this name."""
+    return re.fullmatch(r"[\w.-]+", name) is not None and not name.startswith(".")
 
 
 def mapping_hint(reference: str) -> str:
@@ -194,6 +200,6 @@ def _versions(home: RunsHome, name: str) -> dict[str, dict[str, str | float | No
 
 
 def _file(home: RunsHome, name: str) -> Path:
-    if not re.fullmatch(r"[\w.-]+", name) or name.startswith("."):
-        raise UsageError(f"{name!r} is no name for an asset: letters, digits, '_', '-' and '.' are.")
+    if not is_asset_name(name):
+        raise UsageError(f"{name!r} is no name for an asset: {ASSET_NAME_RULE}.")
     return home.path / "assets" / f"{name}.json"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
@@ -24,6 +24,7 @@ from allranks.local.plan import InputValue, StepOutput
 from allranks.spec import (
     Data,
     Input,
+    Output,
     Pipeline,
     Reference,
     Step,
@@ -61,6 +62,7 @@ class PipelineScope:
         prefix: the dotted name of the pipeline's own step and a dot; empty for the outermost.
         inputs: the pipeline's inputs, resolved.
         sources: where each of these comes from.
+        outputs: what is said of the pipeline's outputs, here and by those that this one is a step of.
         chosen_by: the steps that decide whether the pipeline's own step runs, as ``PlannedStep`` has them.
     """
 
@@ -70,12 +72,31 @@ class PipelineScope:
     inputs: Mapping[str, _Resolved] = field(default_factory=dict)
     chosen_by: tuple[tuple[str, bool], ...] = ()
     sources: Mapping[str, InputSource] = field(default_factory=dict)
+    outputs: Mapping[str, Output] = field(default_factory=dict)
 
     def nested(self, step: Step, pipeline: Pipeline) -> PipelineScope:
         """The scope of the pipeline that is a step of this one."""
         inputs, chosen_by = self.resolve_inputs(step), self.deciding(step.name)
         sources = self.input_sources(step, pipeline.inputs)
-        return PipelineScope(pipeline, self.findings, f"{self.prefix}{step.name}.", inputs, chosen_by, sources)
+        outputs = {name: self.output_settings(step, one) for name, one in pipeline.outputs.items()}
+        prefix = f"{self.prefix}{step.name}."
+        return PipelineScope(pipeline, self.findings, prefix, inputs, chosen_by, sources, outputs)
+
+    def output_settings(self, step: Step, declared: Output) -> Output:
+        """A step's output with what the step says of it, and the pipeline whose output it is."""
+        setting = step.outputs.get(declared.name)
+        own = setting if isinstance(setting, Output) else None
+        reference = single_reference(setting.path if isinstance(setting, Output) else setting)
+        outer = self.outputs.get(reference.name) if reference is not None else None
+        for said in (one for one in (outer, own) if one is not None):
+            declared = replace(
+                declared,
+                mode=said.mode or declared.mode,
+                path=said.path or declared.path,
+                asset_name=said.asset_name or declared.asset_name,
+                asset_version=said.asset_version or declared.asset_version,
+            )
+        return declared
 
     def deciding(self, name: str) -> tuple[tuple[str, bool], ...]:
         """The steps that decide whether a step of this pipeline runs, each with the decision at which it does."""
@@ -151,6 +172,18 @@ class PipelineScope:
             if declared.is_data:
                 return self._path(value, where)
         return value
+
+    def _bound(self, reference: Reference, declared: Input, where: str) -> _Resolved:
+        """What a whole binding comes to: the input's own default where the pipeline's has no value."""
+        found = self._follow(reference)
+        if found is not None:
+            return found
+        if reference.step and not declared.optional:
+            source, hint = self.pipeline.source, "Write ${{parent.outputs.NAME}} at an output of a step in there."
+            message = f"{reference}: no step writes this output."
+            self.findings.problems.append(Problem(message, where, source.file, source.lines.get(where), hint))
+        default = declared.default
+        return self._path(default.path, where) if isinstance(default, Data) else default
 
     def _path(self, text: str, where: str) -> Path | None:
         """A data path as a path on this machine; addresses in the cloud are no such thing."""

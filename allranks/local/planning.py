@@ -38,7 +38,7 @@ def plan_pipeline(
     outermost = PipelineScope(pipeline, findings)
     inputs = {name: outermost.own_input(declared) for name, declared in pipeline.inputs.items()}
     sources = {name: outermost.own_source(declared) for name, declared in pipeline.inputs.items()}
-    scope = PipelineScope(pipeline, findings, inputs=inputs, sources=sources)
+    scope = PipelineScope(pipeline, findings, inputs=inputs, sources=sources, outputs=pipeline.outputs)
     steps = {step.name: step for step in _flatten(scope)}
     if findings.problems:
         raise SpecError(findings.problems)

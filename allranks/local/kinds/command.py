@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 
+from allranks.local.assets import ASSET_NAME_RULE, is_asset_name
 from allranks.local.bindings import PipelineScope, planned_value
 from allranks.local.downloads import downloaded_inputs
 from allranks.local.gang_execution import GangExecution
@@ -37,7 +38,9 @@ def plan_command(step: Step, component: Component, scope: PipelineScope, searche
         name=scope.prefix + step.name,
         component=component,
         inputs=MappingProxyType({key: planned_value(value) for key, value in inputs.items() if value is not None}),
-        outputs=MappingProxyType({key: _plan_output(declared, step) for key, declared in component.outputs.items()}),
+        outputs=MappingProxyType(
+            {key: _plan_output(declared, step, scope) for key, declared in component.outputs.items()}
+        ),
         distribution=kind,
         nodes=nodes,
         processes=processes * own if isinstance(own, int) and own > 0 else processes,
@@ -82,18 +85,12 @@ def _check_workers(distribution: Distribution, nodes: int, step: Step, scope: Pi
         scope.refuse(step, f"worker_count {workers} differs from instance_count {nodes}; {remedy}")
 
 
-def _plan_output(declared: Output, step: Step) -> Output:
-    """A declared output with what the step says of it."""
-    setting = step.outputs.get(declared.name)
-    if setting is None or isinstance(setting, str):
-        return declared
-    return replace(
-        declared,
-        mode=setting.mode or declared.mode,
-        path=setting.path,
-        asset_name=setting.asset_name or declared.asset_name,
-        asset_version=setting.asset_version or declared.asset_version,
-    )
+def _plan_output(declared: Output, step: Step, scope: PipelineScope) -> Output:
+    """A declared output with what the step and its pipelines say of it."""
+    output = scope.output_settings(step, declared)
+    if output.asset_name is not None and not is_asset_name(output.asset_name):
+        scope.refuse(step, f"output {declared.name}: {output.asset_name!r} is no name for an asset: {ASSET_NAME_RULE}.")
+    return output
 
 
 STEP_KIND = StepKind(plan_command, GangExecution)

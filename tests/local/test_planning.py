@@ -1,0 +1,62 @@
+"""What bindings come to before anything runs: defaults, limits, names of outputs, and values that would end a quote."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from allranks.errors import SpecError
+from allranks.local.plan import RunPlan
+from allranks.local.planning import plan_pipeline
+from allranks.spec import read_pipeline
+from tests.local.support import pipeline, step
+
+SAYS = """\
+type: command
+name: says
+inputs: {text: {type: string, default: nothing}}
+outputs: {out: {type: uri_folder, mode: upload}}
+environment: azureml:whatever:1
+command: echo '${{inputs.text}}' > '${{outputs.out}}/text'
+"""
+INNER = """\
+$schema: https://azuremlschemas.azureedge.net/latest/pipelineComponent.schema.json
+type: pipeline
+name: inner
+outputs: {made: {type: uri_folder}, lost: {type: uri_folder}}
+jobs:
+  say: {component: ./says.yaml, outputs: {out: '${{parent.outputs.made}}'}}
+"""
+
+
+def plan(folder: Path, text: str) -> RunPlan:
+    (folder / "says.yaml").write_text(SAYS)
+    (folder / "inner.yaml").write_text(INNER)
+    return plan_pipeline(read_pipeline(pipeline(folder, text)))
+
+
+def component(jobs: str, inputs: str) -> str:
+    head = (
+        "$schema: https://azuremlschemas.azureedge.net/latest/pipelineComponent.schema.json\ntype: pipeline\nname: p\n"
+    )
+    return f"{head}inputs: {{{inputs}}}\njobs:\n" + textwrap.indent(textwrap.dedent(jobs), "  ")
+
+
+@pytest.mark.parametrize("name", ["say", "n.say"])
+def test_what_the_pipeline_says_of_its_output_holds_for_the_step_that_writes_it(tmp_path, name):
+    """Its name and mode were without effect: nothing was registered, without a word."""
+    job = "{component: ./says.yaml, outputs: {out: '${{parent.outputs.kept}}'}}"
+    if name != "say":
+        job = "{type: pipeline, component: ./inner.yaml, outputs: {made: '${{parent.outputs.kept}}'}}"
+    kept = "{type: uri_folder, mode: rw_mount, name: mine, version: '3'}"
+    text = f"type: pipeline\noutputs: {{kept: {kept}}}\njobs: {{{name.partition('.')[0]}: {job}}}\n"
+    found = plan(tmp_path, text).steps[name].outputs["out"]
+    assert (found.mode, found.asset_name, found.asset_version) == ("rw_mount", "mine", "3")
+
+
+def test_a_name_that_no_asset_can_have_is_refused_before_the_step_runs(tmp_path):
+    one = step("true", outputs="out: {type: uri_folder, name: my model}")
+    with pytest.raises(SpecError, match="output out: 'my model' is no name for an asset"):
+        plan(tmp_path, f"type: pipeline\njobs: {{one: {one}}}\n")
