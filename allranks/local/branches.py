@@ -16,9 +16,11 @@ from allranks.errors import Problem
 from allranks.local.execution import StepExecution
 from allranks.local.plan import InputValue, PlannedStep
 from allranks.local.result import NOT_TAKEN, StepFailure
-from allranks.spec import check_value, literal_text
+from allranks.spec import Data, Input, check_value, literal_text
+from allranks.spec.model import Literal
+from allranks.spec.values import check_command_values
 
-_MOST_BYTES = 65536
+_MOST_CHARACTERS = 65536
 """Of a literal output; Azure ML takes 1,000 characters."""
 
 
@@ -42,13 +44,21 @@ def settled_inputs(step: PlannedStep, steps: Mapping[str, StepExecution]) -> Pla
             del inputs[port]
         elif not (declared := step.component.inputs[port]).is_data:
             text = _written_text(steps[output.step].output_path(output.port))
-            value = check_value(declared, text) if text is not None else None
+            value = _read_value(step, declared, text) if text is not None else None
             if value is None or isinstance(value, Problem):
-                why = value.message if value else "nothing that can be read was written there."
+                why = value.message if value else "no text of at most 65,536 characters was written there."
                 return StepFailure(f"its input {port} is the output {output.port} of {output.step}: {why}")
             assert isinstance(value, str | int | float | bool)  # noqa: S101 the input is a literal
             inputs[port] = literal_text(value)
     return step if inputs == step.inputs else replace(step, inputs=MappingProxyType(inputs))
+
+
+def _read_value(step: PlannedStep, declared: Input, text: str) -> Literal | Data | Problem:
+    """The text as a value that the input can take and that leaves the command what it is."""
+    value = check_value(declared, text)
+    if isinstance(value, Problem):
+        return value
+    return next(iter(check_command_values(step.component, {declared.name: value})), value)
 
 
 def _written_text(path: Path) -> str | None:
@@ -61,6 +71,7 @@ def _written_text(path: Path) -> str | None:
         path = path / "output" if (path / "output").is_file() or len(files) != 1 else files[0]
     try:
         with path.open(encoding="utf-8") as stream:
-            return stream.read(_MOST_BYTES).strip()
+            text = stream.read(_MOST_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError):
         return None
+    return None if len(text) > _MOST_CHARACTERS or "\0" in text else text.strip()

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from allranks.errors import UnknownNameError
+from allranks.errors import UnknownNameError, UsageError
 from allranks.local.containers.images import ContainerImage
 from allranks.local.environments.step_environment import StepEnvironment
 from allranks.local.input_sources import InputSource
 from allranks.local.node_host import THIS_MACHINE, NodeHost
 from allranks.spec import Component, Output
-from allranks.spec.expressions import render_command
+from allranks.spec.expressions import quote_fault, render_command
 
 AZURE_PORT = 6105  # what Azure ML uses; shown by a dry run, which asks for no port
 
@@ -120,7 +120,10 @@ class PlannedStep:
     def command(self, data: Mapping[str, str], outputs: Mapping[str, str]) -> str:
         """The command with everything filled in: a path for each output, and for each data input that has a value."""
         values: dict[str, str | None] = dict.fromkeys(self.component.inputs)
-        return render_command(self.component.command, values | self.literals | dict(data), outputs)
+        values |= {**self.literals, **data}
+        if fault := quote_fault(self.component.command, values, outputs):
+            raise UsageError(fault, "Choose a value, or a folder (--runs-dir DIR), without single quotes.")
+        return render_command(self.component.command, values, outputs)
 
 
 @dataclass(frozen=True, slots=True)

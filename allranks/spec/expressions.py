@@ -157,8 +157,21 @@ def declared_name(name: str, declared: Mapping[str, object]) -> str:
 
 def single_quoted_inputs(command: str) -> frozenset[str]:
     """Return the inputs that stand inside single quotes of the shell command; a quote in a value would end them."""
-    scopes = ("inputs", "search_space")
-    return frozenset(one.name for one, quote in _quoting(command) if quote == "'" and one.scope in scopes)
+    return frozenset(one.name for one in _single_quoted(command) if one.scope in ("inputs", "search_space"))
+
+
+def quote_fault(command: str, inputs: Mapping[str, str | None], outputs: Mapping[str, str]) -> str:
+    """Say which value would end the single quotes in which the shell command puts it; empty if none would."""
+    for reference in _single_quoted(command):
+        table: Mapping[str, str | None] = outputs if reference.scope == "outputs" else inputs
+        value = table.get(declared_name(reference.name, table)) or ""
+        if "'" in value:
+            return f"{reference} is {value!r}: its single quote would end the quoting in the command."
+    return ""
+
+
+def _single_quoted(command: str) -> list[Reference]:
+    return [reference for reference, quote in _quoting(command) if quote == "'"]
 
 
 def bare_inputs(command: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.errors import SpecError
+from allranks.errors import SpecError, UsageError
 from allranks.local.plan import RunPlan
 from allranks.local.planning import plan_pipeline
 from allranks.spec import read_pipeline
@@ -42,6 +42,25 @@ def component(jobs: str, inputs: str) -> str:
         "$schema: https://azuremlschemas.azureedge.net/latest/pipelineComponent.schema.json\ntype: pipeline\nname: p\n"
     )
     return f"{head}inputs: {{{inputs}}}\njobs:\n" + textwrap.indent(textwrap.dedent(jobs), "  ")
+
+
+def test_a_text_that_is_made_of_others_may_not_end_the_quotes_either(tmp_path):
+    """Only values that stood whole in the YAML were looked at: this one ran what stood behind its quote."""
+    text = """
+        type: pipeline
+        inputs: {who: "it's; rm x"}
+        jobs:
+          say: {component: ./says.yaml, inputs: {text: 'hello ${{parent.inputs.who}}'}}
+        """
+    with pytest.raises(SpecError, match=r"inputs\.text: .* has a single quote in it"):
+        plan(tmp_path, text)
+
+
+def test_a_path_may_not_end_the_quotes_of_the_command(tmp_path):
+    planned = plan(tmp_path, "type: pipeline\njobs: {say: {component: ./says.yaml}}\n").steps["say"]
+    assert planned.command({}, {"out": "/runs"}) == "echo 'nothing' > '/runs/text'"
+    with pytest.raises(UsageError, match=r"outputs\.out.*its single quote would end the quoting"):
+        planned.command({}, {"out": "/it's here"})
 
 
 @pytest.mark.parametrize("name", ["say", "n.say"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from allranks.local.folders import RunsHome
 from tests.local.support import pipeline, run_json, step
 
@@ -27,3 +29,20 @@ def test_a_variable_that_cannot_be_set(tmp_path):
     assert result["status"] == "failed"
     assert result["steps"]["one"]["failure"]["message"] == "could not be started: illegal environment variable name"
     assert not RunsHome(tmp_path / ".allranks").find("latest").alive
+
+
+def test_a_literal_output_that_no_command_can_have(tmp_path: Path) -> None:
+    """A NUL ended the engine in a traceback; a single quote ended the quotes, and what stood behind it was run."""
+    (tmp_path / "nul.yaml").write_text(WRITES % r"a\0b")
+    (tmp_path / "quote.yaml").write_text(WRITES % "x'; touch $PWD/../run; echo '")
+    (tmp_path / "reads.yaml").write_text(READS)
+    jobs = "\n".join(
+        f"  {kind}: {{component: ./{kind}.yaml}}\n"
+        f"  after_{kind}: {{component: ./reads.yaml, inputs: {{text: '${{{{parent.jobs.{kind}.outputs.text}}}}'}}}}"
+        for kind in ("nul", "quote")
+    )
+    steps = run_json(pipeline(tmp_path, f"type: pipeline\njobs:\n{jobs}\n"), cwd=tmp_path)["steps"]
+    said = {name: one["failure"]["message"] for name, one in steps.items() if one["failure"]}
+    assert said.keys() == {"after_nul", "after_quote"}
+    assert "no text of at most 65,536 characters was written there" in said["after_nul"]
+    assert "has a single quote in it" in said["after_quote"]

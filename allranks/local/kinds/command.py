@@ -16,6 +16,7 @@ from allranks.local.plan import PlannedStep
 from allranks.local.settings import PROCESSES_PER_NODE_INPUT
 from allranks.spec import Component, Distribution, Output, Resources, Step
 from allranks.spec.limits import MOST_RANKS
+from allranks.spec.values import check_command_values
 
 
 def plan_command(step: Step, component: Component, scope: PipelineScope, searched: Collection[str] = ()) -> PlannedStep:
@@ -33,6 +34,10 @@ def plan_command(step: Step, component: Component, scope: PipelineScope, searche
     resources = component.resources if step.resources == Resources() else step.resources
     # A component that starts its own processes says how many in an input; torchrun is the case in point.
     own = inputs.get(PROCESSES_PER_NODE_INPUT)
+    # What was written there has been checked; what comes of bindings and of where the data lies is known only now.
+    texts = {key: str(value) for key, value in inputs.items() if isinstance(value, str | Path)}
+    for problem in check_command_values(component, texts):
+        scope.refuse(step, f"{problem.where}: {problem.message}")
     return PlannedStep(
         kind=step.kind,
         name=scope.prefix + step.name,
