@@ -162,11 +162,11 @@ class PipelineScope:
         value = declared.default if given is None else given
         if isinstance(value, Data):
             reference = single_reference(value.path)
-            return self._path(value.path, where) if reference is None else self._follow(reference)
+            return self._path(value.path, where) if reference is None else self._bound(reference, declared, where)
         if isinstance(value, str):
             reference = single_reference(value)
             if reference is not None:
-                return self._follow(reference)
+                return self._bound(reference, declared, where)
             if find_references(value):
                 return self.as_text(value)
             if declared.is_data:

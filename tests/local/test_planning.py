@@ -63,6 +63,20 @@ def test_a_path_may_not_end_the_quotes_of_the_command(tmp_path):
         planned.command({}, {"out": "/it's here"})
 
 
+def test_the_default_counts_where_the_input_of_the_pipeline_has_no_value(tmp_path):
+    """It was left out, and the command could not be filled in when the steps before it had run."""
+    jobs = "say: {component: ./says.yaml, inputs: {text: '${{parent.inputs.text}}'}}"
+    planned = plan(tmp_path, component(jobs, "text: {type: string, optional: true}"))
+    assert planned.steps["say"].inputs == {"text": "nothing"}
+
+
+def test_an_output_that_no_step_writes_is_found_before_the_steps_run(tmp_path):
+    use = step("ls ${{inputs.d}}", inputs="d: '${{parent.jobs.n.outputs.lost}}'")
+    text = f"type: pipeline\njobs: {{n: {{type: pipeline, component: ./inner.yaml}}, use: {use}}}\n"
+    with pytest.raises(SpecError, match=r"parent\.jobs\.n\.outputs\.lost.*: no step writes this output"):
+        plan(tmp_path, text)
+
+
 @pytest.mark.parametrize("name", ["say", "n.say"])
 def test_what_the_pipeline_says_of_its_output_holds_for_the_step_that_writes_it(tmp_path, name):
     """Its name and mode were without effect: nothing was registered, without a word."""
