@@ -70,6 +70,12 @@ def test_the_default_counts_where_the_input_of_the_pipeline_has_no_value(tmp_pat
     assert planned.steps["say"].inputs == {"text": "nothing"}
 
 
+def test_a_limit_without_a_value_is_none(tmp_path):
+    jobs = "say: {component: ./says.yaml, limits: {timeout: '${{parent.inputs.seconds}}'}}"
+    planned = plan(tmp_path, component(jobs, "seconds: {type: integer, optional: true}"))
+    assert planned.steps["say"].timeout is None
+
+
 def test_an_output_that_no_step_writes_is_found_before_the_steps_run(tmp_path):
     use = step("ls ${{inputs.d}}", inputs="d: '${{parent.jobs.n.outputs.lost}}'")
     text = f"type: pipeline\njobs: {{n: {{type: pipeline, component: ./inner.yaml}}, use: {use}}}\n"

@@ -51,7 +51,7 @@ def plan_command(step: Step, component: Component, scope: PipelineScope, searche
         processes=processes * own if isinstance(own, int) and own > 0 else processes,
         launched=processes,
         environment_variables=MappingProxyType({key: scope.as_text(value) for key, value in variables.items()}),
-        timeout=None if timeout is None else float(scope.as_text(timeout)),
+        timeout=float(text) if timeout is not None and (text := scope.as_text(timeout)) else None,
         parameter_servers=servers,
         shm_size=None if resources.shm_size is None else scope.as_text(resources.shm_size),
         docker_args=resources.docker_args,
