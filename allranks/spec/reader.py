@@ -247,11 +247,17 @@ def _pipeline_kind(top: Section) -> str:
     return schema.JOB if is_job else schema.EITHER
 
 
+_MOMENTS = {"on_init": "comes before all others", "on_finalize": "comes after all others, also where they fail"}
+
+
 def _settings(top: Section) -> Settings:
     section = top.mapping("settings")
     section.known(schema.SETTINGS_KEYS, "settings", is_open=True)
     for key in ("default_compute", "default_datastore"):
         settings.check_resource_id(section, key)
+    for key in ("on_init", "on_finalize"):
+        if key in section:
+            section.wrong(key, f"cannot run here: a step that {_MOMENTS[key]}.", severity="elsewhere")
     return Settings(
         section.text("default_compute") or settings.read_compute(top),
         section.flag("force_rerun"),

@@ -99,3 +99,11 @@ def test_a_name_that_no_asset_can_have_is_refused_before_the_step_runs(tmp_path)
     one = step("true", outputs="out: {type: uri_folder, name: my model}")
     with pytest.raises(SpecError, match="output out: 'my model' is no name for an asset"):
         plan(tmp_path, f"type: pipeline\njobs: {{one: {one}}}\n")
+
+
+@pytest.mark.parametrize("key", ["on_init", "on_finalize"])
+def test_a_step_that_comes_before_or_after_all_others_is_refused(tmp_path, key):
+    """It ran like any other, in whatever order, and not at all after a failure."""
+    text = f"type: pipeline\nsettings: {{{key}: one}}\njobs: {{one: {step('true')}}}\n"
+    with pytest.raises(SpecError, match=rf"settings\.{key}: cannot run here"):
+        plan(tmp_path, text)
