@@ -23,8 +23,8 @@ def dry_run(plan: RunPlan, options: RunOptions) -> dict[str, Any]:
     home = options.home
     tracking = PlannedTracking(home, _RUN, plan.experiment)
     context = RunContext(home, home.run(_RUN), plan.experiment, options.python, tracking)
-    records = StepCache(home, options.reuse_since)
-    reusing = options.use_cache and not plan.force_rerun
+    records = StepCache(home, options.reuse_since(plan))
+    reusing = options.reuses(plan)
     finished: dict[str, FinishedStep] = {}
     steps = {}
     for name, step in plan.steps.items():

@@ -67,7 +67,7 @@ class _Engine:
         self._folder = options.home.run(new_run_id())
         self._page = RunningPage(self._folder)
         self._resources = ResourceWatch()
-        self._cache = StepCache(options.home, options.reuse_since)
+        self._cache = StepCache(options.home, options.reuse_since(plan))
         self._signal: int | None = None
         self._tracking = RunTracking(options.home, self._folder, plan.experiment, plan.name)
         context = RunContext(options.home, self._folder, plan.experiment, options.python, self._tracking, umask)
@@ -162,7 +162,7 @@ class _Engine:
         return True
 
     def _reusable(self, execution: StepExecution) -> bool:
-        return self._options.use_cache and not self._plan.force_rerun and execution.step.component.is_deterministic
+        return self._options.reuses(self._plan) and execution.step.component.is_deterministic
 
     def _reuse(self, execution: StepExecution) -> bool:
         finished = self._cache.find(execution.key) if self._reusable(execution) else None

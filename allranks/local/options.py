@@ -30,10 +30,13 @@ class RunOptions:
         """Whether outputs of finished steps are taken; otherwise checkpoints of unfinished ones are forgotten too."""
         return self.request.cache or bool(self.request.since)
 
-    @property
-    def reuse_since(self) -> str:
+    def reuses(self, plan: RunPlan) -> bool:
+        """Whether outputs of finished steps are taken: of ``force_rerun`` those of the run that is resumed alone."""
+        return self.use_cache and (not plan.force_rerun or bool(self.request.since))
+
+    def reuse_since(self, plan: RunPlan) -> str:
         """The first run whose outputs may be taken; empty for any."""
-        return "" if self.request.cache else self.request.since
+        return "" if self.request.cache and not plan.force_rerun else self.request.since
 
 
 class RunObserver:

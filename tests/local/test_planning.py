@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from allranks.errors import SpecError, UsageError
+from allranks.local.folders import RunsHome
+from allranks.local.options import RunOptions
 from allranks.local.plan import RunPlan
 from allranks.local.planning import plan_pipeline
+from allranks.request import RunRequest
 from allranks.spec import read_pipeline
 from tests.local.support import pipeline, step
 
@@ -107,3 +112,12 @@ def test_a_step_that_comes_before_or_after_all_others_is_refused(tmp_path, key):
     text = f"type: pipeline\nsettings: {{{key}: one}}\njobs: {{one: {step('true')}}}\n"
     with pytest.raises(SpecError, match=rf"settings\.{key}: cannot run here"):
         plan(tmp_path, text)
+
+
+@pytest.mark.parametrize("since", ["", "20261123-1"])
+def test_force_rerun_reuses_what_the_run_that_is_resumed_has_finished_and_nothing_else(tmp_path, since):
+    """Resumed, it ran everything again, although `--resume` says that finished steps are reused."""
+    forced = replace(plan(tmp_path, "type: pipeline\njobs: {say: {component: ./says.yaml}}\n"), force_rerun=True)
+    request = RunRequest("pipeline.yaml", str(tmp_path), since=since)
+    options = RunOptions(RunsHome(tmp_path), Path(sys.executable), request)
+    assert (options.reuses(forced), options.reuse_since(forced)) == (bool(since), since)
