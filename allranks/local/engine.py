@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-from allranks.local import machine, processes
+from allranks.local import fingerprint, machine, processes
 from allranks.local.branches import is_taken, settled_inputs
 from allranks.local.cache import StepCache, Workplace, discard_leftovers
 from allranks.local.execution import StepExecution, take_snapshots
@@ -54,6 +54,7 @@ def run_plan(plan: RunPlan, options: RunOptions, observer: RunObserver) -> RunRe
     options.home.prepare()
     with options.home.explained(), private_umask() as umask:
         discard_leftovers(options.home)
+        fingerprint.forget_interpreters()
         return _Engine(plan, options, observer, umask).run()
 
 

@@ -59,3 +59,9 @@ def site_packages(python: Path) -> tuple[Path, ...]:
     if python == Path(sys.executable):
         return tuple(Path(entry) for entry in sys.path if entry.endswith("-packages"))
     return tuple(sorted(python.parent.parent.glob("lib/python3*/site-packages")))
+
+
+def forget_interpreters() -> None:
+    """Look anew at what is installed: a notebook that goes on may have installed something since its last run."""
+    interpreter_digest.cache_clear()
+    site_packages.cache_clear()

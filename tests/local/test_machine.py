@@ -5,6 +5,12 @@ from __future__ import annotations
 import pytest
 
 from allranks.local import machine
+from allranks.local.engine import run_plan
+from allranks.local.fingerprint import interpreter_digest
+from allranks.local.folders import RunsHome
+from allranks.local.options import RunObserver, RunOptions
+from allranks.local.plan import RunPlan
+from allranks.request import RunRequest
 from tests.local.support import allranks
 
 FILES = ["null", "nvidia10", "nvidia0", "nvidia2", "nvidiactl", "nvidia-uvm"]
@@ -51,3 +57,14 @@ def test_too_few_gpus_for_the_ranks_are_said_before_the_run(tmp_path) -> None:
         "run", "check_cluster", "--scale", "check_cluster=2x1", "--dry-run", cwd=tmp_path, CUDA_VISIBLE_DEVICES="0,1"
     )
     assert "GPU(s)" not in done.stderr
+
+
+def test_what_is_installed_between_two_runs_of_one_notebook_is_seen(tmp_path):
+    """The interpreter was looked at once in the life of the process: an upgraded package reused the old results."""
+    python = tmp_path / "bin" / "python"
+    packages = tmp_path / "lib" / "python3.11" / "site-packages"
+    packages.mkdir(parents=True)
+    before = interpreter_digest(python)
+    (packages / "torch-2.9.dist-info").mkdir()
+    run_plan(RunPlan("nothing", {}), RunOptions(RunsHome(tmp_path / "home"), python, RunRequest("", "")), RunObserver())
+    assert interpreter_digest(python) != before
