@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from allranks.local.fingerprint import walk_linked
 from allranks.spec import Component, Data, Input, Step
 from allranks.spec.expressions import single_reference
 
@@ -65,7 +65,7 @@ def copy_inputs(
 
 def _copy_folder(source: Path, place: Path) -> None:
     """Copy files and no rights: what is downloaded can be written to."""
-    for folder, _, names in os.walk(source, followlinks=True):
+    for folder, _, names in walk_linked(source):
         target = place / Path(folder).relative_to(source)
         target.mkdir(parents=True, exist_ok=True)
         for file in (Path(folder, name) for name in names):

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,17 +21,33 @@ def tree_fingerprint(path: Path) -> list[list[str | int]]:
     """Every file below a path as [relative name, bytes, nanoseconds of its last change], sorted.
 
     Reading the contents of a data set at each start would cost more than many steps; size and time are what rsync and
-    make trust. A link to a folder is followed once, by name; a broken link shows as size -1. What Python has compiled
-    does not count: a step may import from an input, and on a read-only mount nothing comes of that.
+    make trust. A link to a folder is followed, by name; a broken link shows as size -1. What Python has compiled does
+    not count: a step may import from an input, and on a read-only mount nothing comes of that.
     """
     if not path.is_dir():
         return [_file("", path)]
     found: list[list[str | int]] = []
-    for folder, folders, names in os.walk(path, followlinks=True):
+    for folder, folders, names in walk_linked(path):
         folders[:] = [name for name in folders if name != "__pycache__"]
         base = os.path.relpath(folder, path)
         found += [_file(name if base == "." else f"{base}/{name}", Path(folder, name)) for name in names]
     return sorted(found, key=lambda entry: str(entry[0]))
+
+
+def walk_linked(path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """As ``os.walk``, with links to folders followed, but for those to a folder that contains them: these never end."""
+    for folder, folders, names in os.walk(path, followlinks=True):
+        folders[:] = [name for name in folders if not _leads_back(path, folder, name)]
+        yield folder, folders, names
+
+
+def _leads_back(path: Path, folder: str, name: str) -> bool:
+    link = f"{folder}/{name}"
+    if not os.path.islink(link):  # noqa: PTH114 asked for every folder of a data set, where Path is slow
+        return False
+    target, here = os.path.realpath(link), Path(folder)
+    inside = here.relative_to(path).parts
+    return any(os.path.realpath(path.joinpath(*inside[:depth])) == target for depth in range(len(inside) + 1))
 
 
 def _file(name: str, path: Path) -> list[str | int]:

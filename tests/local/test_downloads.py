@@ -87,3 +87,18 @@ def test_what_is_too_large_is_not_copied(data: Path, tmp_path: Path, monkeypatch
     assert copy_inputs({"x": data, "y": data}, {"x"}, files, tmp_path / "copies") == {"x": tmp_path / "copies" / "x"}
     monkeypatch.setattr(downloads, "COPIED_BYTES", 3)
     assert copy_inputs({"x": data}, {"x"}, files, tmp_path / "others") == {}
+
+
+def test_links_to_a_folder_that_contains_them_are_not_followed(tmp_path: Path) -> None:
+    """Two links to `.` are 2^40 ways to the same file: the engine looked at all of them, and never came back."""
+    data = tmp_path / "data"
+    (data / "sub").mkdir(parents=True)
+    (data / "sub" / "a").write_text("a")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "back").symlink_to("../data")
+    for link, target in (("one", "."), ("two", "."), ("sub/up", ".."), ("out", "../other"), ("twin", "sub")):
+        (data / link).symlink_to(target)
+    assert [name for name, *_ in tree_fingerprint(data)] == ["sub/a", "twin/a"]
+    copies = copy_inputs({"data": data}, ["data"], {data: tree_fingerprint(data)}, tmp_path / "copies")
+    copied = {path.relative_to(copies["data"]).as_posix() for path in copies["data"].rglob("*") if path.is_file()}
+    assert copied == {"sub/a", "twin/a"}
