@@ -102,6 +102,15 @@ class Workplace:
             if entry.name not in kept:
                 remove_path(entry)
 
+    def loosen_links(self) -> None:
+        """Make absolute links within the outputs relative, since the outputs are about to be moved."""
+        base = f"{self.outputs}/"
+        for place, folders, names in os.walk(self.outputs):
+            for link in (Path(place, name) for name in (*folders, *names)):
+                if link.is_symlink() and (target := str(link.readlink())).startswith(base):
+                    link.unlink()
+                    link.symlink_to(os.path.relpath(target, place))
+
     def publish(self, folder: StepFolder) -> None:
         """Give the outputs to the run, whole, by one rename; the lock ends with the workplace."""
         remove_path(folder.outputs)

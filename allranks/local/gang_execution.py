@@ -187,6 +187,7 @@ class GangExecution(StepExecution):
         assert self.workplace is not None  # noqa: S101
         run_id = self.context.run.id
         self.source = FinishedStep(run_id, self.step.name, f"{run_id}/{self.step.name}")
+        self.workplace.loosen_links()
         self.remember(records, self.workplace.outputs)
         self.workplace.publish(self.folder)
         self.register_outputs(self.folder)

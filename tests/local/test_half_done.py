@@ -18,7 +18,7 @@ import pytest
 from allranks.local import assets
 from allranks.local.assets import CloudStandIns, register_asset
 from allranks.local.cache import Workplace, discard_leftovers
-from allranks.local.folders import RunFolder, RunsHome, write_json_file
+from allranks.local.folders import RunFolder, RunsHome, StepFolder, write_json_file
 from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step, wait_for
 
 
@@ -288,3 +288,20 @@ def test_a_killed_build_of_an_environment_leaves_no_process_and_nobody_builds_th
     assert "being built already" in second.stderr
     wait_for(lambda: not carrying(marker), 3)
     assert json.loads(allranks("env", "check", "pytorch", "--json", cwd=tmp_path).stdout)["built"] is False
+
+
+def test_an_absolute_link_within_an_output_leads_to_the_same_file_when_it_is_published(tmp_path):
+    """It led to where the step had written, which is gone then: the next step found nothing, nor did a reuse."""
+    home = RunsHome(tmp_path / "home")
+    place = Workplace(home, "k")
+    assert place.acquire()
+    place.prepare([])
+    (place.outputs / "model").mkdir()
+    (place.outputs / "model" / "first").write_text("1")
+    (place.outputs / "model" / "last").symlink_to(place.outputs / "model" / "first")
+    (place.outputs / "model" / "python").symlink_to(sys.executable)
+    (home.path / "step").mkdir()
+    place.loosen_links()
+    place.publish(StepFolder(home.path / "step"))
+    assert (home.path / "step" / "outputs" / "model" / "last").read_text() == "1"
+    assert (home.path / "step" / "outputs" / "model" / "python").readlink() == Path(sys.executable)
