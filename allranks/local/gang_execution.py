@@ -234,7 +234,7 @@ class GangExecution(StepExecution):
 
     def _explain(self, gang: RankGang) -> StepFailure:
         """The first failure of a gang."""
-        first = self._hosted.first_exit(self.folder, self._cluster, gang)
+        first = self._hosted.first_exit(self.folder, self._cluster, gang) or next(iter(gang.exits), None)
         if first is None:
             return StepFailure("stopped")
         time_out = f"not finished after {self.limit} = {self.step.timeout:g} s" if gang.timed_out else ""

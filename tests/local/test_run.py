@@ -202,6 +202,13 @@ def test_a_step_whose_time_is_up_shows_its_stack(tmp_path):
     assert "waits_for_ever" in "\n".join(failure["last_lines"])
 
 
+def test_a_step_that_ends_well_after_its_time_is_said_to_be_late(tmp_path):
+    """Asked for its stack it went on to its end, and all that was said of it was: stopped."""
+    late = step("trap true USR1; sleep 600; exit 0", more="limits: {timeout: 1}")
+    failure = run_json(pipeline(tmp_path, f"type: pipeline\njobs: {{one: {late}}}\n"), cwd=tmp_path)
+    assert failure["steps"]["one"]["failure"]["message"] == "not finished after limits.timeout = 1 s"
+
+
 def test_independent_steps_overlap(tmp_path):
     if os.cpu_count() == 1:
         pytest.skip("one core runs one step at a time")
