@@ -110,13 +110,21 @@ def sweep_orphans(known: set[int], markers: Iterable[bytes]) -> None:
     """
     wanted = tuple(markers)
     while True:
-        orphans = {pid for pid in children() - known if is_zombie(pid) or any(carries(pid, m) for m in wanted)}
+        orphans = {pid for pid in children() - known if _is_orphan(pid) or any(carries(pid, m) for m in wanted)}
         if not orphans:
             return
         kill(orphans)
         for pid in orphans:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)  # its own children are adopted now, hence the loop
+
+
+def _is_orphan(pid: int) -> bool:
+    """Whether a child has ended that is none of this program's own: every rank begins a session, which it never leaves.
+
+    A script that calls ``allranks.run`` waits for its own children, and must find how they ended.
+    """
+    return is_zombie(pid) and session_of(pid) != os.getsid(0)
 
 
 def is_zombie(pid: int) -> bool:
