@@ -73,13 +73,18 @@ def _entries(lines: Iterable[bytes]) -> Iterator[MetricsEntry]:
     for line in lines:
         try:
             entry = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):  # the second of a thousand brackets that nobody closes
             continue
         if isinstance(entry, dict):
             values = entry.get("metrics")
             numbers = values.items() if isinstance(values, dict) else ()
-            metrics = {str(name): value for name, value in numbers if _is_number(value)}
+            metrics = {_shown_name(name): value for name, value in numbers if _is_number(value)}
             yield MetricsEntry(entry.get("step"), entry.get("total"), metrics)
+
+
+def _shown_name(name: str) -> str:
+    """A name without halves of characters, which JSON can escape, and which no page and no terminal can show."""
+    return name.encode(errors="replace").decode()
 
 
 def _is_number(value: object) -> bool:

@@ -103,3 +103,10 @@ def test_what_was_read_is_not_read_again_and_the_caller_may_change_what_it_got(f
     append(folder.metrics(), line(1000))
     assert len(followed.of(folder, []).read_curves()["loss"]) == 1001
     assert len(FollowedFiles().of(folder, []).read_curves()["loss"]) < 1000
+
+
+def test_lines_that_nobody_can_read_or_show_do_no_harm(folder: StepFolder) -> None:
+    """They ended the engine, each in a traceback: a name with half a character, and brackets without an end."""
+    folder.metrics().write_text("[" * 200_000 + "\n" + '{"step": 1, "metrics": {"a\\ud83d": 1.0}}\n')
+    (entry,) = read_metrics(folder.metrics())
+    assert entry.metrics == {"a?": 1.0}
