@@ -67,10 +67,11 @@ def read_ignore_file(folder: str) -> IgnoreFile:
 
 def rules_of_file(path: str) -> tuple[_Rule, ...]:
     """The rules of one ignore file, ``__pycache__`` added; raises UsageError for a line that is no pattern."""
-    with Path(path).open(encoding="utf-8-sig") as file:
-        lines = tuple(file)
     try:
-        return rules_of(lines)
+        with Path(path).open(encoding="utf-8-sig") as file:
+            return rules_of(tuple(file))
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text: byte {error.start} is {error.reason}.") from None
     except ValueError as error:
         raise UsageError(
             f"{path}: {error}.", "A backslash needs a character after it, and [a-z] an ascending range."

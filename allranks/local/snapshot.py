@@ -82,6 +82,9 @@ def snapshot_files(component: Component) -> list[SnapshotFile]:
         found = list(_merged(code, component) if component.includes else _plain(code))
     except OSError as error:
         raise StorageError(f"Cannot list the snapshot of {component.name}: {error}.") from error
+    for file in found:
+        if not os.fsencode(file.path).isascii() and file.path != os.fsencode(file.path).decode(errors="replace"):
+            raise StorageError(f"The name of the file {file.path!r} in the snapshot of {component.name} is not UTF-8.")
     return sorted(found, key=lambda file: (file.path.lower(), file.path))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from allranks.errors import StorageError, UsageError
 from allranks.local.folders import RunsHome
 from allranks.local.heavy import LARGEST_SNAPSHOT, heavy_snapshots
+from allranks.local.snapshot import snapshot_files
 from allranks.spec import Component, Source
 from tests.local.support import allranks, pipeline, run_json, step
 
@@ -58,3 +61,13 @@ def test_a_dry_run_warns_too(tmp_path):
     file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step('ls', more='code: .')}}}\n")
     RunsHome(tmp_path / ".allranks").prepare()
     assert "holds models or logs: mlflow.db" in allranks("run", file, "--dry-run", cwd=tmp_path).stderr
+
+
+def test_what_is_not_utf_8_is_named(tmp_path):
+    (tmp_path / ".gitignore").write_bytes("# Schlüssel\n".encode("latin-1"))
+    with pytest.raises(UsageError, match=r"\.gitignore is not UTF-8 text: byte 6"):
+        snapshot_files(component(tmp_path))
+    (tmp_path / ".gitignore").unlink()
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xfc.txt")).touch()
+    with pytest.raises(StorageError, match="is not UTF-8"):
+        snapshot_files(component(tmp_path))
