@@ -26,9 +26,10 @@ STATUS_OF = {"succeeded": "FINISHED", "failed": "FAILED", "cancelled": "KILLED",
 def job_run_id(run_id: str, step: str = "") -> str:
     """The id of the MLflow run of a step or trial (``outer.train``, ``tune.0``), or of the whole run of the pipeline.
 
-    MLflow takes letters, digits, underscores and hyphens only; no step's name has a hyphen, so no two ids are equal.
+    MLflow takes letters, digits, underscores and hyphens only; a hyphen of a step's name is written twice, so that
+    ``a-b`` is not ``b`` of ``a``.
     """
-    return f"{run_id}-{step.replace('.', '-')}" if step else run_id
+    return f"{run_id}-{step.replace('-', '--').replace('.', '-')}" if step else run_id
 
 
 class JobRuns:

@@ -13,7 +13,7 @@ import pytest
 from allranks.errors import StorageError
 from allranks.local.folders import RunsHome
 from allranks.local.tracking.database import transaction
-from allranks.local.tracking.jobs import JobRuns
+from allranks.local.tracking.jobs import JobRuns, job_run_id
 from allranks.local.tracking.points import log_batch, log_metric
 from allranks.local.tracking.reading import MetricPoint, TrackingReader, read_tracked_run
 from allranks.local.tracking.store import TrackingStore
@@ -121,3 +121,9 @@ def test_runs_of_an_engine_that_was_killed_end_with_the_next_begin(home):
         "20261122-2": "RUNNING",
         "20261122-3": "RUNNING",
     }
+
+
+def test_no_two_steps_have_the_same_run() -> None:
+    """A hyphen is possible in a step's name, and was what a nested step's name has in place of its dot."""
+    steps = ["train-eval", "train.eval", "train-0", "train.0", "train_0"]
+    assert len({job_run_id("20261122-1", step) for step in steps}) == len(steps)
