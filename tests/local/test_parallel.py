@@ -75,7 +75,7 @@ def test_results_stand_in_the_order_of_the_mini_batches_whoever_was_faster(tmp_p
     slow_first = SCORE.replace("return", 'time.sleep(0.5 * any(path.endswith("f00") for path in mini_batch)); return')
     file = jobs(
         project(tmp_path, slow_first),
-        score=parallel(resources={"instance_count": 2}, task_program_arguments="--model 'a b' --flag"),
+        score=parallel(resources={"instance_count": 2}, task_program_arguments="--model 'a  b' --flag"),
         use=step("wc -l < ${{inputs.x}}", inputs="x: '${{parent.jobs.score.outputs.out}}'"),
     )
     result = run_json(file, cwd=tmp_path)
@@ -87,7 +87,7 @@ def test_results_stand_in_the_order_of_the_mini_batches_whoever_was_faster(tmp_p
     logs = sorted((step_folder(tmp_path, result) / "user_logs").glob("std_log_process_*.txt"))
     texts = [log.read_text() for log in logs]
     assert len(texts) == 4
-    assert all("'--mini_batch_size', '2'" in text and "'--model', 'a b', '--flag']" in text for text in texts)
+    assert all("'--mini_batch_size', '2'" in text and "'--model', 'a  b', '--flag']" in text for text in texts)
     assert ["127.0.0.1" in text for text in texts] == [True, False, True, False]  # a node is a folder and an address
     assert ["nodes/1/work" in text for text in texts] == [False, True, False, True]
     again = run_json(file, cwd=tmp_path)

@@ -63,7 +63,7 @@ class PlannedParallel(PlannedStep):
     def command(self, data: Mapping[str, str], outputs: Mapping[str, str]) -> str:
         """The entry script with its arguments, of which the first are those that the service adds."""
         written = super(PlannedParallel, self).command(data, outputs)
-        return " ".join([shlex.quote(self.entry_script), shlex.join(self._added()), *written.split()])
+        return " ".join([shlex.quote(self.entry_script), shlex.join(self._added()), written.strip()]).strip()
 
     def _added(self) -> list[str]:
         """What Azure ML's driver is started with, and what entry scripts therefore see in ``sys.argv``.
