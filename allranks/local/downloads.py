@@ -1,12 +1,13 @@
-"""Inputs of ``mode: download``: a step gets a copy of its own, which it may write to, as on Azure ML."""
+"""The files of a step's inputs; of those of ``mode: download`` it gets a copy of its own, which it may write to."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
-from allranks.local.fingerprint import walk_linked
+from allranks.local.fingerprint import tree_fingerprint, walk_linked
 from allranks.spec import Component, Data, Input, Step
 from allranks.spec.expressions import single_reference
 
@@ -14,6 +15,7 @@ COPIED_BYTES = 2**30
 """An input up to this size is copied; larger ones would fill the disks on which people try pipelines."""
 
 _DOWNLOAD = "download"
+_Files: TypeAlias = Mapping[Path, list[list[str | int]]]
 
 
 def downloaded_inputs(step: Step, component: Component, of_pipeline: Mapping[str, Input]) -> frozenset[str]:
@@ -71,3 +73,22 @@ def _copy_folder(source: Path, place: Path) -> None:
         for file in (Path(folder, name) for name in names):
             if file.exists():  # storage has no link that leads nowhere
                 shutil.copyfile(file, target / file.name)
+
+
+def unchanged_inputs(paths: Iterable[Path], identified: _Files, earlier: _Files) -> dict[Path, list[list[str | int]]]:
+    """The files of the inputs: those by which the step was ``identified``, and that ``earlier`` attempts have found.
+
+    Raises:
+        OSError: they are others: what comes of them would be kept as what comes of those.
+    """
+    found = {path: tree_fingerprint(path) for path in paths}
+    known = {**identified, **earlier}
+    if changed := [str(path) for path, files in found.items() if known.get(path, files) != files]:
+        since = "an earlier attempt began" if earlier else "this run looked at it"
+        raise OSError(f"its input {', '.join(changed)} has changed since {since}")
+    return found
+
+
+def no_files(folder: str, names: list[str]) -> set[str]:
+    """What no storage can hold, of the names in a folder: pipes and sockets."""
+    return {one for one in names if (path := Path(folder, one)).exists() and not (path.is_file() or path.is_dir())}

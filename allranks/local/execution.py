@@ -50,6 +50,7 @@ class StepExecution(ABC):
         past_attempts: those that have ended, the oldest first.
         data_sizes: of the data that came from outside of the run, what it was when an attempt began.
         shown_variables: what its first process got beside the caller's own variables, secrets blotted out.
+        identified: the files of the data from outside of the run, as the key has them.
         due: when the attempt's time is up, or when the next attempt may start (monotonic seconds).
     """
 
@@ -72,6 +73,7 @@ class StepExecution(ABC):
         self.shown_variables: Mapping[str, str] = {}
         self.data_sizes: Mapping[str, Any] = {}
         self.key = ""
+        self.identified: dict[Path, list[list[str | int]]] = {}
         self.command = ""
         self.files: list[snapshot.SnapshotFile] = parent.files if parent else snapshot.snapshot_files(step.component)
         self.snapshot_hash: str = parent.snapshot_hash if parent else snapshot.content_hash(self.files)
@@ -147,7 +149,8 @@ class StepExecution(ABC):
         """The key: equal for two executions that must give the same outputs; those ``upstream`` wrote the inputs."""
         step = self.step
         inputs: dict[str, object] = {**step.literals}
-        inputs |= {name: [str(path), fingerprint.tree_fingerprint(path)] for name, path in step.paths.items()}
+        self.identified = {path: fingerprint.tree_fingerprint(path) for path in step.paths.values()}
+        inputs |= {name: [str(path), self.identified[path]] for name, path in step.paths.items()}
         inputs |= {name: [upstream[output.step].execution, output.port] for name, output in step.bound.items()}
         return fingerprint.json_digest(
             {

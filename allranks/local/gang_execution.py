@@ -15,7 +15,7 @@ from allranks.local import cache, fingerprint, machine
 from allranks.local.aborts import ABORT_REPEATS, was_aborted_at_exit
 from allranks.local.attempts import attempt_of, data_sizes, shown_variables
 from allranks.local.cache import FinishedStep, StepCache
-from allranks.local.downloads import copy_inputs
+from allranks.local.downloads import copy_inputs, no_files, unchanged_inputs
 from allranks.local.execution import StepExecution
 from allranks.local.gang import RankGang
 from allranks.local.gang_failure import FailedAttempt
@@ -77,7 +77,7 @@ class GangExecution(StepExecution):
         if self.step.distribution:
             processes = self.step.nodes * self.step.launched + self.step.parameter_servers
             self._cluster = self._emulate(self.context.ports.row(1 + processes))
-        self._inputs = {path: fingerprint.tree_fingerprint(path) for path in data.values()}
+        self._inputs = unchanged_inputs(data.values(), self.identified, self._inputs)
         self.data_sizes = data_sizes(self.step.paths, self._inputs)
         cache.remove_path(self.folder.downloads)
         copies = copy_inputs(data, self.step.downloaded, self._inputs, self.folder.downloads)

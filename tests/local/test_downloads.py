@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from allranks.local import downloads
-from allranks.local.downloads import copy_inputs
+from allranks.local.downloads import copy_inputs, unchanged_inputs
 from allranks.local.fingerprint import tree_fingerprint
 from allranks.local.read_only import lockable_inputs
 from tests.local.support import pipeline, run_json, step
@@ -102,3 +102,25 @@ def test_links_to_a_folder_that_contains_them_are_not_followed(tmp_path: Path) -
     copies = copy_inputs({"data": data}, ["data"], {data: tree_fingerprint(data)}, tmp_path / "copies")
     copied = {path.relative_to(copies["data"]).as_posix() for path in copies["data"].rglob("*") if path.is_file()}
     assert copied == {"sub/a", "twin/a"}
+
+
+def test_an_input_that_an_attempt_has_changed_is_not_what_the_next_one_is_given(tmp_path: Path) -> None:
+    """The first attempt wrote and failed, the second one succeeded, and its result was kept as that of the old data."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a").touch()
+    writes = step(
+        "mv ${{inputs.data}}/a ${{inputs.data}}/b", inputs="data: {type: uri_folder, path: ./data}", outputs=OUT
+    )
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {writes.replace('/b', '/b && false')}}}\n")
+    one = run_json(file, "--retries", "1", cwd=tmp_path)["steps"]["one"]
+    assert one["attempts"] == 2
+    assert "data has changed since an earlier attempt began" in one["failure"]["message"]
+
+
+def test_an_input_that_has_changed_while_the_step_waited_is_not_taken_for_what_it_was(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    known = {tmp_path: tree_fingerprint(tmp_path)}
+    assert unchanged_inputs([tmp_path], known, {}) == known
+    (tmp_path / "a").write_text("22")
+    with pytest.raises(OSError, match="has changed since this run looked at it"):
+        unchanged_inputs([tmp_path], known, {})
