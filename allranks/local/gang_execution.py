@@ -15,7 +15,7 @@ from allranks.local import cache, fingerprint, machine
 from allranks.local.aborts import ABORT_REPEATS, was_aborted_at_exit
 from allranks.local.attempts import attempt_of, data_sizes, shown_variables
 from allranks.local.cache import FinishedStep, StepCache
-from allranks.local.downloads import copy_inputs, no_files, unchanged_inputs
+from allranks.local.downloads import copy_inputs, unchanged_inputs
 from allranks.local.execution import StepExecution
 from allranks.local.gang import RankGang
 from allranks.local.gang_failure import FailedAttempt

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from allranks.local import cache, snapshot
+from allranks.local.downloads import no_files
 from allranks.local.folders import StepFolder
 from allranks.local.snapshot import SnapshotFile
 
@@ -44,4 +45,4 @@ def fill_artifacts(work: Path, place: Path) -> None:
     if place.is_dir() and not any(place.iterdir()):
         for kept in (work / name for name in KEPT_FOLDERS):
             if kept.is_dir():
-                shutil.copytree(kept, place / kept.name, ignore_dangling_symlinks=True)
+                shutil.copytree(kept, place / kept.name, ignore=no_files, ignore_dangling_symlinks=True)

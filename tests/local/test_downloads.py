@@ -124,3 +124,11 @@ def test_an_input_that_has_changed_while_the_step_waited_is_not_taken_for_what_i
     (tmp_path / "a").write_text("22")
     with pytest.raises(OSError, match="has changed since this run looked at it"):
         unchanged_inputs([tmp_path], known, {})
+
+
+def test_pipes_and_sockets_are_no_artifacts(tmp_path: Path) -> None:
+    """A pipe in ``outputs`` ended the whole run, as a runs folder that cannot be written."""
+    leaves = step("mkfifo outputs/pipe; echo 1 > outputs/kept", outputs="artifacts: {type: uri_folder}")
+    one = run_json(pipeline(tmp_path, f"type: pipeline\njobs: {{one: {leaves}}}\n"), cwd=tmp_path)["steps"]["one"]
+    assert one["status"] == "succeeded", one
+    assert [path.name for path in Path(one["outputs"]["artifacts"], "outputs").iterdir()] == ["kept"]
