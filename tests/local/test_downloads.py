@@ -10,6 +10,7 @@ import pytest
 from allranks.local import downloads
 from allranks.local.downloads import copy_inputs, unchanged_inputs
 from allranks.local.fingerprint import tree_fingerprint
+from allranks.local.parallel.tables import list_files
 from allranks.local.read_only import lockable_inputs
 from tests.local.support import pipeline, run_json, step
 
@@ -132,3 +133,14 @@ def test_pipes_and_sockets_are_no_artifacts(tmp_path: Path) -> None:
     one = run_json(pipeline(tmp_path, f"type: pipeline\njobs: {{one: {leaves}}}\n"), cwd=tmp_path)["steps"]["one"]
     assert one["status"] == "succeeded", one
     assert [path.name for path in Path(one["outputs"]["artifacts"], "outputs").iterdir()] == ["kept"]
+
+
+def test_a_parallel_step_divides_the_files_of_linked_folders_too(tmp_path: Path) -> None:
+    """They were left out without a word, though a step that lists its input sees them."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "more").mkdir()
+    (tmp_path / "data" / "a").touch()
+    (tmp_path / "more" / "b").touch()
+    (tmp_path / "data" / "linked").symlink_to("../more")
+    found = list_files(tmp_path / "data").files
+    assert [path.relative_to(tmp_path / "data").as_posix() for path in found] == ["a", "linked/b"]

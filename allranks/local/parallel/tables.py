@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from allranks.errors import CannotRunHereError
+from allranks.local.fingerprint import walk_linked
 from allranks.spec.section import is_address
 
 HEADERS = ("no_header", "from_first_file", "all_files_different_headers", "all_files_same_headers")
@@ -68,8 +69,9 @@ class TableSpec:
 
 
 def list_files(path: Path) -> TableSpec:
-    """A file, or all files below a folder."""
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    """A file, or all files below a folder and the folders that links in it lead to."""
+    below = () if path.is_file() else (Path(folder, name) for folder, _, names in walk_linked(path) for name in names)
+    files = [path] if path.is_file() else [file for file in below if file.is_file()]
     return TableSpec(tuple(sorted(files)))
 
 
