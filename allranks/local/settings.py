@@ -29,6 +29,8 @@ def apply_values(pipeline: Pipeline, values: Mapping[str, str]) -> tuple[Pipelin
     """
     problems: list[Problem] = []
     for name, text in values.items():
+        if text != text.encode(errors="replace").decode():
+            raise UsageError(f"{name}={text!r} is not UTF-8 text, and no YAML and no page can hold it.")
         try:
             pipeline = _apply_value(pipeline, _whole_name(pipeline, name), text)
         except SpecError as error:

@@ -14,6 +14,7 @@ from allranks.local.folders import RunsHome
 from allranks.local.options import RunOptions
 from allranks.local.plan import RunPlan
 from allranks.local.planning import plan_pipeline
+from allranks.local.settings import apply_values
 from allranks.request import RunRequest
 from allranks.spec import read_pipeline
 from tests.local.support import pipeline, step
@@ -121,3 +122,11 @@ def test_force_rerun_reuses_what_the_run_that_is_resumed_has_finished_and_nothin
     request = RunRequest("pipeline.yaml", str(tmp_path), since=since)
     options = RunOptions(RunsHome(tmp_path), Path(sys.executable), request)
     assert (options.reuses(forced), options.reuse_since(forced)) == (bool(since), since)
+
+
+def test_a_value_that_is_not_utf_8_is_refused(tmp_path):
+    """A second after the start it was a traceback, since no page could hold it."""
+    (tmp_path / "says.yaml").write_text(SAYS)
+    text = "type: pipeline\njobs: {say: {component: ./says.yaml}}\n"
+    with pytest.raises(UsageError, match="is not UTF-8 text"):
+        apply_values(read_pipeline(pipeline(tmp_path, text)), {"text": "a\udcff"})
