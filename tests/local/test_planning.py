@@ -15,6 +15,7 @@ from allranks.local.options import RunOptions
 from allranks.local.plan import RunPlan
 from allranks.local.planning import plan_pipeline
 from allranks.local.settings import apply_values
+from allranks.local.sweep.search import PlannedSweep
 from allranks.request import RunRequest
 from allranks.spec import read_pipeline
 from tests.local.support import pipeline, step
@@ -130,3 +131,24 @@ def test_a_value_that_is_not_utf_8_is_refused(tmp_path):
     text = "type: pipeline\njobs: {say: {component: ./says.yaml}}\n"
     with pytest.raises(UsageError, match="is not UTF-8 text"):
         apply_values(read_pipeline(pipeline(tmp_path, text)), {"text": "a\udcff"})
+
+
+def test_a_text_of_the_user_that_looks_like_a_name_of_the_search_space_stays_what_it_is(tmp_path):
+    """Of a name that is not searched it was a KeyError when the first trial began."""
+    text = """
+        type: pipeline
+        inputs: {text: "${{search_space.other}}"}
+        jobs:
+          tune:
+            type: sweep
+            trial: ./says.yaml
+            inputs: {text: '${{parent.inputs.text}}'}
+            sampling_algorithm: grid
+            search_space: {rate: {type: choice, values: [1]}}
+            objective: {goal: maximize, primary_metric: accuracy}
+            limits: {max_total_trials: 1}
+        """
+    (tmp_path / "says.yaml").write_text(SAYS.replace("nothing}}", "nothing}, rate: {type: integer, default: 2}}"))
+    planned = plan_pipeline(read_pipeline(pipeline(tmp_path, text))).steps["tune"]
+    assert isinstance(planned, PlannedSweep)
+    assert planned.trial(0, {"rate": 1}).literals == {"text": "${{search_space.other}}", "rate": "1"}

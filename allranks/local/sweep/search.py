@@ -70,7 +70,7 @@ class PlannedSweep(PlannedStep):
         """
         texts = {name: literal_text(value) for name, value in parameters.items()}
         bound = {
-            name: replace_references(value, lambda reference: texts[reference.name])
+            name: replace_references(value, lambda reference: texts.get(reference.name, str(reference)))
             for name, value in self.literals.items()
             if any(found.scope == "search_space" for found in find_references(value))
         }
