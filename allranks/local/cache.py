@@ -153,6 +153,13 @@ def discard_leftovers(home: RunsHome) -> None:
         _discard(home, {key for key, place in places.items() if key not in known or not place.is_begun})
 
 
+def discard_copies(run: RunFolder) -> None:
+    """Remove what the steps of a run whose engine was killed had for themselves: copies of inputs, installations."""
+    for pattern in ("nodes/inputs", "nodes/*/python", "trials/*/nodes/inputs", "trials/*/nodes/*/python"):
+        for path in run.path.glob(f"steps/*/{pattern}"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def _discard(home: RunsHome, keys: Iterable[str]) -> None:
     for place in (Workplace(home, key) for key in keys if home.work(key).is_dir()):
         if place.acquire():

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from allranks.errors import StorageError
+from allranks.local.cache import discard_copies
 from allranks.local.folders import RunsHome
 from allranks.local.tracking import JOB_TAG
 from allranks.local.tracking.database import transaction
@@ -61,11 +62,13 @@ class JobRuns:
         try:
             self._store = TrackingStore(self._home)
             with transaction(self._store.connection):
-                self._end_abandoned(self._store)
+                killed = self._end_abandoned(self._store)
                 self.experiment_id = ensure_experiment(self._store, self._experiment)
                 self._make(job_run_id(self._run_id), self._name, {})
         except sqlite3.Error as error:
             raise self._fault(error) from error
+        for run_id in killed:
+            discard_copies(self._home.run(run_id))
 
     def begin_step(self, step: str, parent: str = "", tags: Mapping[str, str] | None = None) -> str:
         """Make the run of a step, or continue that of an earlier attempt.
@@ -105,14 +108,16 @@ class JobRuns:
         with suppress(sqlite3.Error):
             self._store.connection.execute(f"UPDATE runs SET status = ?, ended = ? WHERE {condition}", values)
 
-    def _end_abandoned(self, store: TrackingStore) -> None:
-        """End what engines that were killed have left running."""
+    def _end_abandoned(self, store: TrackingStore) -> set[str]:
+        """End what engines that were killed have left running; the ids of their runs."""
         rows = store.connection.execute(
             "SELECT number, coalesce(value, run_id) FROM runs LEFT JOIN tags"
             " ON kind = 'run' AND owner = run_id AND key = 'mlflow.rootRunId' WHERE managed AND status = 'RUNNING'"
         ).fetchall()
-        ended = [(number,) for number, root in rows if not self._home.run(root).alive]
+        killed = {root for root in {root for _, root in rows} if not self._home.run(root).alive}
+        ended = [(number,) for number, root in rows if root in killed]
         store.connection.executemany("UPDATE runs SET status = 'KILLED', ended = started WHERE number = ?", ended)
+        return killed
 
     def close(self) -> None:
         """Close the database."""

@@ -127,3 +127,17 @@ def test_no_two_steps_have_the_same_run() -> None:
     """A hyphen is possible in a step's name, and was what a nested step's name has in place of its dot."""
     steps = ["train-eval", "train.eval", "train-0", "train.0", "train_0"]
     assert len({job_run_id("20261122-1", step) for step in steps}) == len(steps)
+
+
+def test_what_steps_had_for_themselves_goes_when_the_next_run_finds_that_their_engine_was_killed(
+    home: RunsHome,
+) -> None:
+    """Copies of inputs, up to 1 GiB each, and what a step had installed stayed until the run was removed."""
+    nodes = home.run("20261122-1").step("train").path / "nodes"
+    for place in ("inputs/data", "0/python/bin", "0/work"):
+        (nodes / place).mkdir(parents=True)
+    jobs = begun(home)
+    jobs.begin_step("train")
+    jobs.close()  # and it never says how it has ended
+    JobRuns(home, "20261122-2", "digits", "tune digits").begin()
+    assert {path.relative_to(nodes).as_posix() for path in nodes.rglob("*")} == {"0", "0/work"}
