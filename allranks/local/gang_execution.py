@@ -201,12 +201,14 @@ class GangExecution(StepExecution):
         missing = [name for name in self.step.outputs if not (self.workplace.outputs / name).exists()]
         if missing:
             return StepFailure(f"succeeded but did not write its output {', '.join(missing)}")
+        wrote = self._written_inputs()
+        return StepFailure(wrote) if wrote else None
+
+    def _written_inputs(self) -> str:
+        """Which inputs are not as they were when the attempt began; empty if all are."""
         changed = [str(path) for path, before in self._inputs.items() if fingerprint.tree_fingerprint(path) != before]
-        if changed:
-            return StepFailure(
-                f"wrote to its input {', '.join(changed)}, which is read-only on Azure ML but for downloads"
-            )
-        return None
+        rule = "which is read-only on Azure ML but for downloads"
+        return f"wrote to its input {', '.join(changed)}, {rule}" if changed else ""
 
     def may_retry(self, retries: int, gang: RankGang) -> bool:
         """Whether another attempt is due: one of ``retries``, or because Python's end has killed a rank."""
@@ -242,7 +244,8 @@ class GangExecution(StepExecution):
         failed = FailedAttempt(
             self.step, self.folder, self.files, self.python, tuple(self._inputs), self.attempts, time_out, lacked_memory
         )
-        return failed.explain(first, gang)
+        failure = failed.explain(first, gang)
+        return replace(failure, message="; ".join(filter(None, (failure.message, self._written_inputs()))))
 
     @property
     def _kill_counter(self) -> KillCounter:
