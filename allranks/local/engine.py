@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -43,16 +44,17 @@ from allranks.local.watch import GangWatch
 
 _TICK = 0.25  # seconds between two looks at the metrics while something runs
 _LOCK_POLL = 0.1  # seconds between two tries for a step that another engine is running
+_TURN = threading.Lock()  # two engines in the threads of one process would take the ends of each other's ranks
 
 
 def run_plan(plan: RunPlan, options: RunOptions, observer: RunObserver) -> RunResult:
-    """Run a plan to its end and say what became of it.
+    """Run a plan to its end and say what became of it; runs in several threads take turns.
 
     Raises:
         StorageError: the runs folder cannot be written.
     """
     options.home.prepare()
-    with options.home.explained(), private_umask() as umask:
+    with _TURN, options.home.explained(), private_umask() as umask:
         discard_leftovers(options.home)
         fingerprint.forget_interpreters()
         return _Engine(plan, options, observer, umask).run()

@@ -5,9 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
-from allranks.local import processes
+import pytest
+
+from allranks.local import engine, processes
+from allranks.local.folders import RunsHome
+from allranks.local.options import RunObserver, RunOptions
+from allranks.local.plan import RunPlan
 from allranks.local.signals import caught_signals
+from allranks.request import RunRequest
 from tests.local.support import wait_for
 
 
@@ -31,3 +40,20 @@ def test_another_thread_than_the_first_may_run_a_pipeline() -> None:
     thread.start()
     thread.join()
     assert len(found) == 1
+
+
+def test_runs_in_several_threads_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would reap what it takes for orphans, the other one's ranks, whose exit codes are lost then."""
+    options = RunOptions(RunsHome(tmp_path), Path(sys.executable), RunRequest("", ""))
+    seen = []
+
+    def run(engine: object) -> None:
+        seen.append("begin")
+        time.sleep(0.05)
+        seen.append("end")
+
+    monkeypatch.setattr(engine._Engine, "run", run)
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(3):
+            pool.submit(engine.run_plan, RunPlan("nothing", {}), options, RunObserver())
+    assert seen == ["begin", "end"] * 3
