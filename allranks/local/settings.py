@@ -95,8 +95,9 @@ def given_names(pipeline: Pipeline, values: Mapping[str, str], scale: Mapping[st
 
 
 def _absolute(text: str) -> str:
-    """A path as an absolute one, from the working folder; an address as it is."""
-    return text if "://" in text or text.startswith("azureml:") else str(Path(text).expanduser().resolve())
+    """A path as an absolute one, from the working folder; an address as it is, and no path too."""
+    is_path = text.strip() and "://" not in text and not text.startswith("azureml:")
+    return str(Path(text).expanduser().resolve()) if is_path else text
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
@@ -116,7 +117,7 @@ def _step_inputs(pipeline: Pipeline) -> list[tuple[str, str, Input]]:
 
 def _typed(name: str, declared: Input, text: str) -> str | int | float | bool | Data:
     """The text of the command line as the input's type; a path becomes absolute, from the working folder."""
-    if declared.is_data:
+    if declared.is_data and text.strip():
         return Data(_absolute(text))
     value = check_value(declared, text)
     if isinstance(value, Problem):

@@ -14,7 +14,7 @@ from allranks.local.folders import RunsHome
 from allranks.local.options import RunOptions
 from allranks.local.plan import RunPlan
 from allranks.local.planning import plan_pipeline
-from allranks.local.settings import apply_values
+from allranks.local.settings import absolute_values, apply_values
 from allranks.local.sweep.search import PlannedSweep
 from allranks.request import RunRequest
 from allranks.spec import read_pipeline
@@ -152,3 +152,14 @@ def test_a_text_of_the_user_that_looks_like_a_name_of_the_search_space_stays_wha
     planned = plan_pipeline(read_pipeline(pipeline(tmp_path, text))).steps["tune"]
     assert isinstance(planned, PlannedSweep)
     assert planned.trial(0, {"rate": 1}).literals == {"text": "${{search_space.other}}", "rate": "1"}
+
+
+def test_no_path_is_not_the_working_folder(tmp_path):
+    """`data=$DATA` of a variable that is not set gave the step the folder in which one happened to be."""
+    jobs = "say: {component: ./reads.yaml, inputs: {data: '${{parent.inputs.data}}'}}"
+    (tmp_path / "reads.yaml").write_text(SAYS.replace("{text:", "{data: {type: uri_folder}, text:"))
+    read = read_pipeline(pipeline(tmp_path, component(jobs, "data: {type: uri_folder}")))
+    given = absolute_values(read, {"data": "", "say.data": "here"})
+    assert given == {"data": "", "say.data": str(Path("here").resolve())}
+    (problem,) = apply_values(read, given)[1]
+    assert problem.message == "'' is not a path, and the input takes a uri_folder."
