@@ -112,7 +112,7 @@ def test_a_trial_finds_what_it_tries(tmp_path):
 def test_a_launcher_around_the_engine_does_not_leak_into_its_steps(tmp_path):
     launchers = {
         "RANK": "7", "WORLD_SIZE": "8", "OMPI_COMM_WORLD_RANK": "7", "TF_CONFIG": "{}", "SLURM_PROCID": "7",
-        "TORCHELASTIC_RUN_ID": "x", "AZUREML_NODE_COUNT": "9", "MLFLOW_RUN_ID": "x", "PMI_RANK": "3",
+        "TORCHELASTIC_RUN_ID": "x", "PET_NNODES": "2", "AZUREML_NODE_COUNT": "9", "MLFLOW_RUN_ID": "x", "PMI_RANK": "3",
     }  # fmt: skip
     (seen,) = dumped(tmp_path, "", **launchers)
     assert not set(seen) & (set(launchers) - {"AZUREML_NODE_COUNT", "MLFLOW_RUN_ID"})
