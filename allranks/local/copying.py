@@ -53,10 +53,17 @@ def _files(place: Path) -> Iterator[tuple[str, Path]]:
         yield place.name, place
         return
     for folder, folders, names in os.walk(place, followlinks=True):
-        folders.sort()
+        folders[:] = sorted(name for name in folders if not _leads_back(place, Path(folder), name))
         for name in sorted(names):
             file = Path(folder, name)
             yield file.relative_to(place).as_posix(), file
+
+
+def _leads_back(place: Path, folder: Path, name: str) -> bool:
+    """Whether a folder is a link to one that contains it, which would be copied for ever."""
+    inside = folder.relative_to(place).parts
+    above = (place.joinpath(*inside[:depth]).resolve() for depth in range(len(inside) + 1))
+    return (folder / name).is_symlink() and (folder / name).resolve() in above
 
 
 if __name__ == "__main__":
