@@ -13,7 +13,14 @@ from allranks.spec.check_command import check_spelling
 from allranks.spec.check_parallel import check_parallel_bindings
 from allranks.spec.check_settings import check_settings
 from allranks.spec.check_space import check_space
-from allranks.spec.expressions import Reference, bracket_faults, find_references, single_reference
+from allranks.spec.expressions import (
+    Reference,
+    bracket_faults,
+    find_references,
+    literal_text,
+    replace_references,
+    single_reference,
+)
 from allranks.spec.graph import input_text
 from allranks.spec.inline import output_type
 from allranks.spec.model import Component, Data, Input, Literal, Output, Source
@@ -86,6 +93,15 @@ class StepCheck(StepBindings):
             yield from self._check_given(declared, value, where)
         elif (reference := single_reference(text)) is not None and not problems:
             yield from self._check_bound(declared, reference, where)
+        elif reference is None and not problems and (composed := self._composed(text)) is not None:
+            self.values[declared.name] = composed
+
+    def _composed(self, text: str) -> str | None:
+        """A text with the pipeline's inputs that it is made of; None where only the run knows one of them."""
+        known = {reference: self.known.get(reference.name) for reference in find_references(text)}
+        texts = {one: literal_text(value) for one, value in known.items() if not isinstance(value, Data | None)}
+        is_known = texts.keys() == {one for one in known if one.scope == "parent.inputs"} == known.keys()
+        return replace_references(text, texts.__getitem__) if is_known else None
 
     def _check_bindings(self, text: str, where: str) -> Iterator[Problem]:
         for fault in bracket_faults(text):

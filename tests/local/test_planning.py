@@ -17,7 +17,7 @@ from allranks.local.planning import plan_pipeline
 from allranks.local.settings import absolute_values, apply_values
 from allranks.local.sweep.search import PlannedSweep
 from allranks.request import RunRequest
-from allranks.spec import read_pipeline
+from allranks.spec import check_document, read_pipeline
 from tests.local.support import pipeline, step
 
 SAYS = """\
@@ -61,6 +61,9 @@ def test_a_text_that_is_made_of_others_may_not_end_the_quotes_either(tmp_path):
         """
     with pytest.raises(SpecError, match=r"inputs\.text: .* has a single quote in it"):
         plan(tmp_path, text)
+    (problem,) = check_document(read_pipeline(tmp_path / "pipeline.yaml"), values={})  # as a submission does
+    assert (problem.severity, problem.where) == ("error", "jobs.say.inputs.text")
+    assert problem.message.startswith("'hello it's; rm x' has a single quote")
 
 
 def test_a_path_may_not_end_the_quotes_of_the_command(tmp_path):
