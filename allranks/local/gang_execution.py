@@ -59,7 +59,7 @@ class GangExecution(StepExecution):
         try:
             self._start(data, guard)
         except (OSError, AllranksError, ValueError) as error:  # ValueError: what no command line and no variable can be
-            return StepFailure(f"could not be started: {error}")
+            return StepFailure(f"could not be started: {error} {getattr(error, 'hint', '')}".rstrip())
         self.status = RUNNING
         return None
 

@@ -46,3 +46,13 @@ def test_a_literal_output_that_no_command_can_have(tmp_path: Path) -> None:
     assert said.keys() == {"after_nul", "after_quote"}
     assert "no text of at most 65,536 characters was written there" in said["after_nul"]
     assert "has a single quote in it" in said["after_quote"]
+
+
+def test_a_runs_folder_whose_path_has_a_single_quote(tmp_path: Path) -> None:
+    """All components of the library quote their paths: bash said "unexpected EOF", and nothing of the folder."""
+    one = step("echo 1 > '${{outputs.out}}/a'", outputs="out: {type: uri_folder}")
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {one}}}\n")
+    result = run_json(file, "--runs-dir", tmp_path / "it's here", cwd=tmp_path)
+    message = result["steps"]["one"]["failure"]["message"]
+    assert message.startswith("could not be started: ${{outputs.out}} is ")
+    assert message.endswith("Choose a value, or a folder (--runs-dir DIR), without single quotes.")
