@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from allranks import catalogue, library
 from allranks.errors import Problem, SpecError, UnknownNameError
 from allranks.local import snapshot
+from allranks.request import is_script
 from allranks.spec import Component, check_document, read_component, read_spec
 from allranks.spec.document import read_yaml
 from allranks.spec.model import Source
@@ -170,6 +171,8 @@ def _named(name: str) -> tuple[_Kind, str]:
     for known in (name, _PREFIX + name):
         if known in kinds:
             return kinds[known], known
+    if is_script(name):
+        raise UnknownNameError(f"{name!r} is a script.", f"`allranks init {name}` makes a component of it.")
     close = nearest_name(name, kinds)
     guess = f" Did you mean {close!r}?" if close else ""
     raise UnknownNameError(f"the library has nothing called {name!r}.{guess}", "`allranks list` names all of it.")

@@ -12,6 +12,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, cast, runtime_checkable
 
@@ -101,6 +102,7 @@ class VerbParser(argparse.ArgumentParser):
         if self.get_default(SCRIPT_ARGUMENTS) is not None and "--" in arguments:
             end = arguments.index("--")
             arguments, rest = arguments[:end], arguments[end + 1 :]
+        _require_text(arguments)
         # Intermixed: `run NAME --scale train=2x2 epochs=3` has an option between its positional arguments.
         parse = self.parse_known_args if self.commands else self.parse_known_intermixed_args
         args, unknown = parse(arguments)
@@ -134,6 +136,18 @@ class VerbParser(argparse.ArgumentParser):
         """The options of this parser and of the commands below it."""
         below = (option for command in self.commands.values() for option in command._options())  # noqa: SLF001 our own
         return [*self._option_string_actions, *below]
+
+
+def _require_text(arguments: Sequence[str]) -> None:
+    """Refuse what is empty: as a path it would be this folder, and as a compute the one that is paid for by default.
+
+    What stands behind ``--`` is for a script, or has been typed so far, to be completed.
+    """
+    for before, argument in pairwise(["", *takewhile(lambda argument: argument != "--", arguments)]):
+        option = before if before.startswith("--") else "an argument"
+        if not argument or (argument.startswith("--") and argument.endswith("=")):
+            what = argument.removesuffix("=") or option
+            raise UsageError(f"{what} is empty.", "Leave it out, or set the variable of the shell that it comes from.")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -224,6 +224,8 @@ class RunsHome:
 
     def prepare(self) -> None:
         """Make the folders; raises StorageError if the place cannot be written to."""
+        if self.path.is_file():
+            raise StorageError(f"the runs folder {self.path} is a file.", _OTHER_FOLDER)
         try:
             for folder in (self.path, self.runs, self.cache, self.path / "work"):
                 make_private_folder(folder)

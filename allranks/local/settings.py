@@ -117,7 +117,9 @@ def _step_inputs(pipeline: Pipeline) -> list[tuple[str, str, Input]]:
 
 def _typed(name: str, declared: Input, text: str) -> str | int | float | bool | Data:
     """The text of the command line as the input's type; a path becomes absolute, from the working folder."""
-    if declared.is_data and text.strip():
+    if declared.is_data and not text.strip():
+        raise SpecError([Problem("is empty: a path is missing behind the =.", name)])
+    if declared.is_data:
         return Data(_absolute(text))
     value = check_value(declared, text)
     if isinstance(value, Problem):

@@ -108,6 +108,26 @@ def test_a_wrong_argument_exits_with_2_and_one_message(
     assert re.search(rf"hint: .*See `allranks {arguments[0]}( logs)? --help`\.", called.err)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("show", ""), "an argument is empty."),
+        (("submit", "image_classification", "--dry-run", "--compute", ""), "--compute is empty."),
+        (("runs", "--runs-dir=", "list"), "--runs-dir is empty."),
+        (("run", "train_ddp", "data=", "--dry-run"), "data: is empty: a path is missing behind the =."),
+        (("register", "train.py", "--dry-run"), "'train.py' is a script."),
+        (("run", "check_cluster", "--runs-dir", __file__), f"the runs folder {__file__} is a file."),
+    ],
+)
+def test_what_is_empty_or_of_another_kind_is_never_taken_for_a_default(
+    cli: Callable[..., Any], arguments: tuple[str, ...], message: str
+) -> None:
+    called = cli(*arguments)
+    assert called.code == 2
+    assert f"error: {message}" in called.err
+    assert "train_ddp" in cli("completion", "words", "--", "show", "").out, "what has been typed so far may be empty"
+
+
 def test_a_reader_that_goes_away_is_no_error() -> None:
     reader, writer = os.pipe()
     os.close(reader)
