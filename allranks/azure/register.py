@@ -16,7 +16,7 @@ from io import StringIO
 from typing import Any, Literal
 
 from allranks.azure.client import AssetPlace
-from allranks.azure.register_assets import LibraryAsset
+from allranks.azure.library_asset import LibraryAsset
 from allranks.azure.register_compare import asset_difference, published_body
 from allranks.azure.register_copies import asset_copy
 from allranks.azure.retry import call_with_retry
@@ -66,8 +66,8 @@ def require_unchanged(plan: RegistrationPlan) -> None:
     refused = plan.with_action("refused")
     if refused:
         listed = "\n".join(f"  {row.asset.kind} {row.asset.name} {row.asset.version}: {row.why}" for row in refused)
-        own = dict.fromkeys(str(row.asset.path) for row in refused if row.asset.own_version)
-        whose = f"`version:` in {', '.join(own)}, and register again." if own else _RAISE
+        own = dict.fromkeys(row.asset.how_to_raise for row in refused if row.asset.own_version)
+        whose = f"{', '.join(own)}, and register again." if own else _RAISE
         raise UsageError(
             f"published versions never change, and these differ from what is in the {plan.place}:\n{listed}",
             f"Nothing was sent. Raise {whose}",

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from allranks.azure.client import AssetPlace, found_or_none
-from allranks.azure.register_assets import LibraryAsset
+from allranks.azure.library_asset import LibraryAsset
 from allranks.azure.register_copies import MARK_PROPERTY, asset_body
 from allranks.azure.sdk import SOURCE_KEY, code_hash, component_body, environment_body, upload_hash
 

@@ -15,8 +15,9 @@ import yaml
 
 from allranks import library
 from allranks.azure.client import AssetPlace
-from allranks.azure.register_assets import LibraryAsset, component_key
+from allranks.azure.library_asset import LibraryAsset, component_key
 from allranks.azure.sdk import name_component, rest_body
+from allranks.spec.section import is_address
 
 MARK_PROPERTY = "allranks_{}"
 """The property of a published asset that holds the mark of one of its parts."""
@@ -52,11 +53,22 @@ def asset_body(asset: LibraryAsset, place: AssetPlace) -> dict[str, Any]:
     return rest_body(asset_copy(asset, place))
 
 
+def _child_id(written: str, asset: LibraryAsset, place: AssetPlace) -> str:
+    """Of a child's name, with its version where that is not its pipeline's; the id of what is in Azure stays.
+
+    A registry takes its own components alone, so there a name without the registry's address is one of them.
+    """
+    if is_address(written) and (place.kind == "workspace" or "://" in written or written.count(":") != 2):
+        return written
+    name, _, version = written.removeprefix("azureml:").partition(":")
+    return place.id_of("components", name, version or asset.version)
+
+
 def _pipeline_component(asset: LibraryAsset, place: AssetPlace) -> Any:
     from azure.ai.ml import load_component
 
     steps = asset.document["jobs"]
-    ids = {name: place.id_of("components", step[component_key(step)], asset.version) for name, step in steps.items()}
+    ids = {name: _child_id(step[component_key(step)], asset, place) for name, step in steps.items()}
     jobs = {name: {**step, component_key(step): ids[name]} for name, step in steps.items()}
     document: Mapping[str, Any] = {**asset.document, "jobs": jobs}
     entity = load_component(StringIO(yaml.safe_dump(document, sort_keys=False)))

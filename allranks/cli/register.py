@@ -13,15 +13,15 @@ from allranks.cli import text
 from allranks.errors import AllranksError, UsageError
 
 if TYPE_CHECKING:
+    from allranks.azure.library_asset import LibraryAsset
     from allranks.azure.register import PlannedAsset, RegistrationPlan
-    from allranks.azure.register_assets import LibraryAsset
 
 HELP = "register components, pipelines and their environments in a workspace or a registry"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    names = "names from `allranks list`, or a component of yours: its folder or YAML (default: the whole library)"
+    names = "names from `allranks list`, or a component or pipeline of yours: its folder or YAML (default: the library)"
     parser.add_argument("names", metavar="NAME", nargs="*", help=names)
     place = parser.add_mutually_exclusive_group()
     workspace = "a workspace; without NAME that of AZUREML_ARM_WORKSPACE_NAME or config.json"
@@ -29,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     place.add_argument("--registry", metavar="NAME", help="a registry, which several workspaces share")
     parser.add_argument("--subscription", metavar="ID", help="the subscription of the workspace")
     parser.add_argument("--resource-group", metavar="NAME", help="the resource group of the workspace")
+    version = "the version of a pipeline of yours whose YAML has none (default: that of its components)"
+    parser.add_argument("--pipeline-version", metavar="VERSION", default="", help=version)
     parser.add_argument("--dry-run", action="store_true", help="print what would be done, and send nothing")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -40,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from allranks.azure import register, register_assets
     from allranks.azure.explain import service_errors
 
-    assets = register_assets.find_assets(args.names)
+    assets = register_assets.find_assets(args.names, args.pipeline_version)
     if args.workspace is None and args.registry is None:
         return _list_assets(assets, as_json=args.json)
     named = AssetPlace("registry", args.registry) if args.registry else AssetPlace("workspace", args.workspace or "")
@@ -119,7 +121,7 @@ def _plan_summary(plan: RegistrationPlan, *, dry_run: bool) -> str:
     lines = [f"{plan.place}, version {versions}: {', '.join(said)}", *_plan_notes(plan)]
     own = [row for row in plan.with_action("refused") if row.asset.own_version]
     if own:
-        lines.append(f"published versions never change; raise `version:` in {own[0].asset.path}")
+        lines.append(f"published versions never change; raise {own[0].asset.how_to_raise}")
     elif counts["refused"]:
         lines.append("published versions never change; raise that of this checkout: allranks version --raise patch")
     return "\n".join(lines)

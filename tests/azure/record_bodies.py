@@ -12,7 +12,8 @@ from typing import Any
 
 from allranks import library
 from allranks.azure.client import AssetPlace
-from allranks.azure.register_assets import LibraryAsset, find_assets
+from allranks.azure.library_asset import LibraryAsset
+from allranks.azure.register_assets import find_assets
 from allranks.azure.register_copies import asset_body
 
 FOLDER = Path(__file__).parent / "recorded"

@@ -12,7 +12,8 @@ from azure.ai.ml import load_component
 
 from allranks import catalogue
 from allranks.azure.client import AssetPlace
-from allranks.azure.register_assets import LibraryAsset, find_assets
+from allranks.azure.library_asset import LibraryAsset
+from allranks.azure.register_assets import find_assets
 from allranks.azure.register_copies import asset_copy
 from allranks.local import snapshot
 from allranks.spec import read_component

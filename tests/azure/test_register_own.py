@@ -1,8 +1,9 @@
-"""A component of one's own into a workspace and a registry, from the folder that `allranks init` has written."""
+"""Components and pipelines of one's own, in a workspace and a registry: what `allranks init` writes, and others' YAML."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,12 @@ from typing import Any
 
 import pytest
 
-from allranks.azure.register_assets import own_assets
-from allranks.errors import SpecError
+from allranks import library
+from allranks.azure.client import AssetPlace
+from allranks.azure.register_assets import find_assets
+from allranks.azure.register_own import own_assets
+from allranks.azure.register_copies import asset_body
+from allranks.errors import SpecError, UsageError
 from tests.azure.registering import properties
 from tests.azure.stand_in.fixture import ROOT, StandIn, azure_server
 
@@ -48,13 +53,23 @@ def test_a_folder_is_registered_with_its_environment(azure_server: StandIn, tmp_
     store = azure_server.state["registry"]
     specification = properties(store, "components", "count", "1")["componentSpec"]
     assert specification["environment"].endswith("/environments/count-environment/versions/1")
-    again = json.loads(call(azure_server, tmp_path, "register", "mine", *place, "--json").stdout)
-    assert [one["action"] for one in again["assets"]] == ["unchanged", "unchanged"]
+    pipeline = json.loads(call(azure_server, tmp_path, "register", "mine/pipeline.yml", *place, "--json").stdout)
+    assert [(one["kind"], one["name"], one["action"]) for one in pipeline["assets"]] == [
+        ("environment", "count-environment", "unchanged"),
+        ("component", "count", "unchanged"),
+        ("pipeline_component", "mine_pipeline", "publish"),
+    ]
+    assert "settings, experiment_name from the pipeline that it is put into" in pipeline["notes"][0]
+    store = azure_server.state["registry"]
+    specification = properties(store, "components", "mine_pipeline", "1")["componentSpec"]
+    assert specification["jobs"]["count"]["componentId"].endswith("/components/count/versions/1")
+    assert specification["inputs"] == {"epochs": {"type": "integer", "default": "2"}}
     (tmp_path / "mine/count.py").write_text(SCRIPT + "print('more')\n")
-    refused = call(azure_server, tmp_path, "register", "mine/component.yaml", *place)
+    refused = call(azure_server, tmp_path, "register", "mine/pipeline.yml", *place)
     assert refused.returncode == 2
     assert "component count 1: its code changed" in refused.stderr
     assert "Raise `version:` in mine/component.yaml, and register again." in refused.stderr
+    assert "mine_pipeline" not in refused.stderr, "its steps name the component and version that they did"
 
 
 OWN = "type: command\nname: mine\nversion: '1'\ncommand: echo hello\n"
@@ -63,7 +78,7 @@ IN_PLACE = "environment: {image: some.test/image, conda_file: conda.yaml}\n"
 
 def test_a_date_among_the_tags_is_text(tmp_path: Path) -> None:
     (tmp_path / "component.yaml").write_text(f"{OWN}environment: azureml:theirs:1\ntags: {{released: 2026-11-23}}\n")
-    (own,) = own_assets(tmp_path)
+    (own,) = own_assets([tmp_path])
     assert own.document["tags"] == {"released": "2026-11-23"}
 
 
@@ -72,10 +87,124 @@ def test_a_conda_file_that_cannot_be_read_is_named(tmp_path: Path, conda: bytes)
     (tmp_path / "component.yaml").write_text(OWN + IN_PLACE)
     (tmp_path / "conda.yaml").write_bytes(conda)
     with pytest.raises(SpecError, match=r"conda\.yaml"):
-        own_assets(tmp_path)
+        own_assets([tmp_path])
 
 
 def test_a_folder_without_a_component_names_what_writes_one(azure_server: StandIn, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     said = call(azure_server, tmp_path, "register", "empty", "--workspace")
-    assert (said.returncode, "there is no component.yaml in 'empty'" in said.stderr) == (2, True), said.stderr
+    assert (said.returncode, "there is neither a component.yaml nor a pipeline.yml in 'empty'" in said.stderr) == (
+        2,
+        True,
+    ), said.stderr
+
+
+CLEAN = """
+name: clean
+version: "3"
+type: command
+command: echo '${{inputs.rate}}' '${{inputs.data}}' > ${{outputs.rows}}
+environment: azureml:theirs:1
+inputs: {data: {type: uri_folder}, rate: {type: number}}
+outputs: {rows: {type: uri_file}}
+"""
+NESTED = """
+name: nested
+version: "5"
+type: pipeline
+inputs: {data: {type: uri_folder}}
+jobs:
+  again: {type: command, component: ../clean.yaml, inputs: {data: "${{parent.inputs.data}}", rate: 0.5}}
+"""
+THEIRS = """
+type: pipeline
+display_name: Theirs
+inputs:
+  data: {type: uri_folder, path: ./rows, description: What is cleaned}
+  rate: 0.1
+outputs: {rows: {type: uri_file, mode: upload}}
+settings: {default_compute: "azureml:cpu"}
+jobs:
+  clean:
+    component: ./clean.yaml
+    inputs: {data: "${{parent.inputs.data}}", rate: "${{parent.inputs.rate}}"}
+    outputs: {rows: "${{parent.outputs.rows}}"}
+  tune:
+    type: sweep
+    trial: file:./clean.yaml
+    inputs: {data: "${{parent.inputs.data}}"}
+    search_space: {rate: {type: choice, values: [0.1, 0.2]}}
+    objective: {goal: minimize, primary_metric: loss}
+    sampling_algorithm: random
+    limits: {max_total_trials: 2}
+  whole: {type: pipeline, component: parts/nested.yaml, inputs: {data: "${{parent.inputs.data}}"}}
+  there: {type: command, component: "azureml:elsewhere:4"}
+  check: {type: command, component: "azureml:check_cluster"}
+"""
+
+
+def test_a_pipeline_that_somebody_wrote_is_a_pipeline_component_after_all_that_it_runs(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "parts").mkdir()
+    for name, text in {"clean.yaml": CLEAN, "parts/nested.yaml": NESTED, "theirs.yaml": THEIRS}.items():
+        (tmp_path / name).write_text(text)
+    *before, found = find_assets([str(tmp_path / "theirs.yaml")], "2")
+    assert [(one.kind, one.name, one.version) for one in before] == [
+        ("environment", "allranks-evaluate", library.VERSION),
+        ("component", "check_cluster", library.VERSION),
+        ("component", "clean", "3"),
+        ("pipeline", "nested", "5"),
+    ]
+    assert found.dropped == ("settings", "the data of data")
+    body = asset_body(found, AssetPlace("registry", "shared"))["properties"]["componentSpec"]
+    assert (body["name"], body["version"], body["display_name"]) == ("theirs", "2", "Theirs")
+    ids = {name: step.get("componentId") or step["trial"]["componentId"] for name, step in body["jobs"].items()}
+    there = "azureml://registries/shared/components"
+    assert ids == {
+        "clean": f"{there}/clean/versions/3",
+        "tune": f"{there}/clean/versions/3",
+        "whole": f"{there}/nested/versions/5",
+        "there": f"{there}/elsewhere/versions/4",
+        "check": f"{there}/check_cluster/versions/{library.VERSION}",
+    }
+    assert body["inputs"] == {
+        "data": {"type": "uri_folder", "description": "What is cleaned"},
+        "rate": {"type": "number", "default": "0.1"},
+    }
+    assert body["outputs"]["rows"]["type"] == "uri_file"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("component: ./clean.yaml", "component: ./none.yaml", "none.yaml"),
+        (
+            "    component: ./clean.yaml",
+            "    component: ./clean.yaml\n    compute: azureml:gpu",
+            "belongs to one workspace",
+        ),
+        ('data: "${{parent.inputs.data}}", rate: "$', 'data: {path: ./rows}, rate: "$', "lies on this machine"),
+        (
+            "    component: ./clean.yaml",
+            "    command: echo\n    environment: azureml:theirs:1",
+            "has no file of its own",
+        ),
+        ("jobs:", "name: clean\njobs:", "is the name of"),
+        ("jobs:", "name: a b\njobs:", "'a b' is no name"),
+        ("display_name: Theirs", "display_name: Other", "theirs.yaml: version: has no version."),
+    ],
+)
+def test_what_cannot_be_registered_is_refused_by_its_reason(tmp_path: Path, before: str, after: str, said: str) -> None:
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "parts").mkdir()
+    texts = {"clean.yaml": CLEAN, "parts/nested.yaml": NESTED, "theirs.yaml": THEIRS.replace(before, after, 1)}
+    assert texts["theirs.yaml"] != THEIRS
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(SpecError, match=re.escape(said)):
+        find_assets([str(tmp_path / "theirs.yaml")], "" if "version" in said else "2")
+
+
+def test_a_version_for_no_pipeline_is_refused() -> None:
+    with pytest.raises(UsageError, match="--pipeline-version 2 is for a pipeline of yours"):
+        find_assets(["train_ddp"], "2")

@@ -31,7 +31,7 @@ HOW = {
     r"allranks run image_classification dataset=.*": "plan",
     r"allranks run (language_model|finetune_text|compare_frameworks)": "plan",
     r"allranks run (train|evaluate|prepare|compare)_?\w* .*": "plan",
-    r"allranks (submit|register) \. .*": "no: they need the folder that the page has made; tests/azure/test_register_own.py has one",
+    r"allranks (submit|register) (\.|mine\S*) .*": "no: they need the folder that the page has made; tests/azure/test_register_own.py has one",
     # With Azure's SDK, against the stand-in of tests/azure.
     r"allranks (cluster create|register|submit|lint --designer) .*": "azure",
     r"allranks runs (--azure|(show|watch|logs|cancel) .*)": "azure",
