@@ -155,7 +155,8 @@ def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> b
                 add_gradients(engine, batch, plan, objective, meter)  # and the step, with the last of them
                 if run.end_step():  # reports and saves where it is due; true after SIGTERM
                     return False
-            run.end_epoch(validation.measure(module))
+            if run.end_epoch(validation.measure(module, meter.stop)):
+                return False
         run.finish()
         save_trained_model(engine, card, settings, data, world)
     engine.destroy()

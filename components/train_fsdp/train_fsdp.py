@@ -176,7 +176,8 @@ def train(settings: Settings, layout: RankLayout, plan: BatchPlan, world: World)
                 optimizer.zero_grad()
                 if run.end_step():  # reports and saves where it is due; true after SIGTERM
                     return False
-            run.end_epoch(validation.measure(module))
+            if run.end_epoch(validation.measure(module, meter.stop)):
+                return False
         run.finish()
         save_divided_decoder(settings.model, owned_parts(module), card, settings.saving, precision.dtype, data, world)
     return True

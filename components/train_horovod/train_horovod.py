@@ -77,7 +77,8 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
                     precision.step(optimizer, settings.optimizer.clip_norm)
                 if run.end_step():  # reports and saves where it is due; true after SIGTERM
                     return False
-            run.end_epoch(validation.measure(module))
+            if run.end_epoch(validation.measure(module, meter.stop)):
+                return False
         run.finish()
         check_same_weights(world, (parameter.detach().cpu().numpy() for parameter in module.parameters()))
         run.save_model(lambda: save_model(settings.model, module, card, settings.network.model_code))

@@ -76,7 +76,8 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
                 meter.add(*step(*batch, meter.timing()))
                 if run.end_step():  # reports and saves where it is due; true after SIGTERM
                     return False
-            run.end_epoch(validation.measure(model))
+            if run.end_epoch(validation.measure(model, meter.stop)):
+                return False
         run.finish()
         check_same_weights(world, (variable.numpy() for variable in model.trainable_variables))
         run.save_model(lambda: save_model(settings.model, model, card, settings.network.model_code))

@@ -106,7 +106,8 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
                 meter.add(world.coordinator.schedule(step, args=batch))  # read when it is due: that waits for the steps
                 if run.end_step():  # reports and saves where it is due; true after SIGTERM
                     return False
-            run.end_epoch(validation.measure(model))
+            if run.end_epoch(validation.measure(model, meter.stop)):
+                return False
         run.finish()
         run.save_model(lambda: save_model(settings.model, model, card, settings.network.model_code))
     return True

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
+from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -115,9 +117,9 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     evaluation = EvenEvaluation if is_divided else SplitEvaluation
     validation = evaluation(data, "validation", world, precision, plan, loader, settings.timeouts)
     schedule = LearningSchedule.for_steps(feed.steps, settings.optimizer.learning_rate, settings.schedule)
-    saver = make_saver(settings, data, world, feed.steps_per_epoch, net)
+    saver = make_saver(settings, data, world, net)
     at = saver.restore()
-    first, meter = at.step, LossMeter(world, feed.timer)
+    first, meter, left = at.step, LossMeter(world, feed.timer), ceil((schedule.steps - at.step) / feed.steps_per_epoch)
     with TrainingRun(settings, world, saver, at, schedule, meter) as run, TemporaryDirectory() as scratch:
 
         def begin() -> None:
@@ -127,10 +129,10 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
             saver.load()
             limit_collectives(settings.timeouts.step)  # in the groups that the Trainer has made too
 
-        bookkeeping = RunCallback(run, saver, lambda: validation.measure(module), begin)
+        bookkeeping = RunCallback(run, partial(validation.measure, module), begin, meter.stop, feed.steps_per_epoch)
         trainer = FineTuner(
             module,
-            training_arguments(settings, plan, world, scratch, epochs=settings.loop.epochs - at.epoch, unused=unused),
+            training_arguments(settings, plan, world, scratch, epochs=left, unused=unused),
             passes=NamedPasses(feed, plan, at),
             index=data.index,
             optimizer=settings.optimizer,
@@ -159,9 +161,7 @@ def make_model(settings: Settings, data: Dataset, world: World, dtype: torch.dty
     return net
 
 
-def make_saver(
-    settings: Settings, data: Dataset, world: World, steps_per_epoch: int, net: PreTrainedModel
-) -> TrainerSaver:
+def make_saver(settings: Settings, data: Dataset, world: World, net: PreTrainedModel) -> TrainerSaver:
     """Make the saver for how the training is sharded."""
     from shared.training.core.position import plan_checkpoints
     from shared.training.transformers.identity import base_identity
@@ -173,8 +173,8 @@ def make_saver(
     if settings.sharding.sharding == "deepspeed":
         from shared.training.transformers.zero import ZeroSaver
 
-        return ZeroSaver(kept, world, steps_per_epoch)
-    return TrainingSaver(kept, world, steps_per_epoch, net)
+        return ZeroSaver(kept, world)
+    return TrainingSaver(kept, world, net)
 
 
 def training_arguments(

@@ -14,8 +14,8 @@ import pytest
 from allranks import library
 from allranks.azure.client import AssetPlace
 from allranks.azure.register_assets import find_assets
-from allranks.azure.register_own import own_assets
 from allranks.azure.register_copies import asset_body
+from allranks.azure.register_own import own_assets
 from allranks.errors import SpecError, UsageError
 from tests.azure.registering import properties
 from tests.azure.stand_in.fixture import ROOT, StandIn, azure_server

@@ -82,6 +82,11 @@ def kill_in_training(
         return running, finish(ranks, _PATIENCE)[0].stdout
 
 
+def ask_to_stop(ranks: list[RunningRank]) -> None:
+    """Send SIGTERM to one process that trains, as a node does that is taken away."""
+    os.kill(_processes(ranks)[-1], signal.SIGTERM)
+
+
 def last_step(checkpoints: Path) -> int:
     """The newest step that has begun to be saved."""
     return max((int(path.name[5:]) for path in checkpoints.glob("step-*")), default=0)

@@ -301,7 +301,7 @@ def test_the_checkpoint_of_another_component_is_refused(passages: Path, tiny: Pa
     saving.save_checkpoint(tmp_path, 1, {"x": torch.zeros(1)}, {"settings": {}})
     plan = CheckpointPlan(tmp_path, None, {"batch_size": 12}, timedelta(minutes=1))
     with init("torch") as world, pytest.raises(Refusal, match="was not written by train_transformers"):
-        TrainingSaver(plan, world, 5, make(passages, base_config=tiny)).restore()
+        TrainingSaver(plan, world, make(passages, base_config=tiny)).restore()
 
 
 def test_a_base_model_is_known_by_what_is_in_it(model: Path, tiny: Path, tmp_path: Path) -> None:

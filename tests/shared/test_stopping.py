@@ -28,7 +28,7 @@ STEP = """
                 step += 1
                 if step == 5:
                     print("begun", flush=True)
-                if meter.is_last(step):
+                if meter.stop.is_last():
                     break
         print("stopped", step, flush=True)
 """

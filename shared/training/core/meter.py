@@ -61,7 +61,7 @@ class LossMeter(ABC):
         self._world, self._alone = world, alone or world.world_size == 1
         self._steps = self._split_steps = 0
         self._since = self._split_since = time.perf_counter()
-        self._stop = StopAgreement(world, alone=alone)
+        self.stop = StopAgreement(world, alone=alone)
         self._waited = 0.0
         counts = counts_waits or world.world_size == 1  # one rank has nobody to wait for
         self.clock = RankClock(data or DataTimer(), (lambda: self._waited) if counts else None)
@@ -69,10 +69,6 @@ class LossMeter(ABC):
     def end_step(self) -> None:
         """Count a step."""
         self._steps += 1
-
-    def is_last(self, step: int) -> bool:
-        """Say whether to stop after this step, because some rank was asked to; the same on all ranks."""
-        return self._stop.is_last(step)
 
     def read(self, *, save: bool = False, split: bool = False) -> MeterReading:
         """Read and start again from 0; every rank calls this at the same step, and rank 0 says what it wishes.
@@ -130,11 +126,11 @@ class LossMeter(ABC):
         """
         before = signal.signal(signal.SIGTERM, self._ask_to_stop)
         try:
-            with self._stop:
+            with self.stop:
                 yield
         finally:
             signal.signal(signal.SIGTERM, before)
 
     def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        self._stop.ask()
+        self.stop.ask()

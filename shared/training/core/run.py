@@ -49,8 +49,10 @@ class TrainingRun:
         self._settings, self._world, self._saver, self.at, self._schedule = settings, world, saver, at, schedule
         self._steps_per_epoch = steps_per_epoch or schedule.steps // settings.loop.epochs
         at.restore_cut_epoch(self._steps_per_epoch)
-        self._saved, self._saved_at, self._saves_epoch = saver.own_step, time.monotonic(), False
+        self._saved, self._saved_at, self._saved_early = saver.own_step, time.monotonic(), False
         self._started = self._epoch_started = self._noted = time.perf_counter()
+        self._steps_ended = self._started
+        self._validation_seconds: float | None = None
         self._speed: list[float] = []
         self._stalls: list[float] = []
         self._reserved = False
@@ -100,25 +102,27 @@ class TrainingRun:
         if not self._reserved:
             self._reserved = True
             self._saver.reserve()
-        save, stop = every > 0 and at.step % every == 0, self._meter.is_last(at.step)
+        save, stop = every > 0 and at.step % every == 0, self._meter.stop.is_last()
         last_of_epoch = at.batch == self._steps_per_epoch or at.step == self._schedule.steps
         if not save and not stop and at.step % self._settings.reports.log_every and not last_of_epoch:
             return False
-        reading = self._meter.read(save=self._is_save_due(), split=last_of_epoch)
+        reading = self._meter.read(save=self._is_save_due(last_of_epoch=last_of_epoch), split=last_of_epoch)
         at.epoch_loss += reading.loss_sum
         self._check_finite("loss", reading.loss)
         self._report(reading)
-        if save or stop or (reading.save and not last_of_epoch):
+        if save or stop or reading.save:
             self._save()
-        elif reading.save:
-            self._saves_epoch = True  # its end is another position at the same step
+        self._saved_early = last_of_epoch and reading.save
         if stop:
-            self._saver.finish()
-            self._world.note(f"stopped by SIGTERM after step {at.step}; start again with the same checkpoints folder")
+            self._finish_stopped()
+        self._steps_ended = time.perf_counter()
         return stop
 
-    def end_epoch(self, validation: Mapping[str, float]) -> None:
+    def end_epoch(self, validation: Mapping[str, float] | None) -> bool:
         """Report an epoch with its `validation` numbers, and save if a checkpoint is due at each epoch.
+
+        Without them, because all ranks have left off measuring in order to stop, the last step is saved instead: the
+        run that goes on begins with the validation. True: stop, everything is saved.
 
         An epoch that the last step cuts short is reported as far as it went, and stays the current one: a run that goes
         on with more steps makes the rest of it, and its numbers take the place of these.
@@ -127,6 +131,12 @@ class TrainingRun:
             Refusal: if the validation loss is not finite.
         """
         at, now = self.at, time.perf_counter()
+        self._validation_seconds = now - self._steps_ended
+        if validation is None:
+            if self._saved != at.step:
+                self._save()
+            self._finish_stopped()
+            return True
         self._meter.restart()  # the validation is no part of the steps
         self._check_finite("validation loss", validation.get("loss", 0.0))
         numbers = {
@@ -151,9 +161,10 @@ class TrainingRun:
         if at.batch >= self._steps_per_epoch:
             at.epoch, at.batch, at.epoch_loss = at.epoch + 1, 0, 0.0
         self._epoch_started = self._noted = now
-        due, self._saves_epoch = self._settings.checkpoints.checkpoint_every == 0 or self._saves_epoch, False
-        if due and self._saved != at.step:  # to write over a manifest would lose both checkpoints in a kill
+        # To write over a manifest would lose both checkpoints in a kill.
+        if self._settings.checkpoints.checkpoint_every == 0 and not self._saved_early and self._saved != at.step:
             self._save()
+        return False
 
     def finish(self) -> None:
         """Save the last step and write `metrics.json`: the last epoch's numbers, the whole run's, and the history."""
@@ -194,10 +205,20 @@ class TrainingRun:
             f"has done {done}; to train on from it, raise {name}"
         )
 
-    def _is_save_due(self) -> bool:
-        """Whether the last checkpoint is so old that another one is due; by the clock of rank 0, which all follow."""
-        minutes = self._settings.checkpoints.checkpoint_minutes
-        return minutes > 0 and time.monotonic() - self._saved_at >= 60 * minutes
+    def _is_save_due(self, *, last_of_epoch: bool) -> bool:
+        """Whether the last checkpoint is so old that another one is due; by the clock of rank 0, which all follow.
+
+        After the last step of an epoch it would become older by a validation, in which nothing is saved: by as much as
+        the last one took, or, before there was one, the steps of the epoch.
+        """
+        minutes, older = self._settings.checkpoints.checkpoint_minutes, 0.0
+        if last_of_epoch:
+            older = self._validation_seconds or time.perf_counter() - self._epoch_started
+        return minutes > 0 and time.monotonic() - self._saved_at + older >= 60 * minutes
+
+    def _finish_stopped(self) -> None:
+        self._saver.finish()
+        self._world.note(f"stopped by SIGTERM after step {self.at.step}; start again with the same checkpoints folder")
 
     def _save(self) -> None:
         began, self._saved_at = time.perf_counter(), time.monotonic()

@@ -1,4 +1,4 @@
-"""After which step all ranks stop, when one of them was asked to: agreed beside the training, at no cost to a step."""
+"""When all ranks stop, when one of them was asked to: agreed beside the training, at no cost to a step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Final, Self
 from shared.distributed import ControlError, Refusal, World
 
 _STEPS_AHEAD: Final = 1
-"""Steps that a rank may still make when it hears of it, before it has to know the last one."""
+"""Steps that a rank may still make when it hears of it, before it has to know the last one.
+
+A pass of a validation that the ranks compute together counts as one."""
 
 _ENDED: Final = "the training has ended"
 
@@ -31,7 +33,7 @@ class StopAgreement:
         self._channel: World | None = None
         self._known = threading.Condition()
         self._asked = False
-        self._step = 0
+        self._step = 0  # of those that were asked about
         self._pause: int | None = None  # the step at which this rank waits for the last one
         self._last: int | None = None
         self._error: Exception | None = None
@@ -56,8 +58,12 @@ class StopAgreement:
             if self._world is not None and not self._alone:
                 threading.Thread(target=_announce_stop, args=(self._world,), daemon=True).start()
 
-    def is_last(self, step: int) -> bool:
-        """Say whether to stop after this step, counted from 1 and called for each; the same on all ranks.
+    def is_asked(self) -> bool:
+        """Say whether some rank was asked to stop, as far as this one has heard: others may hear of it later."""
+        return self._asked or self._pause is not None
+
+    def is_last(self) -> bool:
+        """Say whether to stop after this step, called for each; the same on all ranks.
 
         Raises:
             ControlError: another rank has died meanwhile.
@@ -65,13 +71,13 @@ class StopAgreement:
         if self._world is None or self._alone:
             return self._asked
         with self._known:
-            self._step = step
-            if self._pause is None or step < self._pause:
+            self._step += 1
+            if self._pause is None or self._step < self._pause:
                 return False
             self._known.wait_for(lambda: self._last is not None or self._error is not None)
             if self._last is None:
                 raise self._error or AssertionError
-            return step >= self._last
+            return self._step >= self._last
 
     def _watch(self, channel: World) -> None:
         try:

@@ -10,6 +10,7 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
 from shared.models import DecoderModel
+from shared.training.core.stopping import StopAgreement
 from shared.training.fsdp.mesh import RankMesh
 from shared.training.fsdp.pipeline_parallel import forward_through
 from shared.training.torch.evaluation import EvenEvaluation
@@ -25,9 +26,9 @@ class ShardedEvaluation(EvenEvaluation):
     mesh: RankMesh
     compute: torch.dtype
 
-    def measure(self, module: nn.Module) -> dict[str, float]:
-        """Compute mean loss and metrics, summed in float64; see `TrainingObjective` for their names."""
-        numbers = super().measure(module)
+    def measure(self, module: nn.Module, stop: StopAgreement | None = None) -> dict[str, float] | None:
+        """Compute mean loss and metrics, summed in float64; see `SplitEvaluation`."""
+        numbers = super().measure(module, stop)
         for part in module.modules():
             if isinstance(part, FSDPModule):
                 part.reshard()  # what no backward pass follows stays whole otherwise

@@ -14,6 +14,7 @@ import tensorflow as tf
 from shared.data import Dataset
 from shared.distributed import World
 from shared.training.core.batch_plan import BatchPlan
+from shared.training.core.stopping import StopAgreement
 from shared.training.keras.batch_norm import share_statistics
 from shared.training.keras.objective import objective_of
 from shared.training.keras.replicas import count_replicas, spread_rows, strategy_of
@@ -37,10 +38,10 @@ class SplitEvaluation:
         self._objective, self._rows = objective_of(self.data.index), self.data.index.rows(self.split)
         self._split = self.data.split(self.split) if self._rows else None
 
-    def measure(self, model: keras.Model) -> dict[str, float]:
+    def measure(self, model: keras.Model, stop: StopAgreement) -> dict[str, float] | None:
         """Compute mean loss and metrics, summed in float64; see `TrainingObjective` for their names.
 
-        What is measured is the model that rank 0 saves.
+        What is measured is the model that rank 0 saves. All ranks leave off, and give None, if one is asked to `stop`.
         """
         if self._split is None:
             return {}
@@ -48,14 +49,18 @@ class SplitEvaluation:
         first, step = (0, 1) if self.alone else (self.world.rank, self.world.world_size)
         mine = np.arange(first, self._rows, step)
         size = 4 * self.plan.rows_per_pass  # no activations are kept, so more fit than in training
-        sums, strategy = [0.0] * self._objective.sums, strategy_of(self.world)
+        sums, strategy, left_off = [0.0] * self._objective.sums, strategy_of(self.world), False
         for start in range(0, len(mine), size):
             arrays = self._split.take(mine[start : start + size])
             found = self._objective.measure(replica_outputs(model, arrays["x"], strategy), arrays["y"])
             sums = [one + other for one, other in zip(sums, found, strict=True)]
+            if left_off := stop.is_asked():
+                break
+        sums.append(float(left_off))
         if not self.alone:
             sums = list(self.world.sum(sums, "validation", self.timeout))
-        return self._objective.metrics(sums, self._rows)
+        *found, ranks_off = sums
+        return None if ranks_off else self._objective.metrics(found, self._rows)
 
 
 def replica_outputs(model: keras.Model, rows: npt.NDArray[Any], strategy: Any) -> tf.Tensor:

@@ -8,28 +8,35 @@ from dataclasses import dataclass
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from shared.training.core.run import TrainingRun
-from shared.training.torch.passes import DeferringSaver
+from shared.training.core.stopping import StopAgreement
 
 
 @dataclass(eq=False)
 class RunCallback(TrainerCallback):
     """Counts steps and epochs in the same `TrainingRun` that our own loops use; `stopped` by SIGTERM before the end.
 
-    `begin` is called before the first step, `validate` measures the model after each epoch.
+    `begin` is called before the first step, `validate` measures the model after each epoch of `steps_per_epoch` steps,
+    and leaves off where ranks are asked to `stop`.
     """
 
     run: TrainingRun
-    saver: DeferringSaver
-    validate: Callable[[], Mapping[str, float]]
+    validate: Callable[[StopAgreement | None], Mapping[str, float] | None]
     begin: Callable[[], None]
+    stop: StopAgreement
+    steps_per_epoch: int
     stopped: bool = False
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
-        """Do what the Trainer has no place for, when it has wrapped the model."""
+        """Do what the Trainer has no place for, when it has wrapped the model; measure an epoch that has yet to be.
+
+        The Trainer would take an epoch without a batch for the end of the training.
+        """
         del args, state, control, kwargs
         self.begin()
+        if self.run.at.batch == self.steps_per_epoch:
+            self.run.end_epoch(self.validate(None))  # its steps are saved: whoever ends it now loses none
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
@@ -42,9 +49,7 @@ class RunCallback(TrainerCallback):
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
-        """Measure and report the epoch; not if it was broken off."""
-        del args, state, control, kwargs
-        if self.stopped and self.run.at.batch < self.saver.steps_per_epoch:
-            return
-        self.run.end_epoch(self.validate())
-        self.saver.save_if_due(self.run.at)
+        """Measure and report the epoch; not where all is saved and ends."""
+        del args, state, kwargs
+        if not self.stopped and self.run.end_epoch(self.validate(self.stop)):
+            self.stopped = control.should_training_stop = True

@@ -13,11 +13,10 @@ from shared.checkpoint.choose import check_same_settings
 from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.reading import CheckpointReader
 from shared.distributed import Refusal, World
-from shared.training.core.position import CheckpointPlan, TrainingPosition
+from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition
 from shared.training.fsdp.pieces import local_piece
 from shared.training.fsdp.state import checkpoint_parts, read_parts
 from shared.training.torch.parts import PartsSaver
-from shared.training.torch.passes import DeferringSaver
 from shared.training.torch.state import read_rank_generators, set_random_state
 from shared.training.transformers.divided import reshard_model
 from shared.training.transformers.saving import divided_parts, kept_tensors
@@ -26,7 +25,7 @@ _FORMAT = "transformers"
 _STATES = "optimizer.state."
 
 
-class TrainerSaver(DeferringSaver):
+class TrainerSaver(CheckpointSaver):
     """Saves and restores one training of a Trainer, which makes the optimizer when the training begins."""
 
     trainer: Trainer
@@ -49,8 +48,8 @@ class TrainingSaver(TrainerSaver, PartsSaver):
 
     division = "FSDP2"
 
-    def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int, net: PreTrainedModel) -> None:
-        super().__init__(plan, world, steps_per_epoch)
+    def __init__(self, plan: CheckpointPlan, world: World, net: PreTrainedModel) -> None:
+        super().__init__(plan, world)
         self.identity = plan.identity  # its `sharding` says what divides the model
         self._net = net
         self._states: Mapping[torch.Tensor, dict[str, torch.Tensor]] = {}
@@ -86,7 +85,8 @@ class TrainingSaver(TrainerSaver, PartsSaver):
         reshard_model(self._net)
         return divided_parts(self._net)
 
-    def _write(self, position: TrainingPosition) -> None:
+    def save(self, position: TrainingPosition) -> None:
+        """Write a checkpoint; see `CheckpointSaver`."""
         reshard_model(self._net)  # a validation leaves parameters whole, which are not those that the optimizer knows
         PartsSaver.save(self, position)
 

@@ -39,8 +39,8 @@ class ZeroSaver(TrainerSaver):
     choose another one.
     """
 
-    def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int) -> None:
-        super().__init__(replace(plan, verify=True), world, steps_per_epoch)
+    def __init__(self, plan: CheckpointPlan, world: World) -> None:
+        super().__init__(replace(plan, verify=True), world)
         self._saved: CheckpointReader | None = None
 
     def _load(self, saved: CheckpointReader) -> Mapping[str, Any]:
@@ -66,7 +66,8 @@ class ZeroSaver(TrainerSaver):
         yield from fragment_parts(self._engine())
         yield from (whole_part(name, tensor) for name, tensor in kept_tensors(net) if not tensor.requires_grad)
 
-    def _write(self, position: TrainingPosition) -> None:
+    def save(self, position: TrainingPosition) -> None:
+        """Write a checkpoint; see `CheckpointSaver`."""
         self._engine_saver().save(position)
 
     def _engine(self) -> DeepSpeedEngine:

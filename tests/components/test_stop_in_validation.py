@@ -1,0 +1,82 @@
+"""SIGTERM in a long validation: the trainer leaves off, saves the epoch's steps, and the next start validates them.
+
+A node that is taken away gives 30 seconds' notice.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shared.checkpoint.choose import newest_valid_checkpoint
+from shared.checkpoint.reading import CheckpointReader
+from shared.data import Array, Index, Statistics
+from shared.data.write import write_index, write_shard
+from tests.components.launched import Options, ask_to_stop, launched, run_launched
+from tests.components.training import lines
+from tests.helpers import finish
+from tests.shared.samples import write_language_dataset, write_text_classification_dataset
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+TINY = {"model_type": "bert", "vocab_size": 257, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "max_position_embeddings": 32}  # fmt: skip
+STEPS = 4
+OTHERS = ("torchrun", "fsdp", "deepspeed", "transformers", "horovod", "horovod_keras", "tf_multiworker",
+          "tf_parameter_server")  # fmt: skip
+
+
+def arranged(trainer: str, folder: Path) -> tuple[Path, Options]:
+    """A dataset of four steps and a validation of seconds; options of two epochs, or of one for train_ddp."""
+    options: dict[str, object] = {"batch_size": 16, "epochs": 1 + (trainer != "train_ddp"), "log_every": 1}
+    options["checkpoint_every"] = 10**6
+    if trainer == "train_transformers":
+        (folder / "tiny").mkdir()
+        (folder / "tiny" / "config.json").write_text(json.dumps(TINY))
+        data = write_text_classification_dataset(folder / "text", rows=(64, 20_000, 4))
+        return data, options | {"base_config": folder / "tiny", "sharding": "fsdp"}
+    if trainer == "train_fsdp":
+        data = write_language_dataset(folder / "text", rows=(64, 20_000, 4))
+        return data, options | {"layers": 1, "width": 32, "heads": 4}
+    return write_table(folder / "table"), options
+
+
+def write_table(folder: Path) -> Path:
+    arrays, draw = {"x": Array((8,), "float32"), "y": Array((), "int64")}, np.random.default_rng(0)
+    shards = {}
+    for split, rows in {"train": 16 * STEPS, "validation": 100_000, "test": 4}.items():
+        chunks = [{"x": draw.random((rows, 8), "float32"), "y": draw.integers(0, 2, rows)}]
+        shards[split] = (write_shard(folder, split, 0, rows=rows, arrays=arrays, chunks=chunks),)
+    write_index(folder, Index("classification", arrays, ("a", "b"), Statistics((0.5,) * 8, (0.3,) * 8), shards))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "trainer", ["train_ddp", *(pytest.param(f"train_{name}", marks=pytest.mark.exhaustive) for name in OTHERS)]
+)
+def test_the_steps_are_saved_and_the_next_start_begins_with_the_validation(trainer: str, tmp_path: Path) -> None:
+    data, options = arranged(trainer, tmp_path)
+    out = tmp_path / "out"
+    with launched(trainer, data, out, options) as ranks:
+        until = time.monotonic() + 300
+        while not lines(out) or lines(out)[-1]["step"] < STEPS:
+            assert time.monotonic() < until, ranks[0].stderr
+            time.sleep(0.01)
+        ask_to_stop(ranks)
+        results = finish(ranks, 60)
+    assert f"stopped by SIGTERM after step {STEPS}" in results[0].stdout, results[0].stderr
+    assert len(lines(out)) == STEPS  # none for the epoch: nobody went on to the end of its validation
+    newest = newest_valid_checkpoint(out / "checkpoints")
+    assert newest is not None
+    position = CheckpointReader(newest).state["position"]
+    assert (position["step"], position["batch"], position["history"]) == (STEPS, STEPS, [])
+    results = run_launched(trainer, data, out, options)
+    assert f"continuing from {newest}: step {STEPS}, epoch 1" in results[0].stdout
+    history = json.loads((out / "metrics" / "metrics.json").read_text())["history"]
+    epochs = int(str(options["epochs"]))
+    assert [entry["step"] for entry in history] == [STEPS * (1 + epoch) for epoch in range(epochs)]
+    assert all(entry["validation_loss"] > 0 for entry in history)
