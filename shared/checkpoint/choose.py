@@ -14,6 +14,8 @@ from shared.distributed import Refusal, World
 _READ_TIMEOUT = timedelta(hours=1)
 _BEFORE_CHOICE: Final = {"documents": "joined", "normalization": "auto"}
 """What a setting was in checkpoints of versions that did not name it."""
+_NOT_SAVED_BEFORE: Final = ("train data",)
+"""What nobody knows of such checkpoints; it is taken for the same."""
 
 
 def newest_valid_checkpoint(folder: str | Path) -> Path | None:
@@ -81,7 +83,8 @@ def check_same_settings(state: Mapping[str, Any], now: Mapping[str, Any], source
             "checkpoints folder and no resume_from."
         )
     saved = {**_BEFORE_CHOICE, **saved}
-    differing = [name for name in now if saved.get(name) != now[name]]
+    compared = (name for name in now if name in saved or name not in _NOT_SAVED_BEFORE)
+    differing = [name for name in compared if saved.get(name) != now[name]]
     if differing:
         pairs = "; ".join(f"{name} was {saved.get(name)!r} and is now {now[name]!r}" for name in differing)
         raise Refusal(

@@ -52,3 +52,18 @@ def test_documents_that_are_kept_apart_make_another_training(tmp_path: Path) -> 
     check_same_settings({"settings": earlier}, joined, "step-00000001")
     with pytest.raises(Refusal, match="documents was 'joined' and is now 'separate'"):
         check_same_settings({"settings": earlier}, separate, "step-00000001")
+
+
+def test_other_rows_of_the_same_shapes_are_another_training(tmp_path: Path) -> None:
+    """Data that was prepared again from other files is as large as before, and the training went on with it."""
+    words = [word for name in ("data", "model", "checkpoints", "metrics") for word in (f"--{name}", name)]
+    settings = read_settings(TrainerSettings, words=words)
+    first, again, other = (
+        plan_checkpoints(settings, Dataset.open(write_language_dataset(tmp_path / name, seed=seed))).identity
+        for name, seed in (("first", 0), ("again", 0), ("other", 1))
+    )
+    assert first == again
+    with pytest.raises(Refusal, match=r"another training: train data was 'sha256 \w+' and is now 'sha256 \w+'\. Use"):
+        check_same_settings({"settings": first}, other, "step-00000001")
+    earlier = {name: value for name, value in first.items() if name != "train data"}
+    check_same_settings({"settings": earlier}, other, "step-00000001")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -135,6 +136,11 @@ class Index:
     def rows(self, split: str) -> int:
         """Number of rows of a split."""
         return sum(shard.rows for shard in self.splits[split])
+
+    def digest(self, split: str) -> str:
+        """The sha256 of the hashes of a split's files: the same for the same rows in the same shards."""
+        hashes = (file.sha256 for shard in self.splits[split] for _, file in sorted(shard.files.items()))
+        return f"sha256 {hashlib.sha256(' '.join(hashes).encode()).hexdigest()}"
 
     def to_json(self) -> str:
         """Text of `index.json`: the same for the same content, byte for byte."""

@@ -56,6 +56,11 @@ class MixedDataset(Dataset):
         rows = [data.split("train").rows for data in datasets]
         return cls(first.folder, first.index, first.access, tuple(datasets), tuple(weights or map(float, rows)))
 
+    @property
+    def train_digest(self) -> str:
+        """Of all datasets, in their order."""
+        return "; ".join(data.train_digest for data in self.mixed)
+
     def split(self, name: str) -> Split:
         """Rows of a split; those for training come from all datasets."""
         if name != "train":

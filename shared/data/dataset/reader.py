@@ -75,6 +75,11 @@ class Dataset:
         """Make a split that has rows."""
         return Split(name, self.folder, self.index.arrays, self.index.splits[name], padding, self.access)
 
+    @property
+    def train_digest(self) -> str:
+        """What the rows for training are, by their bytes: other rows of the same shapes are another training."""
+        return self.index.digest("train")
+
     def verify(self) -> None:
         """Compare every file with the sha256 in the index; reads the whole dataset.
 

@@ -88,6 +88,7 @@ def plan_checkpoints(settings: TrainerSettings, data: Dataset) -> CheckpointPlan
     }
     facts: dict[str, object] = _first_weights(settings, is_text=is_text) | {
         "train rows": data.split("train").order_name,
+        "train data": data.train_digest,
         "row shape": list(data.index.arrays["x"].shape),
         "task": data.index.task,
         "classes": len(data.index.classes),
