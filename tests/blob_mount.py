@@ -147,7 +147,7 @@ class BlobServer:
 
     def _disturb(self, operation: int, node: int) -> None:
         """Fail now and then, and never twice in a row at the same place."""
-        if operation in (9, 10, 14, 15, 16, 20, 25, 28, 35):
+        if operation in (9, 10, 14, 15, 16, 20, 25, 28, 35) and (self._faults.errors or self._faults.first):
             self._fail_once((operation, node), self._faults.errors)
 
     def _fail_once(self, place: tuple[int, int], share: float = 1.0) -> None:

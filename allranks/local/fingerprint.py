@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from allranks.local.folders import DEFAULT_HOME
+
 
 def json_digest(document: Any) -> str:
     """The sha256 of a JSON document, the same for equal documents whatever their order of keys."""
@@ -22,13 +24,14 @@ def tree_fingerprint(path: Path) -> list[list[str | int]]:
 
     Reading the contents of a data set at each start would cost more than many steps; size and time are what rsync and
     make trust. A link to a folder is followed, by name; a broken link shows as size -1. What Python has compiled does
-    not count: a step may import from an input, and on a read-only mount nothing comes of that.
+    not count: a step may import from an input, and on a read-only mount nothing comes of that. Nor do the runs of a
+    folder that is an input as a whole, which change while they run.
     """
     if not path.is_dir():
         return [_file("", path)]
     found: list[list[str | int]] = []
     for folder, folders, names in walk_linked(path):
-        folders[:] = [name for name in folders if name != "__pycache__"]
+        folders[:] = [name for name in folders if name not in ("__pycache__", DEFAULT_HOME)]
         base = os.path.relpath(folder, path)
         found += [_file(name if base == "." else f"{base}/{name}", Path(folder, name)) for name in names]
     return sorted(found, key=lambda entry: str(entry[0]))
