@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIPELINE ?= image_classification
-WORKERS ?= 2
+WORKERS ?= 3
 ENVIRONMENTS ?=
 ARGS ?=
 # An interpreter that keeps no bytecode compiles all that it imports of the checkout again, in each rank of each test.

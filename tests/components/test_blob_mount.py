@@ -133,10 +133,17 @@ def of_transformers(folder: Path, **config: float) -> Options:
     [
         "train_ddp",
         "train_fsdp",
-        "train_horovod_keras",
         *(
             pytest.param(f"train_{name}", marks=pytest.mark.exhaustive)
-            for name in ("torchrun", "deepspeed", "lightning", "transformers", "horovod", "tf_multiworker")
+            for name in (
+                "torchrun",
+                "deepspeed",
+                "lightning",
+                "transformers",
+                "horovod",
+                "horovod_keras",
+                "tf_multiworker",
+            )
         ),
     ],
 )

@@ -78,7 +78,7 @@ CURVES = f"""
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_stages_have_one_loss_curve(tmp_path: Path) -> None:
     text = write_language_dataset(tmp_path / "text", rows=(16 * 50 + 3, 4, 4))
     code = CURVES.replace("sys.argv[1]", repr(str(text)))

@@ -116,7 +116,7 @@ def test_mldesigner_writes_a_decision_into_a_folder_that_is_there(tmp_path):
         ),
         (
             "mkdir ${{outputs.large}}",
-            "its input condition is the output large of check: nothing that can be read was written",
+            "its input condition is the output large of check: no text of at most 65,536 characters was written",
         ),
     ],
 )

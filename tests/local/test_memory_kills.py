@@ -62,11 +62,12 @@ def test_a_rank_that_is_killed_for_want_of_memory_is_said_to_be(small_group: Pat
     message = json.loads(done.stdout)["steps"]["train"]["failure"]["message"]
     found = re.fullmatch(
         r"rank 1 on node 0 was killed for want of memory: peak (\d+\.\d) MB of the 314\.6 MB that its control group has,"
-        r" rank 1 (\d+\.\d) MB; next step: a smaller batch, fewer ranks \(--scale train=NODESxPROCESSES\) or more memory",
+        r" rank 1 (\d+\.\d) MB(; other processes had the rest, .*between two looks)?; next step: a smaller batch, fewer ranks \(--scale train=NODESxPROCESSES\) or more memory",
         message,
     )
     assert found, message
-    assert 240 < float(found[2]) <= float(found[1]) < 314.6
+    assert float(found[2]) <= float(found[1]) < 314.6
+    assert found[3] or float(found[2]) > 240, "on a busy machine it may come between two looks, and that is said"
     assert message in allranks("runs", "show", "latest", cwd=tmp_path).stdout
     assert message in next(tmp_path.glob(".allranks/runs/*/report.html")).read_text()
 

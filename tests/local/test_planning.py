@@ -165,4 +165,4 @@ def test_no_path_is_not_the_working_folder(tmp_path):
     given = absolute_values(read, {"data": "", "say.data": "here"})
     assert given == {"data": "", "say.data": str(Path("here").resolve())}
     (problem,) = apply_values(read, given)[1]
-    assert problem.message == "'' is not a path, and the input takes a uri_folder."
+    assert problem.message == "is empty: a path is missing behind the =."

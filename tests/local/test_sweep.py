@@ -123,7 +123,7 @@ def test_lines_show_each_trial(tmp_path):
     lines = allranks("run", file, cwd=tmp_path).stdout
     assert "tune.1: running with x=3\n" in lines
     assert "best of 3 trials: 1 (x=3)" in lines
-    assert "tune.score       3.0000, best of 3 trials: 1 (x=3)" in lines
+    assert "tune.score       3, best of 3 trials: 1 (x=3)" in lines
 
 
 def test_a_dry_run_shows_what_the_trials_have_in_common(tmp_path):
