@@ -23,7 +23,7 @@ from shared.data.dataset.pictures import (
     read_image_size,
 )
 from shared.data.formats.file_format import find_file_fault, find_name_fault, show_name
-from shared.data.write.request import BadFiles, EncodedSource, ItemSource, SourceRequest, list_names
+from shared.data.write.request import BadFiles, EncodedSource, ItemSource, SourceRequest, is_folder, list_names
 from shared.distributed import Refusal
 from shared.storage import list_entries, retry_transient
 
@@ -56,7 +56,9 @@ class ImageFolder(ItemSource):
         """
         request.refuse_regression()
         folder = request.needed_folder()
-        classes = tuple(sorted(entry.name for entry in list_entries(folder) if entry.is_dir() and entry.name[0] != "."))
+        classes = tuple(
+            sorted(entry.name for entry in list_entries(folder) if is_folder(entry) and entry.name[0] != ".")
+        )
         _check_classes(folder, classes)
         found = [sorted(_images(folder, name)) for name in classes]
         for name, images in zip(classes, found, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,7 +19,7 @@ from shared.data.formats.file_format import show_name
 from shared.data.write.splits import DocumentSplitter, Labels
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal
-from shared.storage import list_entries
+from shared.storage import list_entries, retry_transient
 
 _EVERYTHING_TRAINS = DocumentSplitter(seed=0, validation=0, test=0)
 _SHOWN_FILES = 10  # left out, above which only skipped.csv names them
@@ -236,11 +237,19 @@ class EncodedSource(ItemSource):
         """
 
 
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a folder or a link to one; a link that leads to itself is none, and is named when it is opened."""
+    try:
+        return retry_transient(entry.is_dir)
+    except OSError:
+        return False
+
+
 def _walk_files(folder: Path) -> Iterator[Path]:
     """Give what is below a folder and is none itself, in any order; links to folders are not followed."""
     with suppress(PermissionError):
         for entry in list_entries(folder):
             if entry.is_dir(follow_symlinks=False):
                 yield from _walk_files(Path(entry.path))
-            elif not entry.is_dir():
+            elif not is_folder(entry):
                 yield Path(entry.path)
