@@ -38,7 +38,7 @@ class SplitEvaluation:
         self._objective, self._rows = objective_of(self.data.index), self.data.index.rows(self.split)
         self._split = self.data.split(self.split) if self._rows else None
 
-    def measure(self, model: keras.Model, stop: StopAgreement) -> dict[str, float] | None:
+    def measure(self, model: keras.Model, stop: StopAgreement | None = None) -> dict[str, float] | None:
         """Compute mean loss and metrics, summed in float64; see `TrainingObjective` for their names.
 
         What is measured is the model that rank 0 saves. All ranks leave off, and give None, if one is asked to `stop`.
@@ -54,7 +54,7 @@ class SplitEvaluation:
             arrays = self._split.take(mine[start : start + size])
             found = self._objective.measure(replica_outputs(model, arrays["x"], strategy), arrays["y"])
             sums = [one + other for one, other in zip(sums, found, strict=True)]
-            if left_off := stop.is_asked():
+            if left_off := stop is not None and stop.is_asked():
                 break
         sums.append(float(left_off))
         if not self.alone:
