@@ -49,7 +49,7 @@ class TrainingRun:
         self._settings, self._world, self._saver, self.at, self._schedule = settings, world, saver, at, schedule
         self._steps_per_epoch = steps_per_epoch or schedule.steps // settings.loop.epochs
         at.restore_cut_epoch(self._steps_per_epoch)
-        self._saved, self._saved_at, self._saved_early = saver.own_step, time.monotonic(), False
+        self._saved, self._saved_at = saver.own_step, time.monotonic()
         self._started = self._epoch_started = self._noted = time.perf_counter()
         self._steps_ended = self._started
         self._validation_seconds: float | None = None
@@ -112,7 +112,6 @@ class TrainingRun:
         self._report(reading)
         if save or stop or reading.save:
             self._save()
-        self._saved_early = last_of_epoch and reading.save
         if stop:
             self._finish_stopped()
         self._steps_ended = time.perf_counter()
@@ -162,7 +161,7 @@ class TrainingRun:
             at.epoch, at.batch, at.epoch_loss = at.epoch + 1, 0, 0.0
         self._epoch_started = self._noted = now
         # To write over a manifest would lose both checkpoints in a kill.
-        if self._settings.checkpoints.checkpoint_every == 0 and not self._saved_early and self._saved != at.step:
+        if self._settings.checkpoints.checkpoint_every == 0 and self._saved != at.step:
             self._save()
         return False
 
