@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from allranks import catalogue, library
+from allranks import library
 from allranks.errors import Problem
 
 AssetKind: TypeAlias = Literal["environment", "component", "pipeline"]
@@ -82,11 +82,6 @@ def step_problems(step: Mapping[str, Any], where: str, path: Path) -> Iterator[P
             message = f"{value['path']} lies on this machine, and is not sent with a component."
             hint = "Bind it to an input of the pipeline."
             yield Problem(message, f"{where}.inputs.{port}", path, hint=hint)
-
-
-def load_document(path: Path) -> dict[str, Any]:
-    """What a YAML file says."""
-    return dict(catalogue.load_yaml(path.read_text(encoding="utf-8")))
 
 
 def only_errors(problems: Iterable[Problem]) -> list[Problem]:

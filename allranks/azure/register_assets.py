@@ -16,7 +16,6 @@ from allranks.azure.library_asset import (
     AssetKind,
     LibraryAsset,
     component_key,
-    load_document,
     mark_content,
     mark_of,
     only_errors,
@@ -92,9 +91,14 @@ def _named(name: str) -> tuple[AssetKind, str]:
 # Each reader adds what is wrong to ``problems`` and goes on, so that all of it comes at once.
 
 
+def _document(path: Path) -> dict[str, Any]:
+    """What one of the library's YAML files says."""
+    return dict(catalogue.load_yaml(path.read_text(encoding="utf-8")))
+
+
 def _environment(name: str, problems: list[Problem]) -> LibraryAsset:
     path = catalogue.environment_files()[name.removeprefix(PREFIX)]
-    document = load_document(path)
+    document = _document(path)
     problems += _version_problems(document, path)
     definition = {key: value for key, value in document.items() if key not in (*NOT_COMPARED, *WORDS)}
     folder = path.parent / document.get("build", {}).get("path", ".")
@@ -107,7 +111,7 @@ def _environment(name: str, problems: list[Problem]) -> LibraryAsset:
 def _component(name: str, problems: list[Problem]) -> LibraryAsset:
     path = catalogue.component_files()[name]
     component = read_component(path)
-    document = load_document(path)
+    document = _document(path)
     reference = str(document.get("environment", ""))
     environment = catalogue.environment_of(reference)
     problems += [*only_errors(check_document(component)), *_version_problems(document, path)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -24,7 +23,9 @@ from allranks.azure.library_asset import (
 )
 from allranks.errors import Problem, SpecError, UnknownNameError
 from allranks.local import snapshot
+from allranks.script.target import step_name
 from allranks.spec import Component, Pipeline, check_document, read_component, read_spec
+from allranks.spec.check_command import name_fault
 from allranks.spec.document import read_yaml
 from allranks.spec.model import LITERAL_TYPES, Source
 from allranks.spec.section import is_address, local_path
@@ -35,7 +36,6 @@ VERSION_OPTION = "--pipeline-version"
 _FILES = ("component.yaml", "component.yml", "pipeline.yml", "pipeline.yaml")
 """What is looked for in a folder, in this order: what `allranks init` writes is foremost a component."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _OF_A_COMPONENT = ("display_name", "description", "tags", "is_deterministic")
 _OF_AN_INPUT = ("description", "optional", "default", "min", "max", "enum", "mode")
 _OF_THE_RUN = ("settings", "compute", "identity", "experiment_name")
@@ -144,8 +144,8 @@ class _OwnAssets:
         children: list[LibraryAsset] = []
         steps = {name: self._step(name, step, file, children) for name, step in document["jobs"].items()}
         name = str(document.get("name") or _name_of(file))
-        if not _NAME.fullmatch(name):
-            self._refuse(f"{name!r} is no name: letters, digits and any of _ . - after the first.", "name", file)
+        if fault := name_fault(name):
+            self._refuse(fault, "name", file, "Write another `name:`.")
         own = {child.version for child in children if child.own_version}
         version = str(document.get("version") or self._version or (own.pop() if len(own) == 1 else ""))
         if not version:
@@ -208,7 +208,8 @@ class _OwnAssets:
 
 def _name_of(file: Path) -> str:
     """Of a pipeline without a name: its file's, or its folder's where the file is called as all are."""
-    return f"{file.absolute().parent.name}_pipeline" if file.stem in ("pipeline", "job") else file.stem
+    given = f"{file.absolute().parent.name}_pipeline" if file.stem in ("pipeline", "job") else file.stem
+    return step_name(given)
 
 
 def _declared_inputs(pipeline: Pipeline, written: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

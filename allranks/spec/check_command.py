@@ -38,9 +38,15 @@ def check_component_name(component: Component | Pipeline) -> Iterator[Problem]:
     name = component.name
     if not name:
         yield component.source.problem("name", "has no name.", "Write name: my_component.")
-    elif not schema.COMPONENT_NAME.fullmatch(name) or len(name) > 255:
-        rule = "lower-case letters, digits and underscores, a letter first, at most 255"
-        yield component.source.problem("name", f"'{name}' is no component's name: {rule}.")
+    elif fault := name_fault(name):
+        yield component.source.problem("name", fault)
+
+
+def name_fault(name: str) -> str:
+    """Why nothing can be registered as a component under this name; empty if it can."""
+    if schema.COMPONENT_NAME.fullmatch(name) and len(name) <= 255:
+        return ""
+    return f"'{name}' is no component's name: lower-case letters, digits and underscores, a letter first, at most 255."
 
 
 def check_command(component: Component) -> list[Problem]:

@@ -190,7 +190,7 @@ def test_a_pipeline_that_somebody_wrote_is_a_pipeline_component_after_all_that_i
             "has no file of its own",
         ),
         ("jobs:", "name: clean\njobs:", "is the name of"),
-        ("jobs:", "name: a b\njobs:", "'a b' is no name"),
+        ("jobs:", "name: a-b\njobs:", "'a-b' is no component's name: lower-case letters"),
         ("display_name: Theirs", "display_name: Other", "theirs.yaml: version: has no version."),
     ],
 )
