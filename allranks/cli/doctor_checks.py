@@ -25,6 +25,7 @@ from allranks.cli.doctor_packages import (
     sign_in_finding,
 )
 from allranks.local import machine
+from allranks.local.resources.memory_kills import find_memory_limit
 
 _SECONDS = 1.0  # that all programs together get to answer
 _LITTLE_DISK, _LITTLE_MEMORY, _LITTLE_SHARED = 5, 4, 1  # GB; that nodes' logs and checkpoints, ranks, loaders soon need
@@ -161,7 +162,7 @@ def _disk(runs: Path) -> Finding:
 def _memory() -> Finding:
     told = dict(re.findall(r"^(\w+):\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE))
     free = int(told["MemAvailable"]) * 1024 / _GB
-    limit = _cgroup_limit()
+    limit = find_memory_limit().size / _GB
     shared = shutil.disk_usage("/dev/shm").total / _GB if Path("/dev/shm").is_dir() else 0.0  # noqa: S108 is looked at
     found = f"{min(free, limit):.1f} GB free, {shared:.1f} GB shared (/dev/shm)"
     if shared < _LITTLE_SHARED:
@@ -169,14 +170,6 @@ def _memory() -> Finding:
     if min(free, limit) < _LITTLE_MEMORY:
         return Finding("memory", MISSING, found, "Run fewer ranks: --scale STEP=1x1")
     return Finding("memory", WORKS, found)
-
-
-def _cgroup_limit() -> float:
-    """GB that this process's container may have; without end where nothing says so."""
-    try:
-        return int(Path("/sys/fs/cgroup/memory.max").read_text()) / _GB
-    except (OSError, ValueError):
-        return float("inf")
 
 
 def _gpus(answer: tuple[int, str] | None) -> Finding:
