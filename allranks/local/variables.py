@@ -23,20 +23,9 @@ _LAUNCHER_VARIABLES = (
     *("MLFLOW_EXPERIMENT_NAME", "OMP_NUM_THREADS", "PYTHONPATH", "PYTHONHOME", "TMPDIR"),
 )
 _LAUNCHER_PREFIXES = (
-    *("AZUREML_", "AZURE_ML_", "AZ_BATCH", "ALLRANKS_", "TORCHELASTIC_", "PET_", "HOROVOD_RANK"),
-    *(
-        "HOROVOD_SIZE",
-        "HOROVOD_LOCAL_",
-        "HOROVOD_CROSS_",
-        "OMPI_",
-        "PMIX_",
-        "PMI_",
-        "PRTE_",
-        "HYDRA_",
-        "I_MPI_",
-        "MV2_COMM_",
-    ),
-    *("SLURM_", "FLUX_TASK_", "FLUX_JOB_"),
+    *("AZUREML_", "AZURE_ML_", "AZ_BATCH", "ALLRANKS_", "TORCHELASTIC_", "PET_"),
+    *("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_", "HOROVOD_CROSS_"),
+    *("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "I_MPI_", "MV2_COMM_", "SLURM_", "FLUX_TASK_", "FLUX_JOB_"),
 )
 
 _SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
