@@ -27,9 +27,11 @@ def read_copy_document(top: Section, name: str) -> CopyComponent | None:
     return replace(component, inputs=MappingProxyType(inputs), outputs=MappingProxyType(outputs))
 
 
-def read_task(section: Section, what: str, elsewhere: str) -> str | None:
-    """Read which task it is; None for one that cannot run here, or is none."""
+def read_task(section: Section, what: str, elsewhere: str, *, in_any_case: bool = False) -> str | None:
+    """Read which task it is, on a step in any case as the SDK does; None for one that cannot run here, or is none."""
     task = section.data.get("task")
+    if in_any_case and isinstance(task, str):
+        task = task.lower()
     if task == _COPY:
         return _COPY
     if task is None:

@@ -19,7 +19,7 @@ _ELSEWHERE = "Take the step out, or submit the pipeline to Azure."
 class _DataTransferReader(StepReader):
     def read(self, section: Section, name: str, find: FindComponent) -> Step:
         """Read either form: with a component, or with the copy's mode on the step."""
-        task = read_task(section, f"step '{name}'", _ELSEWHERE)
+        task = read_task(section, f"step '{name}'", _ELSEWHERE, in_any_case=True)
         if task is None:
             return bare_step(section, name)
         if "component" not in section:
