@@ -38,6 +38,7 @@ def test_accumulated_passes_give_the_same_weights(digits: Path, tmp_path: Path) 
     assert furthest(weights_of(whole), weights_of(parts)) < 1e-5
 
 
+@pytest.mark.exhaustive
 def test_with_batch_norm_it_measures_the_saved_model_synchronises_and_goes_on(digits: Path, tmp_path: Path) -> None:
     code = tmp_path / "code"
     code.mkdir()

@@ -36,6 +36,7 @@ def test_multiworker_is_the_same_on_any_number_of_workers(digits: Path, tmp_path
         assert furthest(one, weights_of(step)) < 1e-5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 def test_changed_and_mixed_pictures_are_the_same_on_2_workers(digits: Path, tmp_path: Path) -> None:
     changes = ("epochs=1", "crop_padding=1", "rand_augment=1", "mixup=0.4", "cutmix=1")

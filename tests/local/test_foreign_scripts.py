@@ -120,7 +120,15 @@ START_TF = (
     ("start", "wait", "distribution", "command", "log"),
     [
         pytest.param(START_TORCH, "d.all_reduce(torch.ones(1))", PYTORCH_2X2, "python script.py", 1, id="pytorch"),
-        pytest.param(START_TORCH, "d.all_reduce(torch.ones(1))", "{type: pytorch}", TORCHRUN, 0, id="torchrun"),
+        pytest.param(
+            START_TORCH,
+            "d.all_reduce(torch.ones(1))",
+            "{type: pytorch}",
+            TORCHRUN,
+            0,
+            id="torchrun",
+            marks=pytest.mark.exhaustive,
+        ),
         pytest.param(START_HOROVOD, "hvd.allreduce(torch.ones(1))", MPI_2X2, "python script.py", 1, id="mpi"),
         pytest.param(
             START_TF,
@@ -129,6 +137,7 @@ START_TF = (
             "python script.py",
             1,
             id="tensorflow",
+            marks=pytest.mark.exhaustive,
         ),
     ],
 )

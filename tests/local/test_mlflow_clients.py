@@ -59,6 +59,7 @@ def index_is_reachable() -> bool:
         return False
 
 
+@pytest.mark.exhaustive
 def test_two_versions_in_one_pipeline_each_in_an_environment_of_its_own(tmp_path: Path) -> None:
     if not index_is_reachable():
         pytest.skip("no package index can be reached, and two versions of MLflow are installed from it")

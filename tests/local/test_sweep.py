@@ -413,13 +413,13 @@ def test_tune_image_classification(tmp_path):
     pipeline_file = tmp_path / "tune.yaml"
     source = Path(__file__).parents[2] / "pipelines" / "tune_image_classification.yaml"
     text = source.read_text().replace("../components", str(source.parents[1] / "components"))
-    pipeline_file.write_text(text.replace("max_total_trials: 8", "max_total_trials: 3"))
+    pipeline_file.write_text(text.replace("max_total_trials: 8", "max_total_trials: 2"))
     arguments = ("run", pipeline_file, "epochs=4", "--runs-dir", home, "--json")
     done = allranks(*arguments, cwd=tmp_path, timeout=280)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     train = result["steps"]["train"]
-    assert len(train["trials"]) == 3
+    assert len(train["trials"]) == 2
     assert train["metrics"]["validation_accuracy"] > 0.8
     assert result["steps"]["evaluate"]["metrics"]["accuracy"] > 0.8
     assert Path(result["outputs"]["model"], "MLmodel").is_file()

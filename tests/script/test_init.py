@@ -302,7 +302,13 @@ NEEDS = {"plain": "torch", "tensorflow": "tensorflow", "lightning": "lightning",
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("template", template_lines())
+@pytest.mark.parametrize(
+    "template",
+    [
+        name if name in ("plain", "ddp", "horovod") else pytest.param(name, marks=pytest.mark.exhaustive)
+        for name in template_lines()
+    ],
+)
 def test_a_template_runs_at_once(tmp_path: Path, template: str) -> None:
     pytest.importorskip(NEEDS.get(template, "torch"))
     init(tmp_path, "--template", template, "--out", "mine")
