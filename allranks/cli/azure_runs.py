@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from allranks.cli import text
 from allranks.cli.inputs import workspace_of
 from allranks.errors import AzureError, UnknownNameError, UsageError
+from allranks.log_text import clean_text
 from allranks.wording import duration_words
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _logs(args: argparse.Namespace, client: Any, job: JobState) -> int:
             which = "" if args.rank is None else f" of rank {args.rank}"
             raise UnknownNameError(f"step {step.name} of {job.name} has no log{which}; it is {step.status}.")
         for name, address in found.items():
-            written = read_log(client, address)
+            written = clean_text(read_log(client, address), styled=False)
             # Of a line that is being written the rest comes with a later look.
             lines = (written if over else written[: written.rfind("\n") + 1]).splitlines()
             mark = f"[{name.rpartition('/')[2].removesuffix('.txt')}] " if len(found) > 1 else ""

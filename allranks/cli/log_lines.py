@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from itertools import islice
 
+from allranks.log_text import clean_text
 from allranks.redaction import redact
 
 _LONGEST = 2**16  # bytes of a line; a longer one is shown in parts
@@ -15,16 +15,6 @@ _ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _LONGEST_SHAPE, _MOST_SHAPES, _LEARNT_AT_ONCE = 1000, 4096, 20
 """Looking for secrets takes longer than all else, up to a second for a megabyte. No secret is told by which digits it
 has, but for ``%3D`` in addresses: so what differs from a line without one in digits only has none."""
-
-_UNUSUAL = re.compile(r"[^\n\t\x20-\x7e\xa0-\uffff]")
-_STYLE = re.compile(r"\x1b\[[\d;:]*m")
-_SEQUENCES = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: the cursor, erasing, colours
-    r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\|$)"  # OSC and its like: titles, links
-    r"|\x1b[ -/]*[0-~]?"  # all others
-)
-_CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
-_RESET = "\x1b[0m"
 
 
 class LogLines:
@@ -87,14 +77,16 @@ class LogLines:
         lines = data.split(b"\n")
         unknown = [at for at, shape in enumerate(shapes) if shape not in self._plain]
         decoded = [line.decode(errors="replace") for line in lines]
-        cleaned = [self._clean(decoded[at]) if _UNUSUAL.search(decoded[at]) else decoded[at] for at in unknown]
-        shown = redact("\n".join(cleaned)).split("\n")
+        shown = redact(self._clean([decoded[at] for at in unknown])).split("\n")
         if len(shown) != len(unknown):  # a private key, the one secret of several lines
-            return redact("\n".join(map(self._clean, decoded))).split("\n")
+            return redact(self._clean(decoded)).split("\n")
         self._learn({shapes[at] for at, line in zip(unknown, shown, strict=True) if line == decoded[at]})
         for at, line in zip(unknown, shown, strict=True):
             decoded[at] = line
         return decoded
+
+    def _clean(self, lines: list[str]) -> str:
+        return clean_text("\n".join(lines), styled=self._styled)
 
     def _learn(self, shapes: set[bytes]) -> None:
         """Remember some lines that are shown as they were written, so that others like them need not be looked at."""
@@ -107,17 +99,6 @@ class LogLines:
                 self._plain.add(shape)
         if len(self._plain) > _MOST_SHAPES:
             self._plain.clear()
-
-    def _clean(self, line: str) -> str:
-        """As the line was last drawn, without what moves a cursor."""
-        if "\r" in line:
-            drawn = [part for part in line.split("\r") if _SEQUENCES.sub("", part).strip()]
-            line = drawn[-1] if drawn else ""
-        if not self._styled:
-            return _CONTROLS.sub("", _SEQUENCES.sub("", line))
-        kept = _SEQUENCES.sub(lambda found: found[0] if _STYLE.fullmatch(found[0]) else "", line)
-        plain = re.sub(r"[\x00-\x08\x0a-\x1a\x1c-\x1f\x7f-\x9f]", "", kept)
-        return plain + _RESET if "\x1b" in plain else plain
 
 
 def _last_drawn(line: bytes) -> bytes:

@@ -1,10 +1,13 @@
-"""``allranks runs logs``: the log of a step, of every rank or of one, as it is or as it grows."""
+"""``allranks runs logs``: the log of a step, of every rank or of one, at once or as it grows."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from allranks.errors import UnknownNameError, UsageError
 from allranks.local.folders import RunFolder, RunsHome, StepFolder
 from allranks.local.result import RUNNING
 from allranks.local.traces import LogTraces
+from allranks.log_text import clean_text
 from allranks.redaction import redact
 from allranks.wording import with_count
 
@@ -43,7 +47,10 @@ def print_logs(args: argparse.Namespace, home: RunsHome) -> int:
             return True
         return steps_and_trials(folder)[args.step]["status"] in FINISHED_STATUSES
 
-    for line in _growing_lines(lambda: _chosen(step, args.rank, wait=args.follow), is_complete, LogTraces(step.logs)):
+    styled = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    traces = LogTraces(step.logs)
+    chosen = partial(_chosen, step, args.rank, wait=args.follow)
+    for line in _growing_lines(chosen, is_complete, traces, styled=styled):
         print(line, flush=args.follow)
     return 0
 
@@ -65,9 +72,9 @@ def _list_logs(args: argparse.Namespace, home: RunsHome, folder: RunFolder, step
 
 
 def _growing_lines(
-    files: Callable[[], Mapping[int, Path]], is_complete: Callable[[], bool], traces: LogTraces
+    files: Callable[[], Mapping[int, Path]], is_complete: Callable[[], bool], traces: LogTraces, *, styled: bool
 ) -> Iterator[str]:
-    """The lines of growing log files, secrets blotted out, until ``is_complete`` says that nothing will follow.
+    """The lines of growing log files, as ``run --logs`` has them, until ``is_complete`` says that nothing will follow.
 
     The files are asked for again on every look, since a rank's log appears when the rank starts.
     """
@@ -82,7 +89,9 @@ def _growing_lines(
             whole = new if last else new[: new.rfind(b"\n") + 1]
             read[rank] = start + len(whole)
             mark = f"[rank {rank}] " if len(found) > 1 else ""
-            yield from (mark + line for line in traces.point(redact(whole.decode(errors="replace"))).splitlines())
+            shown = redact(clean_text(whole.decode(errors="replace"), styled=styled))
+            if whole:
+                yield from (mark + line for line in traces.point(shown).removesuffix("\n").split("\n"))
         if last:
             return
         time.sleep(_POLL_SECONDS)

@@ -11,6 +11,7 @@ from typing import Any
 from allranks.local.folders import DEFAULT_HOME
 from allranks.local.metrics_file import MetricsEntry, MetricsFollower, metrics_document, read_end, read_metrics
 from allranks.local.tracking.reading import ChildRun
+from allranks.log_text import clean_text
 from allranks.redaction import redact
 from allranks.wording import run_seconds
 
@@ -292,6 +293,6 @@ def _count(value: object) -> int | None:
 
 
 def last_lines(log: Path, count: int = 20, most: int = 16384) -> tuple[str, ...]:
-    """The end of a log, secrets blotted out: at most so many lines of the last so many bytes."""
-    lines = read_end(log, most).decode(errors="replace").rstrip().splitlines()[-count:]
-    return tuple(redact("\n".join(lines)).splitlines())
+    """The end of a log as people are shown it, secrets blotted out: at most so many lines of the last so many bytes."""
+    text = clean_text(read_end(log, most).decode(errors="replace"), styled=False).rstrip()
+    return tuple(redact("\n".join(text.splitlines()[-count:])).splitlines())

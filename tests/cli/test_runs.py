@@ -15,6 +15,8 @@ import pytest
 from allranks.local.assets import register_asset
 from allranks.local.cache import Workplace
 from allranks.local.folders import RunFolder, RunsHome, write_json_file
+from allranks.local.page.logs import log_before
+from allranks.local.result import last_lines
 from allranks.wording import duration_words, run_seconds
 
 ROOT = Path(__file__).parents[2]
@@ -115,6 +117,16 @@ def test_logs_of_a_step_without_a_distribution(runs: Callable[..., Any], home: P
     make_run(home, "r1").step("train").log(None).write_bytes(b"caf\xc3\xa9 \xff\n")
     assert runs("logs", "latest", "train").out == "café �\n"
     assert runs("logs", "latest", "train", "--rank", "0").out == "café �\n"
+
+
+def test_logs_hold_nothing_that_a_terminal_would_obey(runs: Callable[..., Any], home: Path) -> None:
+    log = make_run(home, "r1").step("train").log(None)
+    log.write_bytes(
+        b"a\x1b]0;title\x07b\x1b[2J\n\n10%\r90%\r\x1b[32mdone\x1b[0m\r\n\x1b[5Apass\x1b[31mword=hunter2abc\n"
+    )
+    assert runs("logs", "r1", "train").out.splitlines() == ["ab", "", "done", "password=***"]
+    assert last_lines(log) == ("ab", "", "done", "password=***"), "so does the failure of a step"
+    assert log_before(log).text == "ab\n\ndone\npassword=***\n", "and its page"
 
 
 def test_logs_of_a_reused_step_are_those_of_the_run_that_ran_it(runs: Callable[..., Any], home: Path) -> None:
@@ -279,6 +291,9 @@ def test_a_real_run(tmp_path: Path) -> None:
     assert [(one["started"], one["ended"]) for one in told] == [
         (one["started"], one["ended"]) for one in (first, again)
     ]
+    kept = json.loads(call("runs", "show", result["run_id"], "--json"))
+    assert [(name, one["resources"], one["details"]) for name, one in kept["steps"].items()]
+    assert result["steps"] == kept["steps"], "what was read for the page is told by all"
     took = duration_words(run_seconds(again))
     page = next(tmp_path.glob(f".allranks/runs/{again['run_id']}/report.html")).read_text()
     assert f"succeeded in {took}, 1 of 1 steps reused\n" in end_of_run

@@ -139,7 +139,7 @@ ROOMS = (
         "allranks/local/*",
         "yaml packaging",
         later="jinja2 markupsafe optuna scipy",
-        ours="allranks/catalogue allranks/errors allranks/files allranks/library allranks/redaction "
+        ours="allranks/catalogue allranks/errors allranks/files allranks/library allranks/log_text allranks/redaction "
         "allranks/request allranks/spec allranks/sizes allranks/wording",
     ),
     Room(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from allranks.local.folders import StepFolder
+from allranks.log_text import clean_text
 from allranks.redaction import redact
 
 PIECE = 1 << 16
@@ -56,7 +57,7 @@ def log_before(log: Path, end: int | None = None, most: int = PIECE, point: Poin
     if start:  # the first line may be cut; if the piece is one line, so be it
         cut = raw.find(b"\n") + 1
         raw, start = raw[cut:], start + cut
-    return LogPiece(start, end, size, point(redact(raw.decode(errors="replace"))))
+    return LogPiece(start, end, size, point(_shown(raw)))
 
 
 def log_after(log: Path, start: int, most: int = PIECE, point: Pointing = str) -> LogPiece:
@@ -65,7 +66,11 @@ def log_after(log: Path, start: int, most: int = PIECE, point: Pointing = str) -
     start = start if start <= size else 0
     raw = _read(log, start, min(size, start + most))
     whole = raw[: raw.rfind(b"\n") + 1] or (raw if len(raw) == most else b"")
-    return LogPiece(start, start + len(whole), size, point(redact(whole.decode(errors="replace"))))
+    return LogPiece(start, start + len(whole), size, point(_shown(whole)))
+
+
+def _shown(raw: bytes) -> str:
+    return redact(clean_text(raw.decode(errors="replace"), styled=False))
 
 
 def search_log(log: Path, wanted: str, most: int = MOST_FOUND) -> tuple[list[tuple[int, str]], int]:
@@ -79,7 +84,7 @@ def search_log(log: Path, wanted: str, most: int = MOST_FOUND) -> tuple[list[tup
         for start, end in _lines(content, pattern):
             count += 1
             if len(found) < most:
-                line = redact(bytes(content[start:end]).decode(errors="replace"))
+                line = _shown(bytes(content[start:end]))
                 found.append((start, line[:_LONGEST_LINE]))
     return found, count
 
