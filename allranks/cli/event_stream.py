@@ -20,7 +20,7 @@ from allranks.errors import StorageError
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder, StepFolder
 from allranks.local.logged import FollowedFiles, read_executed_curves
-from allranks.local.page.document import run_document
+from allranks.local.page.document import ended_document
 from allranks.local.plan import RunPlan
 from allranks.local.result import RUNNING, RunResult, StepResult
 from allranks.local.tracking.reading import TrackingReader
@@ -104,7 +104,7 @@ class EventObserver(ShownRun):
     def ended(self, result: RunResult) -> None:
         """The run's document, which ``--json`` prints too."""
         assert self._run is not None  # noqa: S101 it has begun
-        document = run_document(self._run, result.document())
+        document = ended_document(self._run, result.document())
         self._tell("run_ended", status=result.status, exit_code=result.exit_code, result=document)
         self._writer.flush()
         if self._file is not None:

@@ -23,7 +23,7 @@ from allranks.cli.text import print_output
 from allranks.errors import UsageError
 from allranks.local.dry import dry_run
 from allranks.local.folders import DEFAULT_HOME, RunsHome
-from allranks.local.page.document import run_document
+from allranks.local.page.document import ended_document
 from allranks.local.plan import RunPlan
 from allranks.performing import (
     EarlierRun,
@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
         result = perform_script(prepared, home, display, as_json=args.json)
         written = {"written": written_files(result)}
     if args.json:
-        document = run_document(home.run(result.run_id), result.document())
+        document = ended_document(home.run(result.run_id), result.document())
         print_output(redact_document(document | written))
     return result.exit_code
 

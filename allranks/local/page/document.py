@@ -57,6 +57,12 @@ def kept_document(run: RunFolder) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def ended_document(run: RunFolder, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of a run that has just ended, with what was read of its steps for its page: none is read twice."""
+    kept = kept_document(run)
+    return run_document(run, state) if kept is None else {**state, "steps": kept["steps"]}
+
+
 def curves_of_steps(run: RunFolder, state: Mapping[str, Any]) -> dict[str, dict[str, MetricCurve]]:
     """The curves of each step's metrics, whole, by step; ``state`` is the run's document."""
     with TrackingReader(run.home) as reader:
