@@ -29,7 +29,7 @@ def main() -> None:
         runs = make_runs(Path(folder))
         for name, (kind, width, dark, place) in VIEWS.items():
             browser.show(runs[kind].as_uri(), width=width, height=900, dark=dark)
-            browser.run(f"document.querySelector('{place}').scrollIntoView(); 0")
+            browser.run(f"document.querySelector('{place}').scrollIntoView(); scrollBy(0, -16); 0")
             drawn = "document.querySelectorAll('figure.drawn').length || !document.querySelector('figure[data-lines]')"
             browser.until(drawn)
             browser.run("new Promise((done) => setTimeout(done, 300))")
