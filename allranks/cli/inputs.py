@@ -63,6 +63,8 @@ def parse_value(text: str) -> tuple[str, str]:
     """``NAME=VALUE`` as its two parts; raises UsageError for anything else."""
     name, separator, value = text.partition("=")
     if not separator or not name:
+        if _SCALE.fullmatch(text):
+            raise UsageError(f"{text!r} is a scale, and no value of an input.", f"Write --scale {text}.")
         raise UsageError(f"{text!r} is not NAME=VALUE.", "For example: epochs=5, or train.epochs=5.")
     return name, value
 
@@ -74,5 +76,6 @@ def parse_scale(text: str) -> tuple[str, tuple[int, int]]:
     """
     match = _SCALE.fullmatch(text)
     if match is None:
-        raise UsageError(f"--scale {text!r} is not STEP=NODESxPROCESSES.", "For example: --scale train=2x4.")
+        message = f"--scale {text!r} is not NODESxPROCESSES, nor STEP=NODESxPROCESSES."
+        raise UsageError(message, "For example: --scale 2x4, or where several steps have ranks --scale train=2x4.")
     return match["step"] or "", (int(match["nodes"]), int(match["processes"]))

@@ -22,6 +22,7 @@ from allranks.cli.text import aligned_rows, print_note
 from allranks.local.engine import run_plan
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder, RunsHome
+from allranks.local.memory_room import refuse_crowded
 from allranks.local.options import RunObserver
 from allranks.local.plan import RunPlan
 from allranks.local.result import RETRYING, RUNNING, SUCCEEDED, RunResult, StepResult
@@ -50,8 +51,9 @@ def perform_shown(
 
     Raises:
         StorageError: the runs folder, or the file for events, cannot be written.
-        CannotRunHereError: an environment could not be built.
+        CannotRunHereError: an environment could not be built, or the ranks have no room in the memory.
     """
+    refuse_crowded(prepared.plan)
     home.prepare()
     shown = display or RunDisplay()
     missing = [one for one in prepared.plan.environments if not one.is_built]

@@ -223,6 +223,8 @@ def _print_help() -> None:
 def _unknown_verb(verb: str) -> AllranksError:
     if verb.startswith("-"):
         return UsageError(f"{verb!r} stands before the verb.", "Options come after it: `allranks list --json`.")
+    if Path(verb).is_file():
+        return UnknownNameError(f"{verb!r} is a file, and no verb of allranks.", f"To run it: `allranks run {verb}`.")
     return UnknownNameError(
         f"{verb!r} is no verb of allranks{name_suggestion(verb, VERBS)}.", f"Verbs: {', '.join(VERBS)}."
     )

@@ -72,6 +72,8 @@ def find_yaml(target: str) -> Path:
         return known
     if why := why_no_yaml(target):
         raise UnknownNameError(f"{why}.", f"Give {TARGET_CHOICES}.")
+    if Path(f"{target}.py").is_file():
+        raise UnknownNameError(f"{target!r} is no file; a script is named with its ending.", f"Write {target}.py.")
     close = name_suggestion(target, [*catalogue.pipeline_files(), *catalogue.component_files()])
     raise UnknownNameError(
         f"{target!r} is no file and no name of the library{close}.",

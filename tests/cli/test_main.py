@@ -53,6 +53,17 @@ def test_a_typo_in_a_verb_offers_the_nearest(cli: Callable[..., Any], typo: str,
     assert called.out == ""
 
 
+def test_a_file_in_the_place_of_the_verb_is_what_to_run(
+    cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+    assert "To run it: `allranks run train.py`." in cli("train.py").err
+    assert "Write train.py." in cli("run", "train").err
+    assert "Write --scale 2x2." in cli("run", "image_classification", "2x2").err
+    assert "For example: --scale 2x4," in cli("run", "train.py", "--scale", "2").err
+
+
 def test_an_option_before_the_verb_is_explained(cli: Callable[..., Any]) -> None:
     assert "Options come after it" in cli("--json", "list").out
     assert "Options come after it" in cli("-x").err

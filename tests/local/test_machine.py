@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from allranks.errors import CannotRunHereError
 from allranks.local import machine
 from allranks.local.engine import run_plan
 from allranks.local.fingerprint import interpreter_digest
 from allranks.local.folders import RunsHome
+from allranks.local.memory_room import RANK_BYTES, refuse_crowded
 from allranks.local.options import RunObserver, RunOptions
 from allranks.local.plan import RunPlan
+from allranks.local.resources.memory_kills import MemoryLimit, find_memory_limit
+from allranks.performing import prepare_run
 from allranks.request import RunRequest
 from tests.local.support import allranks
 
@@ -68,3 +72,26 @@ def test_what_is_installed_between_two_runs_of_one_notebook_is_seen(tmp_path):
     (packages / "torch-2.9.dist-info").mkdir()
     run_plan(RunPlan("nothing", {}), RunOptions(RunsHome(tmp_path / "home"), python, RunRequest("", "")), RunObserver())
     assert interpreter_digest(python) != before
+
+
+def test_a_step_may_have_as_many_ranks_as_the_memory_has_room_for(tmp_path) -> None:
+    request = RunRequest("check_cluster", str(tmp_path), scale={"": (2, 2)})
+    plan = prepare_run(request, RunsHome(tmp_path / "runs")).plan
+    refuse_crowded(plan, MemoryLimit(4 * RANK_BYTES, "the machine"))
+    with pytest.raises(
+        CannotRunHereError, match=r"2 x 2 ranks are 4 processes .* its control group has 0\.4 GB"
+    ) as caught:
+        refuse_crowded(plan, MemoryLimit(4 * RANK_BYTES - 1, "its control group"))
+    assert caught.value.hint.startswith("At most 3 ranks, for example --scale check_cluster=1x3;")
+
+
+@pytest.mark.skipif(find_memory_limit().size >= 10_000 * RANK_BYTES, reason="they have room here, and would start")
+def test_a_scale_that_this_machine_cannot_hold_starts_nothing_and_can_be_looked_at(tmp_path) -> None:
+    """A slip such as 64x64 started 4,096 interpreters: two cores and 24 GB stood still for a quarter of an hour."""
+    (tmp_path / "train.py").write_text("import os\nprint(os.environ['RANK'])\n")
+    done = allranks("run", "train.py", "--scale", "100x100", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "step train: 100 x 100 ranks are 10,000 processes here" in done.stderr
+    assert not (tmp_path / ".allranks/runs").exists(), "nothing was started"
+    done = allranks("run", "train.py", "--scale", "100x100", "--dry-run", cwd=tmp_path)
+    assert "train: 100 x 100, would run" in done.stdout
