@@ -58,6 +58,8 @@ TYPED = "docs/your-own.md"
 SCRIPT_PAGE = "docs/my-script.md"
 FAILED_PAGE = "docs/why-it-failed.md"
 """The pages that are typed from top to bottom, with the files that they show."""
+JOURNEYS_PAGE = "docs/journeys.md"
+"""What it types of a script is what SCRIPT_PAGE types, in the same test; its cells are those of a notebook."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,9 @@ def commands_of(page: Path) -> Iterator[Command]:
                 how = next((how for pattern, how in HOW.items() if re.fullmatch(pattern, command)), "")
                 how = (
                     "typed"
-                    if name in (TYPED, SCRIPT_PAGE, FAILED_PAGE) and how != "install" and how[:3] != "no:"
+                    if name in (TYPED, SCRIPT_PAGE, FAILED_PAGE, JOURNEYS_PAGE)
+                    and how != "install"
+                    and how[:3] != "no:"
                     else how
                 )
                 yield Command(name, command, ",".join(sorted(given.split(","))), how)

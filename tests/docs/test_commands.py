@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import yaml
 
 from tests.azure.stand_in.fixture import StandIn, azure_server
 from tests.components.training import write_digits
-from tests.docs.blocks import COMMANDS, FAILED_PAGE, PAGES, ROOT, SCRIPT_PAGE, SHOWN, TYPED, blocks_of
+from tests.docs.blocks import COMMANDS, FAILED_PAGE, JOURNEYS_PAGE, PAGES, ROOT, SCRIPT_PAGE, SHOWN, TYPED, blocks_of
 from tests.docs.installing import Installation, clean_copy, installed, installed_wheel
 
 __all__ = ["azure_server"]
@@ -192,6 +194,29 @@ def test_a_script_of_your_own_runs_as_it_is_typed(local: Installation, tmp_path:
     assert "nothing wrong" in said["allranks lint ."]
     assert "4 ranks, 2 nodes x 2" in said["allranks run . epochs=1"]
     assert (tmp_path / "my_ddp/component.yaml").is_file()
+    for texts, shown in journeys():
+        lost = [part for line in shown for part in line.split("…") if part not in "".join(map(said.__getitem__, texts))]
+        assert not lost, f"what docs/journeys.md shows of {texts} is another: {lost}"
+
+
+def journeys() -> Iterator[tuple[list[str], list[str]]]:
+    """The commands of the page of journeys below which stands what they print, with the lines of that."""
+    blocks = [(language, text.splitlines()) for _, language, text in blocks_of(ROOT / JOURNEYS_PAGE)]
+    for (language, lines), (next_language, shown) in pairwise(blocks):
+        if (language, next_language) == ("", "text"):
+            yield lines, shown
+
+
+def test_the_journeys_are_those_that_other_pages_type() -> None:
+    typed = {command.text for command in COMMANDS if command.page == SCRIPT_PAGE and command.how == "typed"}
+    mine = [command.text for command in COMMANDS if command.page == JOURNEYS_PAGE and command.how == "typed"]
+    assert len(mine) == 3
+    assert set(mine) <= typed
+    assert [text for texts, _ in journeys() for text in texts] == mine, "below each stands what it prints"
+    (cells,) = [text for _, language, text in blocks_of(ROOT / JOURNEYS_PAGE) if language == "python"]
+    notebook = json.loads((ROOT / "examples/compare_runs.ipynb").read_text())
+    code = "".join("".join(cell["source"]) + "\n" for cell in notebook["cells"] if cell["cell_type"] == "code")
+    assert [line for line in cells.splitlines() if line and line not in code.splitlines()] == []
 
 
 def test_a_failed_run_leads_to_its_cause_as_it_is_typed(tmp_path: Path) -> None:
