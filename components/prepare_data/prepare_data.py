@@ -114,9 +114,10 @@ def main() -> None:
         output, step_timeout = settings.output_data, settings.timeouts.step
 
         world.once(lambda: remove_leftovers(output), name="leftovers", scope="job", timeout=step_timeout)
-        part = world.once(lambda: prepare_shards(settings, world), name="shards", timeout=step_timeout)
-        parts = world.gather(part if world.local_rank == 0 else None, name="parts")
-        text = world.once(lambda: conclude_dataset(settings, [p for p in parts if p]), name="index", scope="job")
+        mine: list[dict[str, Any]] = []  # moments of thousands of columns in many shards: more than a message takes
+        world.once(lambda: mine.append(prepare_shards(settings, world)), name="shards", timeout=step_timeout)
+        parts = [part for of_rank in world.collect_in_rounds(mine, "parts") or () for part in of_rank]
+        text = world.once(lambda: conclude_dataset(settings, parts), name="index", scope="job")
         world.note(text)
 
 

@@ -159,6 +159,26 @@ class World:
         _check_json(value, f"The value for collect {name!r}")
         return self._control.meet("collect", name, seconds_of(timeout, self._timeout), value)
 
+    def collect_in_rounds(self, value: Any, name: str) -> list[Any] | None:
+        """The JSON value of every rank, however long, in rank order, on rank 0; None on the others.
+
+        As ``collect``, in as many rounds as the longest value needs for messages that hold 16 Mi characters.
+
+        Raises:
+            TypeError: JSON cannot hold the value.
+        """
+        _check_json(value, f"The value for collect {name!r}")
+        text = json.dumps(value)
+        lengths = self.gather(len(text), f"{name}: lengths")
+        piece = max(1, 2**24 // max(4, self.world_size))  # JSON within JSON may take twice as many bytes as characters
+        rounds = -(-max(lengths) // piece)
+        texts: list[list[str]] = [[] for _ in lengths]
+        for number in range(rounds):
+            given = self.collect(text[number * piece :][:piece], f"{name}: {number + 1} of {rounds}")
+            for pieces, one in zip(texts, given or (), strict=False):
+                pieces.append(one)
+        return [json.loads("".join(pieces)) for pieces in texts] if self.is_main else None
+
     def any(self, flag: bool, name: str, timeout: Timeout = None) -> bool:  # noqa: FBT001  (a flag is its whole point)
         """Whether the flag is true on at least one rank; the same answer on every rank."""
         return any(self.gather(bool(flag), f"any {name}", timeout))

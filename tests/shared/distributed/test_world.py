@@ -250,6 +250,18 @@ def test_tf_config_with_a_parameter_server() -> None:
     assert "ps 0 beside 2 workers, launched by azureml-tensorflow" in results[2].stderr
 
 
+def test_values_longer_than_a_message_come_in_rounds() -> None:
+    code = (
+        START
+        + """
+    long = '"é' * (5 * 2**20)
+    found = world.collect_in_rounds([long, 2] if world.rank == 2 else world.rank, "parts")
+    print(None if found is None else [found[:2], found[2] == [long, 2]])
+    """
+    )
+    assert outputs(run_ranks(code, processes=3, timeout=30)) == ["[[0, 1], True]", "None", "None"]
+
+
 # ---- once
 
 
