@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal
 
 from shared.distributed import World, init
@@ -62,7 +63,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import TrainingRun
     from shared.training.core.schedule import LearningSchedule
-    from shared.training.lightning.bookkeeping import RunCallback, RunLogger
+    from shared.training.lightning.bookkeeping import RunCallback, RunLogger, StoppedError
     from shared.training.lightning.state import TrainingSaver
     from shared.training.lightning.task import make_own_task, make_zoo_task
     from shared.training.torch.feed import BatchFeed, RowReader
@@ -84,7 +85,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     saver = TrainingSaver(plan_checkpoints(settings, data), world, feed.steps_per_epoch)
     at, path = saver.restore(), saver.path
     launch, meter = launch_of_devices(world.launch, world.device), LossMeter(world, feed.timer)
-    with TrainingRun(settings, world, saver, at, task.rate, meter) as run:
+    with TrainingRun(settings, world, saver, at, task.rate, meter) as run, suppress(StoppedError):
         bookkeeping = RunCallback(run, saver, meter, plan, task.validate)
         clip = settings.optimizer.clip_norm if task.lightning.automatic_optimization else None
         trainer = Trainer(
@@ -107,11 +108,10 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
             enable_model_summary=False,
         )
         trainer.fit(task.lightning, EpochPasses(feed, plan, at, task.prepare), task.validation_passes, ckpt_path=path)
-        if bookkeeping.stopped:
-            return False
-        run.finish()
-        run.save_model(task.save)
-    return True
+        if not bookkeeping.stopped:
+            run.finish()
+            run.save_model(task.save)
+    return not bookkeeping.stopped
 
 
 def parallel(world: World, *, own: bool) -> DDPStrategy | str:

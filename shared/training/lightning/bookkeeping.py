@@ -13,6 +13,7 @@ from lightning.pytorch.loggers import Logger
 
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.run import TrainingRun
+from shared.training.core.stopping import StopAgreement
 from shared.training.lightning.state import TrainingSaver
 from shared.training.torch.meter import LossMeter
 
@@ -20,22 +21,36 @@ _VALIDATION = re.compile(r"val(?:id(?:ation)?)?[_/](.+)")
 """Names under which modules log what they measure in validation."""
 
 
+class StoppedError(Exception):
+    """The training was stopped and is saved; raised where Lightning knows no other end, and caught around its `fit`."""
+
+
 @dataclass(eq=False)
 class RunCallback(Callback):
     """Counts steps and epochs in the same `TrainingRun` that our own loops use; `stopped` by SIGTERM before the end.
 
-    Without `validate`, which measures the model after each epoch, the module logs its own numbers as ``val_...``.
+    `validate` measures the model after each epoch, and leaves off where ranks are asked to stop. Without it the module
+    logs its own numbers as ``val_...``, in Lightning's validation.
     """
 
     run: TrainingRun
     saver: TrainingSaver
     meter: LossMeter
     plan: BatchPlan
-    validate: Callable[[], Mapping[str, float]] | None
+    validate: Callable[[StopAgreement], Mapping[str, float] | None] | None
     stopped: bool = False
 
     def __post_init__(self) -> None:
         self._open = ExitStack()
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Measure an epoch whose validation was left off, before Lightning looks whether there are steps to make."""
+        del trainer, pl_module
+        if self.validate is None or self.run.at.batch < self.saver.steps_per_epoch:
+            return
+        if self.run.end_epoch(self.validate(self.meter.stop)):
+            self.stopped = True
+            raise StoppedError
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take SIGTERM back: Lightning's handler broadcasts from inside itself, wherever the other ranks are.
@@ -58,19 +73,51 @@ class RunCallback(Callback):
         if (batch_idx + 1) % self.plan.accumulation_steps == 0 and self.run.end_step():
             self.stopped = trainer.should_stop = True
 
+    def on_validation_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        """Leave a module's own validation off where ranks are asked to stop, in the same pass on every rank.
+
+        To end it as if it were whole would show its numbers to whatever chooses the best checkpoint by them.
+        """
+        del pl_module, batch, batch_idx, dataloader_idx
+        if self.stopped or self.meter.stop.is_last():
+            self._stop_unvalidated(trainer)
+            raise StoppedError
+
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Report the epoch, after its validation; not if it was broken off."""
+        """Report the epoch, after its validation; not if one of them was broken off."""
         del pl_module
         if self.stopped and self.run.at.batch < self.saver.steps_per_epoch:
             return
-        numbers = self.validate() if self.validate is not None else _validation_numbers(trainer.callback_metrics)
+        if self.validate is None:
+            numbers: Mapping[str, float] | None = _validation_numbers(trainer.callback_metrics)
+        else:
+            numbers = self.validate(self.meter.stop)
+        if numbers is None:
+            self._stop_unvalidated(trainer)
+            return
         self.run.end_epoch(numbers)
         self.saver.save_if_due(self.run.at)
+        # In an epoch that it has gone on with, Lightning would show the validation to no ReduceLROnPlateau.
+        trainer.fit_loop.restarting = False
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Give SIGTERM back."""
         del trainer, pl_module
         self._open.close()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Give SIGTERM back."""
+        del trainer, pl_module, exception
+        self._open.close()
+
+    def _stop_unvalidated(self, trainer: Trainer) -> None:
+        """Save the steps of the epoch, if that has waited for its validation; the next start begins with this."""
+        self.saver.stop_deferring(self.run.at)
+        if not self.stopped:
+            self.run.end_epoch(None)
+        self.stopped = trainer.should_stop = True
 
 
 def _validation_numbers(metrics: Mapping[str, torch.Tensor]) -> dict[str, float]:

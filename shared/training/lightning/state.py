@@ -136,8 +136,15 @@ class TrainingSaver(DeferringSaver, Callback):
             set_random_state(self._generators)
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Add what Lightning's dictionary lacks; every rank is here."""
-        del trainer, pl_module
+        """Add what Lightning's dictionary lacks; every rank is here.
+
+        Of a validation that is left off Lightning would make the rest alone, so it is written as one just begun.
+        """
+        del pl_module
+        if trainer.validating and not self._defers:
+            begun = {"ready": 1, "started": 1, "processed": 0, "completed": 0}
+            passes = {"total": begun, "current": begun, "is_last_batch": False}
+            checkpoint["loops"]["fit_loop"]["epoch_loop.val_loop.batch_progress"] = passes
         checkpoint[_OURS] = {
             "position": asdict(self._position),
             "settings": self.plan.identity,

@@ -20,6 +20,7 @@ from shared.settings.trainer import TrainerSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.open_data import card_of_rows
 from shared.training.core.schedule import LearningSchedule
+from shared.training.core.stopping import StopAgreement
 from shared.training.lightning.module import OptimizerRate, SettledBuckets, ZooModule
 from shared.training.torch.batch_norm import synchronise_batch_norm
 from shared.training.torch.evaluation import SplitEvaluation
@@ -64,7 +65,8 @@ class TrainingTask:
         save: writes the model to the output; rank 0 calls it.
         rate: the learning rate of each step, for the reports.
         prepare: what is done to raw rows before `lightning` gets them; None: it takes them as they are.
-        validate: measures the model exactly over all ranks; None: `lightning` does it, with `validation_passes`.
+        validate: measures the model exactly over all ranks, and gives None where they are asked to stop; without it
+            `lightning` does it, with `validation_passes`.
         validation_passes: for `lightning`'s own validation.
         callbacks: further ones.
     """
@@ -73,7 +75,7 @@ class TrainingTask:
     save: Callable[[], None]
     rate: LearningSchedule
     prepare: PrepareRows | None = None
-    validate: Callable[[], Mapping[str, float]] | None = None
+    validate: Callable[[StopAgreement], Mapping[str, float] | None] | None = None
     validation_passes: ValidationPasses | None = None
     callbacks: tuple[Callback, ...] = ()
 
@@ -106,16 +108,9 @@ def make_zoo_task(
         lightning=ZooModule(module, objective, schedule, settings.optimizer),
         save=partial(save_model, settings.model, module, card, network.model_code),
         rate=schedule,
-        validate=partial(_measure_wholly, validation, module),
+        validate=partial(validation.measure, module),
         callbacks=(SettledBuckets(feed.one_pass(), precision),),
     )
-
-
-def _measure_wholly(validation: SplitEvaluation, module: nn.Module) -> Mapping[str, float]:
-    """Measure to the end, also after SIGTERM: Lightning would not begin with the rest when it goes on."""
-    numbers = validation.measure(module)
-    assert numbers is not None  # noqa: S101  # nobody asks it to leave off
-    return numbers
 
 
 def make_own_task(

@@ -55,11 +55,11 @@ class DeferringSaver(CheckpointSaver):
 
     def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int) -> None:
         super().__init__(plan, world)
-        self.steps_per_epoch, self._due = steps_per_epoch, False
+        self.steps_per_epoch, self._due, self._defers = steps_per_epoch, False, True
 
     def save(self, position: TrainingPosition) -> None:
         """Write a checkpoint now or at the epoch's end; every rank calls this at the same step."""
-        self._due = position.batch == self.steps_per_epoch
+        self._due = self._defers and position.batch == self.steps_per_epoch
         if not self._due:
             self._write(position)
 
@@ -67,6 +67,11 @@ class DeferringSaver(CheckpointSaver):
         """Write the checkpoint that waited for the end of the epoch."""
         if self._due:
             self.save(position)
+
+    def stop_deferring(self, position: TrainingPosition) -> None:
+        """Write what waits, and from now on all at once: the epoch's validation has begun and is left off."""
+        self._defers = False
+        self.save_if_due(position)
 
     @abstractmethod
     def _write(self, position: TrainingPosition) -> None:
