@@ -154,7 +154,9 @@ class CheckpointEngine:
             assert collected is not None  # noqa: S101  # this is rank 0
             self._commit(save, _wait_until_visible(self._folder, save.step, collected))
 
-        self._channel.once(commit, name=f"commit step {save.step}", scope="job")
+        # Rank 0 may be stopped, or its storage may hang; the longest that a sound commit takes is to see all files.
+        limit = self._timeout + timedelta(seconds=VISIBLE_SECONDS)
+        self._channel.once(commit, name=f"commit step {save.step}", scope="job", timeout=limit)
 
     def _commit(self, save: _Save, files: Mapping[str, FileSeal]) -> None:
         """Make a checkpoint of the files.

@@ -19,7 +19,7 @@ from shared.settings.sharding import ParallelSettings
 from shared.settings.trainer import TrainerSettings
 from shared.training.fsdp import RankLayout, plan_layout
 from shared.training.fsdp.layout import check_divisible
-from tests.helpers import run_ranks
+from tests.helpers import azure_variables, finish, free_port, run_ranks, started
 
 COMMON = """
     from datetime import timedelta
@@ -111,6 +111,45 @@ def test_other_ranks_read_other_pieces_of_the_newest_whole_one(written: Path, tm
     read = run_ranks(READ, processes=2, cwd=tmp_path)
     assert [result.stdout for result in read] == ["read step-00000006\n"] * 2, read[0].stderr
     assert "step-00000007 is passed over: rank-00001-" in read[0].stderr
+
+
+HANG = """
+    import os, signal, time
+    from datetime import timedelta
+    from pathlib import Path
+    import numpy as np
+    from shared.checkpoint import saving
+    from shared.checkpoint.pieces import ShardPart
+    from shared.distributed import control, init
+
+    def hang(*_):
+        {how}
+
+    saving.VISIBLE_SECONDS = control.ANSWER_SECONDS = 0.5
+    with init() as world:
+        if world.rank == {rank}:
+            saving.{where} = hang
+        engine = saving.CheckpointEngine(world, Path("checkpoints"), timedelta(seconds=1))
+        engine.save(1, [ShardPart("x", np.ones(4), (8,), (4 * world.rank,))], {{}})
+        engine.wait()
+"""
+STOP = "os.kill(os.getpid(), signal.SIGSTOP)"
+
+
+@pytest.mark.parametrize(
+    ("rank", "where", "how", "said"),
+    [
+        (1, "write_rank_files", STOP, "files of step 1': timed out waiting for rank 1."),
+        (0, "commit_checkpoint", STOP, "Rank 0 (node 0) does not answer: its process is stopped or hangs."),
+        (0, "commit_checkpoint", "time.sleep(600)", "commit step 1': timed out waiting for rank 0."),
+    ],
+)
+def test_who_waits_for_a_save_names_the_rank_that_hangs_in_it(rank: int, where: str, how: str, said: str) -> None:
+    port = free_port()
+    with started(HANG.format(**locals()), [azure_variables(number, 1, 2, port) for number in range(2)]) as ranks:
+        (result,) = finish([ranks[1 - rank]], 30)
+    assert result.returncode == 1
+    assert said in result.stderr
 
 
 def test_what_is_missing_in_it_is_said(tmp_path: Path) -> None:
