@@ -51,7 +51,7 @@ class FailedAttempt:
         who = "the command" if command.rank is None else f"rank {command.rank} on node {command.node}"
         quoted = point_at_sources(last_lines(command.log), self.folder, self.files)
         advice = locked_input_help(quoted, self.inputs) or failure_help(
-            quoted, self.step.name, self.step.environment_variables, self.python
+            quoted, self.step.name, self.step.environment_variables, self.python, self.step.component.code
         )
         message = self.time_out or f"{who} {self._ending(first, gang)}"
         message = "; ".join(filter(None, (message, advice)))

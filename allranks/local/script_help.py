@@ -17,7 +17,9 @@ _ASKS_FOR_GPU = re.compile(
 _LACKS_MODULE = re.compile(r"ModuleNotFoundError: No module named '(?P<name>[^'.]+)[^']*'")
 
 
-def failure_help(lines: Sequence[str], step: str, variables: Mapping[str, str], python: Path) -> str:
+def failure_help(
+    lines: Sequence[str], step: str, variables: Mapping[str, str], python: Path, code: Path | None = None
+) -> str:
     """The help for a step with these last lines of its log; empty if they say nothing that is known.
 
     Args:
@@ -25,11 +27,12 @@ def failure_help(lines: Sequence[str], step: str, variables: Mapping[str, str], 
         step: its name, or that of a sweep's trial.
         variables: those that it has from its YAML and its environment.
         python: the interpreter that it ran in.
+        code: the folder of the user's that its code was taken from, where there is one.
     """
-    return keras_2_help(lines, step, variables) or script_help(lines, python) or artifact_path_help(lines)
+    return keras_2_help(lines, step, variables) or script_help(lines, python, code) or artifact_path_help(lines)
 
 
-def script_help(lines: Sequence[str], python: Path) -> str:
+def script_help(lines: Sequence[str], python: Path, code: Path | None = None) -> str:
     """The help for a GPU or a module that is not here."""
     if any(map(_ASKS_FOR_GPU.search, lines)):
         return (
@@ -39,9 +42,19 @@ def script_help(lines: Sequence[str], python: Path) -> str:
     lacking = [found["name"] for found in map(_LACKS_MODULE.search, lines) if found]
     if not lacking:
         return ""
+    above = code and next((folder for folder in code.parents[:2] if _holds_module(folder, lacking[-1])), None)
+    if above:
+        return (
+            f"{lacking[-1]} lies in {above}, above the step's code: `--code {above}` takes that along, in a component"
+            " its `code:`"
+        )
     if lacking[-1] == "horovod":
         return "the step's Python has no horovod, which has to be compiled: `allranks env build horovod` does it"
     return (
         f"the step's Python has no {lacking[-1]}: name it in the step's environment; for a script install it in"
         f" {python}, or take another Python with --python '*=PATH'"
     )
+
+
+def _holds_module(folder: Path, name: str) -> bool:
+    return (folder / f"{name}.py").is_file() or any((folder / name).glob("*.py"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from allranks.local.script_help import failure_help
-from tests.local.support import pipeline, run_json, step
+from tests.local.support import allranks, pipeline, run_json, step
 
 PYTHON = Path("/usr/bin/python3")
 
@@ -31,6 +31,17 @@ def test_what_is_not_here(line: str, help_: str) -> None:
 def test_other_failures_are_left_alone() -> None:
     lines = ["ValueError: device cuda is not among the choices", "ImportError: cannot import name 'x' from 'y'"]
     assert failure_help(lines, "train", {}, PYTHON) == ""
+
+
+def test_a_module_above_the_code_is_taken_along_and_not_installed(tmp_path: Path) -> None:
+    code = tmp_path / "tools" / "benchmark"
+    code.mkdir(parents=True)
+    (code / "speed.py").write_text("import helpers\n")
+    done = allranks("run", "speed.py", "--scale", "1x1", cwd=code)
+    assert "no helpers: name it in" in done.stderr + done.stdout
+    (tmp_path / "tools" / "helpers.py").write_text("")
+    done = allranks("run", "speed.py", "--scale", "1x1", cwd=code)
+    assert f"`--code {tmp_path / 'tools'}` takes that along" in done.stderr + done.stdout
 
 
 def test_the_end_of_a_run_says_it(tmp_path: Path) -> None:
