@@ -89,7 +89,7 @@ def test_a_script_runs_as_on_the_command_line(script: Path, capsys: pytest.Captu
     [
         ("train.py", {"epochs": 3}, "epochs: a script has no inputs", "arguments=['--epochs', '3']"),
         ("train.py", {"arguments": "--epochs 3"}, "arguments='--epochs 3' is one text", "arguments=['--epochs', '3']"),
-        ("train.py", {"scale": "2"}, "--scale '2' is not STEP=NODESxPROCESSES", "train=2x4"),
+        ("train.py", {"scale": "2"}, "--scale '2' is not NODESxPROCESSES", "train=2x4"),
         ("train.py", {"code": "lost"}, "'lost' does not hold the script 'train.py'", ""),
         ("train_ddp", {"arguments": ["--epochs"]}, "arguments: only a script takes this", "FILE.py"),
         ("lost.py", {}, "lost.py' is not there", ""),

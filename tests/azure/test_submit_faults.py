@@ -103,7 +103,7 @@ def test_an_unknown_registry(ready: StandIn, cli: Cli) -> None:
     [
         (("image_classification", "epochs=0"), "0 is below the minimum of 1"),
         (("image_classification", "epoch=3"), "did you mean 'epochs'"),
-        (("image_classification", "--scale", "train=2"), "not STEP=NODESxPROCESSES"),
+        (("image_classification", "--scale", "train=2"), "nor STEP=NODESxPROCESSES"),
         (("image_classification", "--scale", "trian=2x2"), "did you mean 'train'"),
         (("image_clasification",), "did you mean 'image_classification'"),
         (("train_ddp",), "data"),

@@ -134,7 +134,7 @@ def test_the_distribution_is_read_and_nothing_imported(tmp_path: Path, source: s
     [
         (["tarin.py"], "tarin.py' is not there.\nhint: Scripts in"),
         (["broken.py"], "broken.py:2: '(' was never closed: print(\n"),
-        (["plain.py", "--scale", "2x"], "--scale '2x' is not STEP=NODESxPROCESSES."),
+        (["plain.py", "--scale", "2x"], "--scale '2x' is not NODESxPROCESSES, nor"),
         (["plain.py", "--scale", "2x2"], "plain.py runs as one process: nothing in it divides work among processes."),
         (["plain.py", "--distribution", "torch"], "--distribution 'torch' is none of pytorch, mpi, tensorflow, none."),
         (["plain.py", "epochs=3"], "hint: Write them as for python: -- --epochs 3"),

@@ -49,7 +49,7 @@ class TrainingSaver(PartsSaver):
                 kept = {key: value for key, value in entries if _has_elements_of(value, fragment.flat)}
                 for kind, values in {"model": fragment.flat, **kept}.items():
                     place = (fragment.numel,), (fragment.start,)
-                    yield ShardPart(f"{kind}.{fragment.name}", fragment.view_of(values).clone(), *place)
+                    yield ShardPart(f"{kind}.{fragment.name}", fragment.view_of(values), *place)
         if self.world.is_main:
             for name, buffer in self.engine.module.named_buffers():
                 yield ShardPart(f"buffer.{name}", buffer, tuple(buffer.shape), (0,) * buffer.ndim)

@@ -36,10 +36,6 @@ class TrainingSaver(PartsSaver):
         """What this rank answers for, of the parameters and of what the optimizer keeps of each."""
         return checkpoint_parts(sharded_parameters(self.module), self.optimizer.state, is_main=self.world.is_main)
 
-    def checkpoint_tensors(self) -> Iterable[torch.Tensor]:
-        """Give those like the ones of this rank's part of a checkpoint; see `CheckpointSaver`."""
-        return (part.values for part in self._parts())
-
     def _weights(self) -> Iterator[torch.Tensor]:
         return (local for _, local, _ in pieces_of(self.module))
 

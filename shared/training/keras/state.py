@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -44,6 +44,12 @@ class TrainingSaver(CheckpointSaver):
             cast("Any", self.optimizer).iterations.assign(position.step)
         state = {"position": asdict(position), "settings": self.identity, "world_size": self.world.world_size}
         self.writer.save(position.step, self._parts(weights) if self.world.is_main else (), state)
+
+    def checkpoint_tensors(self) -> Iterable[np.ndarray[Any, Any]]:
+        """Give those like the ones of this rank's part of a checkpoint; see `CheckpointSaver`."""
+        variables = [*self.model.weights, *self.optimizer.variables] if self.world.is_main else []
+        # Of their shapes, but without memory: the values may lie on a server.
+        return (np.broadcast_to(np.zeros((), one.dtype), tuple(one.shape)) for one in variables)
 
     def _parts(self, weights: Mapping[str, Any]) -> Iterator[ShardPart]:
         for name, array in weights.items():

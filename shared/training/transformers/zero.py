@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -69,6 +69,10 @@ class ZeroSaver(TrainerSaver):
     def save(self, position: TrainingPosition) -> None:
         """Write a checkpoint; see `CheckpointSaver`."""
         self._engine_saver().save(position)
+
+    def checkpoint_tensors(self) -> Iterable[Any]:
+        """Give those like the ones of this rank's part of a checkpoint; see `CheckpointSaver`."""
+        return self._engine_saver().checkpoint_tensors()
 
     def _engine(self) -> DeepSpeedEngine:
         return cast("DeepSpeedEngine", self.trainer.model_wrapped)
