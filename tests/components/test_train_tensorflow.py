@@ -112,10 +112,9 @@ def test_a_regression_with_a_model_of_ones_own(tmp_path: Path) -> None:
         assert step["metrics"]["validation_r2"] == pytest.approx(measured, abs=1e-5), component
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "component", [pytest.param("train_tf_multiworker", marks=pytest.mark.exhaustive), "train_horovod_keras"]
-)
+@pytest.mark.parametrize("component", ["train_tf_multiworker", "train_horovod_keras"])
 def test_a_compiled_transformer_is_the_same_on_two_ranks(component: str, digits: Path, tmp_path: Path) -> None:
     values = ("architecture=vit", "precision=fp64", "epochs=1", "batch_size=128")
     plain = run_trainer(component, digits, tmp_path, "1x1", *values)
