@@ -12,6 +12,7 @@ from shared.distributed.errors import OnceError, PeerError, Refusal
 from shared.distributed.frameworks import FrameworkGroup
 from shared.distributed.launch import Launch
 from shared.distributed.meeting import LeaderScope
+from shared.distributed.wire import MESSAGE_LIMIT, VALUE_LIMIT
 
 _Value = TypeVar("_Value")  # that JSON holds; what comes back has lists for tuples
 Timeout: TypeAlias = timedelta | float | None
@@ -162,15 +163,15 @@ class World:
     def collect_in_rounds(self, value: Any, name: str) -> list[Any] | None:
         """The JSON value of every rank, however long, in rank order, on rank 0; None on the others.
 
-        As ``collect``, in as many rounds as the longest value needs for messages that hold 16 Mi characters.
+        As ``collect``, in as many rounds as the longest value needs to fit into messages.
 
         Raises:
             TypeError: JSON cannot hold the value.
         """
-        _check_json(value, f"The value for collect {name!r}")
-        text = json.dumps(value)
+        text = _check_json(value, f"The value for collect {name!r}")
         lengths = self.gather(len(text), f"{name}: lengths")
-        piece = max(1, 2**24 // max(4, self.world_size))  # JSON within JSON may take twice as many bytes as characters
+        # A quarter of what a message holds: JSON within JSON may take twice as many bytes as it has characters.
+        piece = max(1, min(VALUE_LIMIT, MESSAGE_LIMIT // self.world_size) // 4)
         rounds = -(-max(lengths) // piece)
         texts: list[list[str]] = [[] for _ in lengths]
         for number in range(rounds):
@@ -240,9 +241,10 @@ def _value_of(outcome: dict[str, Any], name: str) -> Any:
     return outcome["value"]
 
 
-def _check_json(value: object, what: str) -> None:
+def _check_json(value: object, what: str) -> str:
+    """The value as JSON; raises TypeError if JSON cannot hold it."""
     try:
-        json.dumps(value)
+        return json.dumps(value)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{what} has to be one that JSON can hold, and it is {value!r:.200} ({error}).") from None
 
