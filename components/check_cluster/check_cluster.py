@@ -65,7 +65,7 @@ def main() -> None:
         measured = [measure_all_reduce(transport, world, size, settings.repeats) for size in sizes]
 
         survey = ClusterSurvey(transport.name, machines, pairs, measured, find_problems(machines, pairs))
-        world.once(lambda: write_survey(settings.report, survey), name="report", scope="job")
+        world.once(lambda: write_survey(settings.report, survey), name="report", scope="job", timeout=timeout)
         tracker.log(survey.numbers(), step=0)
         world.note(survey.verdict())
         if survey.problems and settings.fail_on_problem:

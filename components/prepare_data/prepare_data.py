@@ -117,7 +117,7 @@ def main() -> None:
         mine: list[dict[str, Any]] = []  # moments of thousands of columns in many shards: more than a message takes
         world.once(lambda: mine.append(prepare_shards(settings, world)), name="shards", timeout=step_timeout)
         parts = [part for of_rank in world.collect_in_rounds(mine, "parts") or () for part in of_rank]
-        text = world.once(lambda: conclude_dataset(settings, parts), name="index", scope="job")
+        text = world.once(lambda: conclude_dataset(settings, parts), name="index", scope="job", timeout=step_timeout)
         world.note(text)
 
 

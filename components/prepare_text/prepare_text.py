@@ -131,7 +131,8 @@ def main() -> None:
         nodes = world.gather(found if world.local_rank == 0 else None, name="found")
         written = world.once(lambda: work.write([n for n in nodes if n]), name="shards", timeout=step_timeout)
         shards = world.gather(written if world.local_rank == 0 else None, name="written")
-        text = world.once(lambda: work.conclude([s for s in shards if s]), name="index", scope="job")
+        joined = [s for s in shards if s]
+        text = world.once(lambda: work.conclude(joined), name="index", scope="job", timeout=step_timeout)
         world.note(text)
 
 

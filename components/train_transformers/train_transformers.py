@@ -167,7 +167,9 @@ def make_saver(settings: Settings, data: Dataset, world: World, net: PreTrainedM
     from shared.training.transformers.identity import base_identity
     from shared.training.transformers.state import TrainingSaver
 
-    base = world.once(lambda: base_identity(settings.base), name="identify the base model", scope="job")
+    base = world.once(
+        lambda: base_identity(settings.base), name="identify the base model", scope="job", timeout=world.step_timeout
+    )
     kept = plan_checkpoints(settings, data)
     kept = replace(kept, identity=kept.identity | base)
     if settings.sharding.sharding == "deepspeed":

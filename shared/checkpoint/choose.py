@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from shared.checkpoint.files import checkpoints_newest_first, find_damage
 from shared.distributed import Refusal, World
 
-_READ_TIMEOUT = timedelta(hours=1)
 _BEFORE_CHOICE: Final = {"documents": "joined", "normalization": "auto"}
 """What a setting was in checkpoints of versions that did not name it."""
 _NOT_SAVED_BEFORE: Final = ("train data",)
@@ -45,7 +43,11 @@ def checkpoints_to_try(
     def known() -> list[str]:
         return [str(path) for place in (folder, resume_from) if place for path in checkpoints_newest_first(place)]
 
-    names = known() if world is None else world.once(known, name="list the checkpoints", scope="job")
+    names = (
+        known()
+        if world is None
+        else world.once(known, name="list the checkpoints", scope="job", timeout=world.step_timeout)
+    )
     for name in names:
         path, whole = Path(name), whole or name == names[-1]
         share = slice(None) if world is None else slice(world.rank, None, world.world_size)
@@ -60,9 +62,9 @@ def agree_on_damage(world: World | None, path: Path, why: str | None) -> str | N
     """Give all ranks what the first of them has found wrong with a checkpoint, or None if it is whole for all."""
     if world is None:
         return why
-    whys = world.collect(why, f"is {path.name} whole", _READ_TIMEOUT)
+    whys = world.collect(why, f"is {path.name} whole", world.solo_timeout)
     first = next((why for why in whys or () if why is not None), None)
-    return world.once(lambda: first, name=f"is {path.name} whole for all", scope="job")
+    return world.once(lambda: first, name=f"is {path.name} whole for all", scope="job", timeout=world.step_timeout)
 
 
 def note_damage(path: Path, why: str) -> None:

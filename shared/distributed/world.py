@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from shared.distributed.control import Control
 from shared.distributed.errors import OnceError, PeerError, Refusal
@@ -17,6 +17,8 @@ from shared.distributed.wire import MESSAGE_LIMIT, VALUE_LIMIT
 _Value = TypeVar("_Value")  # that JSON holds; what comes back has lists for tuples
 Timeout: TypeAlias = timedelta | float | None
 """How long to wait: a timedelta, or seconds; None is said at each use."""
+SOLO_SECONDS: Final = 3600.0
+"""In these the largest model that one rank holds is in slow storage: 36 GB at 10 MB/s."""
 
 
 class World:
@@ -29,6 +31,7 @@ class World:
     Attributes:
         launch: this process's place, and who started it.
         rank, world_size, local_rank, local_world_size, node_rank, num_nodes: those of the launch.
+        step_timeout: seconds that a wait takes at most that names no timeout; of a ``once`` for what takes a moment.
     """
 
     def __init__(self, launch: Launch, control: Control, group: FrameworkGroup | None, timeout: float) -> None:
@@ -38,7 +41,7 @@ class World:
         self.node_rank, self.num_nodes = launch.node_rank, launch.num_nodes
         self._control = control
         self._group = group
-        self._timeout = timeout
+        self.step_timeout = timeout
         self._channels = 0
 
     @property
@@ -54,11 +57,16 @@ class World:
         """
         self._channels += 1
         control = self._control.open_channel(f"{name}/{self._channels}")
-        return World(self.launch, control, None, self._timeout)
+        return World(self.launch, control, None, self.step_timeout)
 
     def close_channel(self) -> None:
         """End what `open_channel` has made."""
         self._control.leave(0)
+
+    @property
+    def solo_timeout(self) -> float:
+        """Seconds for what one rank does while the others wait, such as writing a model: an hour, or `step_timeout`."""
+        return max(self.step_timeout, SOLO_SECONDS)
 
     @property
     def is_main(self) -> bool:
@@ -111,8 +119,8 @@ class World:
             function: what to do; only the leader calls it.
             name: the same on every rank.
             scope: ``node``: local rank 0 of each node leads its node; ``job``: rank 0 leads all.
-            timeout: longest wait for the leaders; None waits as long as all ranks are alive, because preparing data may
-                take hours.
+            timeout: longest wait for the leaders, such as `step_timeout` or `solo_timeout`; None waits as long as all
+                ranks are alive, even for one that is stopped or hangs, because preparing data may take hours.
 
         Raises:
             OnceError: on every rank of the job, if any leader's function raised or returned what JSON cannot hold.
@@ -120,7 +128,7 @@ class World:
         """
         if scope not in ("node", "job"):
             raise ValueError(f"scope={scope!r}: it has to be 'node' or 'job'.")
-        seconds = None if timeout is None else seconds_of(timeout, self._timeout)
+        seconds = None if timeout is None else seconds_of(timeout, self.step_timeout)
         leads = self.is_main if scope == "job" else self.local_rank == 0
         if not leads:
             return _value_of(self._control.meet("once", name, seconds, brings=False, scope=scope), name)
@@ -137,7 +145,7 @@ class World:
 
     def barrier(self, name: str, timeout: Timeout = None) -> None:
         """Wait until every rank is here."""
-        self._control.meet("barrier", name, seconds_of(timeout, self._timeout))
+        self._control.meet("barrier", name, seconds_of(timeout, self.step_timeout))
 
     def gather(self, value: _Value, name: str, timeout: Timeout = None) -> list[_Value]:
         """The JSON value of every rank, in rank order, on every rank; see also ``collect``.
@@ -147,7 +155,7 @@ class World:
             ControlError: it has more than 16 MiB, or all of them together have more than 64.
         """
         _check_json(value, f"The value for gather {name!r}")
-        return self._control.meet("gather", name, seconds_of(timeout, self._timeout), value)
+        return self._control.meet("gather", name, seconds_of(timeout, self.step_timeout), value)
 
     def collect(self, value: _Value, name: str, timeout: Timeout = None) -> list[_Value] | None:
         """The JSON value of every rank, in rank order, on rank 0; None on the others.
@@ -158,7 +166,7 @@ class World:
             TypeError: JSON cannot hold the value.
         """
         _check_json(value, f"The value for collect {name!r}")
-        return self._control.meet("collect", name, seconds_of(timeout, self._timeout), value)
+        return self._control.meet("collect", name, seconds_of(timeout, self.step_timeout), value)
 
     def collect_in_rounds(self, value: Any, name: str) -> list[Any] | None:
         """The JSON value of every rank, however long, in rank order, on rank 0; None on the others.
@@ -191,7 +199,7 @@ class World:
             ControlError: the ranks give different numbers of values.
         """
         numbers = [float(value) for value in values]
-        return self._control.meet("sum", name, seconds_of(timeout, self._timeout), numbers)
+        return self._control.meet("sum", name, seconds_of(timeout, self.step_timeout), numbers)
 
     def announce(self, name: str) -> None:
         """Tell all who wait for it, now or later; once told, it stays so."""

@@ -30,7 +30,7 @@ from tests.helpers import free_port
 TIMEOUT = timedelta(seconds=60)
 
 
-def on_ranks(count: int, function: Callable[[World], object], nodes: int = 1) -> list[object]:
+def on_ranks(count: int, function: Callable[[World], object], nodes: int = 1, step_timeout: float = 60) -> list[object]:
     """Run the function in a thread for each rank of a world, over real sockets: what each gives, or raises."""
     port = free_port()
     results: list[object] = [None] * count
@@ -41,7 +41,7 @@ def on_ranks(count: int, function: Callable[[World], object], nodes: int = 1) ->
         try:
             control = join_world(launch, {}, 60)
             try:
-                results[rank] = function(World(launch, control, None, 60))
+                results[rank] = function(World(launch, control, None, step_timeout))
             finally:
                 control.leave(grace=10)
         except Exception as error:  # noqa: BLE001

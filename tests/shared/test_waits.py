@@ -2,7 +2,71 @@
 
 from __future__ import annotations
 
-from tests.helpers import run_ranks
+import ast
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from shared.checkpoint import choose
+from shared.distributed import WaitTimeoutError, World, world
+from shared.training.core.run import TrainingRun
+from tests.helpers import ROOT, run_ranks
+from tests.shared.test_rank_state import on_ranks
+
+Hang = Callable[[], Any]
+
+
+def list_checkpoints(world: World, hang: Hang, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(choose, "checkpoints_newest_first", lambda _: hang())
+    next(choose.checkpoints_to_try(world, Path("checkpoints"), None))
+
+
+def agree_on_damage(world: World, hang: Hang, patch: pytest.MonkeyPatch) -> None:
+    del patch
+    if world.is_main:
+        world.collect(None, "is step-00000001 whole")
+        hang()
+    choose.agree_on_damage(world, Path("step-00000001"), None)
+
+
+def save_model(world: World, hang: Hang, patch: pytest.MonkeyPatch) -> None:
+    del patch
+    TrainingRun.save_model(SimpleNamespace(_world=world), hang)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("action", [list_checkpoints, agree_on_damage, save_model])
+def test_who_waits_for_what_rank_0_does_alone_names_it(
+    action: Callable[[World, Hang, pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world, "SOLO_SECONDS", 0.3)
+    ended = threading.Event()
+
+    def act(member: World) -> None:
+        try:
+            action(member, lambda: ended.wait(20), monkeypatch)
+        finally:
+            ended.set()
+
+    waited = on_ranks(2, act, step_timeout=0.2)[1]
+    assert isinstance(waited, WaitTimeoutError)
+    assert str(waited).endswith("timed out waiting for rank 0.")
+
+
+def test_whatever_a_trainer_does_on_one_rank_has_a_limit() -> None:
+    endless = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for folder in ("shared", "components")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if ".once(" in (source := path.read_text())
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "once"
+        if "timeout" not in {keyword.arg for keyword in call.keywords}
+    ]
+    assert endless == []
 
 
 def test_step_timeout_counts_in_groups_that_a_framework_has_made_itself() -> None:

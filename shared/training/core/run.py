@@ -191,7 +191,7 @@ class TrainingRun:
 
     def save_model(self, save: Callable[[], None]) -> None:
         """Let rank 0 write the trained model with `save`; every rank calls this."""
-        self._world.once(save, name="save the model", scope="job")
+        self._world.once(save, name="save the model", scope="job", timeout=self._world.solo_timeout)
 
     def _note_nothing_left(self) -> None:
         """Say why no step is made, where the checkpoint has done all that is asked for, or more."""

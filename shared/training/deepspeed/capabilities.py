@@ -66,7 +66,9 @@ def choose_adam(settings: DeepSpeedSettings, file: ConfigFile, world: World) -> 
         return True, []
     builder = "FusedAdamBuilder" if settings.zero.offload == "none" else "CPUAdamBuilder"
     # One process of each node compiles; the others then find the result.
-    error: str = world.once(lambda: _compile(builder), name=f"compile {builder}", scope="node")
+    error: str = world.once(
+        lambda: _compile(builder), name=f"compile {builder}", scope="node", timeout=world.solo_timeout
+    )
     errors: list[str] = [found for found in world.gather(error, f"outcome of {builder}") if found]
     if not errors:
         return False, []

@@ -42,7 +42,7 @@ def save_trained_model(
         module.load_state_dict(state, assign=True)
         save_model(settings.model, module, card, settings.network.model_code, tokenizer_folder(data))
 
-    world.once(save, name="save the model", scope="job")
+    world.once(save, name="save the model", scope="job", timeout=world.solo_timeout)
 
 
 def fragment_parts(engine: DeepSpeedEngine) -> Iterator[ShardPart]:

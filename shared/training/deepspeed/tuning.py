@@ -71,9 +71,16 @@ def tune_configuration(
     """
     settings, size = config.settings, (config.plan.batch_size, world.world_size)
     kept = settings.checkpoints.checkpoints / _KEPT_NAME
-    earlier: TuningDocument | None = world.once(lambda: _earlier(kept, *size), name="earlier trials", scope="job")
+    earlier: TuningDocument | None = world.once(
+        lambda: _earlier(kept, *size), name="earlier trials", scope="job", timeout=world.step_timeout
+    )
     document = _try_all(config, data, reader, world, add) if earlier is None else earlier
-    world.once(lambda: _keep(kept, document, settings.metrics), name="keep the trials", scope="job")
+    world.once(
+        lambda: _keep(kept, document, settings.metrics),
+        name="keep the trials",
+        scope="job",
+        timeout=world.step_timeout,
+    )
     chosen = TuningTrial(**document["chosen"])
     world.note(f"autotune chose {_described(chosen)}")
     plan = BatchPlan(config.plan.batch_size, world.world_size, chosen.accumulation_steps)

@@ -45,7 +45,7 @@ def save_divided_decoder(
         return str(place)
 
     dtype = SAVED_TYPES.get(saving.model_weights, trained)
-    place = Path(world.once(begin, name="begin the model", scope="job"))
+    place = Path(world.once(begin, name="begin the model", scope="job", timeout=world.solo_timeout))
     make_folder(place)  # another node may not see it yet
     tensors = llama_tensors(DecoderSettings(**card.settings), dtype)
     renamed = (replace(part, name=llama_name(part.name)) for part in parts)
@@ -56,4 +56,4 @@ def save_divided_decoder(
         write_index(place, files)
         finish_decoder(folder, card, dtype, tokenizer_folder(data), None if text is None else text.end_of_text)
 
-    world.once(finish, name="save the model", scope="job")
+    world.once(finish, name="save the model", scope="job", timeout=world.solo_timeout)

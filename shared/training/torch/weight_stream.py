@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import timedelta
 from itertools import zip_longest
 from pathlib import Path
 
@@ -70,7 +69,7 @@ def write_weights(
     files = divide_tensors(tensors, most_bytes)
     stream = _WeightStream(folder, tensors, {part.name: part for part in parts}, files, world)
     stream.run()
-    world.barrier("weights are written", timeout=timedelta(hours=1))
+    world.barrier("weights are written", timeout=world.solo_timeout)
     return files
 
 

@@ -40,7 +40,7 @@ def save_divided_transformer(
         make_folder(place)
         return str(place)
 
-    place = Path(world.once(begin, name="begin the model", scope="job"))
+    place = Path(world.once(begin, name="begin the model", scope="job", timeout=world.solo_timeout))
     make_folder(place)  # another node may not see it yet
     dtype, names = SAVED_TYPES.get(saving.model_weights, torch.float32), _saved_names(net)
     kept = dict(kept_tensors(net))
@@ -60,7 +60,7 @@ def save_divided_transformer(
         write_index(place, files)
         finish_transformer(folder, card_of_transformer(net, data), tokenizer_folder(data))
 
-    world.once(finish, name="save the model", scope="job")
+    world.once(finish, name="save the model", scope="job", timeout=world.solo_timeout)
 
 
 def divided_parts(net: PreTrainedModel) -> Iterator[ShardPart]:
