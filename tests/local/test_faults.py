@@ -200,6 +200,12 @@ def test_two_engines_share_the_work_of_equal_steps(tmp_path):
     assert sorted(document["steps"]["one"]["reused"] for document in documents) == [False, True]
 
 
+def copied(folder: Path, text: str) -> Path:
+    """Wait until the script with this text is wholly in the snapshot of the second step; the copy."""
+    copies = ".allranks/runs/*/steps/second/snapshot/say.sh"
+    return wait_for(lambda: next((copy for copy in folder.glob(copies) if copy.read_text() == text), None))
+
+
 def test_the_snapshot_is_checked_before_it_is_run(tmp_path):
     """Whoever can write into the run's folder while it waits could otherwise have anything executed."""
     (tmp_path / "code").mkdir()
@@ -214,8 +220,7 @@ def test_the_snapshot_is_checked_before_it_is_run(tmp_path):
         """,
     )
     engine = subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE)
-    copy = wait_for(lambda: list(tmp_path.glob(".allranks/runs/*/steps/second/snapshot/say.sh")))[0]
-    copy.write_text("echo evil\n")
+    copied(tmp_path, "echo fine\n").write_text("echo evil\n")
     document = json.loads(engine.communicate(timeout=30)[0])
     assert "not those that were planned" in document["steps"]["second"]["failure"]["message"]
 
@@ -234,7 +239,7 @@ def test_editing_the_code_during_a_run_changes_the_next_run_only(tmp_path):
         """,
     )
     engine = subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE)
-    wait_for(lambda: list(tmp_path.glob(".allranks/runs/*/steps/second/snapshot/say.sh")))
+    copied(tmp_path, "echo old\n")
     script.write_text("echo new\n")
     before = json.loads(engine.communicate(timeout=30)[0])["steps"]["second"]
     after = run_json(file, cwd=tmp_path)["steps"]["second"]

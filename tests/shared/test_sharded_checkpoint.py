@@ -133,7 +133,7 @@ HANG = """
         engine.save(1, [ShardPart("x", np.ones(4), (8,), (4 * world.rank,))], {{}})
         engine.wait()
 """
-STOP = "os.kill(os.getpid(), signal.SIGSTOP)"
+STOP = "os.kill(os.getpid(), signal.SIGSTOP); time.sleep(600)"  # the main thread may be the one that is stopped first
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,6 @@ class SweepExecution(StepExecution):
 
     def new_parts(self) -> list[StepExecution]:
         """The trials that may be begun now, and those of the journal that come before them and are finished."""
-        self._note()
         found: list[StepExecution] = []
         while not self._is_out_of_time and not self._fault and len(self.trials) < self.search.trials:
             if sum(not trial.is_finished for trial in self.trials) >= self.search.at_once:
@@ -210,8 +209,17 @@ class SweepExecution(StepExecution):
         assert self.workplace is not None  # noqa: S101 the engine acquires it first
         return self.workplace.journal
 
+    def keep(self) -> StepResult:
+        """As for any step; what is shown of a running sweep's trials is noted before, so that no end of it undoes it.
+
+        Whoever reads the journal is not told of what was just stopped with the sweep.
+        """
+        if self.status == RUNNING:
+            self._note()
+        return super().keep()
+
     def _note(self) -> None:
-        """Keep which trials there are and how they ended; whoever reads it is not told of what was just stopped."""
+        """Keep which trials there are and how they ended."""
         noted = [_entry(trial) for trial in self.trials] + self._journal[len(self.trials) :]
         if noted != self._journal:
             self._journal = noted
