@@ -70,7 +70,11 @@ def redact_named(name: str, value: str) -> str:
 @lru_cache(1024)
 def _says_secret(name: str) -> bool:
     lower = name.lower()
-    return any(hint in lower for hint in (*_NAME_HINTS, "credential", "pass")) and bool(re.search(_NAMED, name))
+    return (
+        name != "PWD"
+        and any(hint in lower for hint in (*_NAME_HINTS, "credential", "pass"))
+        and bool(re.search(_NAMED, name))
+    )
 
 
 def redact_document(document: Any, within: str = "") -> Any:

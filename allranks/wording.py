@@ -6,22 +6,33 @@ shown against that. ``page.js`` has ``numberWords`` as its counterpart of ``numb
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 DIGITS = 6
 """Of a number in a table or under the pointer; what differs less is as good as equal."""
 _FEWER_DIGITS = 4  # where several stand in one line
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+"""As protocol buffers, and so MLflow's own answers, write them in JSON."""
+
+
+def not_finite_words(value: float) -> str:
+    """``NaN``, ``Infinity`` and ``-Infinity``, as ``--json`` and the pages' scripts write them; empty for a number."""
+    return "" if math.isfinite(value) else _NOT_FINITE[str(float(value))]
 
 
 def number_words(value: float | None) -> str:
     """A number in a table, with six digits: ``0.972222``, ``1e-07``; empty where there is none."""
-    return "" if value is None else f"{value:.{DIGITS}g}"
+    return "" if value is None else not_finite_words(value) or f"{value:.{DIGITS}g}"
 
 
 def short_number(value: float) -> str:
-    """A number among others in one line, with four digits."""
-    return f"{value:.{_FEWER_DIGITS}g}"
+    """A number among others in one line, with four digits; what has more before its point is not cut: ``12346``."""
+    if words := not_finite_words(value):
+        return words
+    is_long = abs(value) >= 10**_FEWER_DIGITS - 0.5
+    return number_words(round(value)) if is_long else f"{value:.{_FEWER_DIGITS}g}"
 
 
 def value_words(value: Any) -> str:
@@ -46,6 +57,11 @@ def duration_words(duration: float | None) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def step_time(step: Mapping[str, Any]) -> str:
+    """How long a step of a document took; empty for one that did not start here: waiting, skipped, reused."""
+    return duration_words(step.get("seconds")) if step.get("started") is not None else ""
+
+
 def short_duration(duration: float) -> str:
     """A duration in at most six letters: ``12s``, ``12m05s``, ``23h59m``, ``99d23h``."""
     seconds = max(0, round(duration))
@@ -63,11 +79,11 @@ def run_seconds(state: Mapping[str, Any]) -> float | None:
 
 def size_words(size: float) -> str:
     """Bytes as people write them: ``12 B``, ``3.4 MB``."""
-    if size < 1000:
+    if round(size) < 1000:
         return f"{size:.0f} B"
     for unit in ("kB", "MB"):
         size /= 1000
-        if size < 1000:
+        if round(size, 1) < 1000:
             return f"{size:.1f} {unit}"
     return f"{size / 1000:.1f} GB"
 
@@ -80,3 +96,13 @@ def status_words(status: str, *, is_reused: bool) -> str:
 def ranks_words(nodes: int, processes: int) -> str:
     """``2 x 4``: nodes, and processes on each; empty for what has no ranks."""
     return f"{nodes} x {processes}" if nodes else ""
+
+
+def compared_words(value: Any) -> str:
+    """A value in a comparison of runs: of data where it lies, its files, bytes and digest; ``-`` for none."""
+    if value is None:
+        return "-"
+    if isinstance(value, Mapping):
+        files, size = with_count(value.get("files", 0), "file"), size_words(value.get("bytes", 0))
+        return f"{value.get('path')} ({files}, {size}, {value.get('fingerprint')})"
+    return number_words(value) if isinstance(value, float | int) and not isinstance(value, bool) else str(value)

@@ -14,7 +14,7 @@ from allranks.files import write_text
 from allranks.local.folders import RunsHome
 from allranks.local.page.compare import compare_runs, comparison_page
 from allranks.local.page.document import run_document
-from allranks.wording import duration_words, number_words, run_seconds, with_count
+from allranks.wording import compared_words, duration_words, run_seconds
 
 _LONGEST = 60  # characters of a value; --json has all
 
@@ -74,11 +74,8 @@ def _code_lines(code: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _shown(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, float | int) and not isinstance(value, bool):
-        return number_words(value)
+    shown = compared_words(value)
     if isinstance(value, Mapping):
-        return f"{value.get('path')} ({with_count(value.get('files', 0), 'file')}, {value.get('fingerprint')})"
-    shown = text.one_line(str(value))
+        return shown
+    shown = text.one_line(shown)
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"

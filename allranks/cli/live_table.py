@@ -26,6 +26,7 @@ from allranks.local.result import (
     TrialResult,
 )
 from allranks.redaction import redact_named
+from allranks.wording import ranks_words, short_number
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -89,7 +90,7 @@ def _lines(step: StepResult, curves: LiveCurves, known: LiveProgress) -> list[Ta
     line = TableLine(
         one_line(step.name),
         step.status,
-        f"{step.nodes} x {step.processes}" if step.nodes else "",
+        ranks_words(step.nodes, step.processes),
         None if step.started is None else step.seconds,
         progress,
         known.left(step.name, step.attempts, progress) if step.status == RUNNING else None,
@@ -135,12 +136,12 @@ def _measured(step: StepResult, progress: StepProgress, main: str) -> tuple[str,
 
 
 def _epoch(metrics: Mapping[str, float]) -> str:
-    return f"epoch {metrics['epoch']:.4g}" if "epoch" in metrics else ""
+    return f"epoch {short_number(metrics['epoch'])}" if "epoch" in metrics else ""
 
 
 def _throughput(metrics: Mapping[str, float]) -> str:
     name = next((one for one in _SPEEDS if one in metrics), "")
-    return f"{metrics[name]:,.4g} {name.removesuffix('_per_second')}/s" if name else ""
+    return f"{short_number(metrics[name])} {name.removesuffix('_per_second')}/s" if name else ""
 
 
 def _trials(name: str, sweep: SweepResult, curves: LiveCurves, known: LiveProgress) -> list[TableLine]:
@@ -155,7 +156,7 @@ def _trial(
     name: str, trial: TrialResult, metric: str, differing: Sequence[str], curves: LiveCurves, known: LiveProgress
 ) -> TableLine:
     progress = known.of(StepFolder(trial.folder))
-    measured = "" if trial.metric is None else f"  {metric} {trial.metric:.4g}"
+    measured = "" if trial.metric is None else f"  {metric} {short_number(trial.metric)}"
     own = {key: trial.parameters[key] for key in differing if key in trial.parameters} or trial.parameters
     short = shown_parameters(own)
     values = ", ".join(_shown_parameter(*one) for one in own.items())
@@ -178,7 +179,7 @@ def shorter_metrics(metrics: Mapping[str, float], first: str = "") -> tuple[str,
     """Three metrics in one line, then two, then one; one of them may be wanted first."""
     known = [name for name in SHOWN_METRICS if name in metrics] or list(metrics)
     chosen = [*([first] if first in metrics else ()), *(name for name in known if name != first)][:3]
-    texts = [f"{one_line(name)} {metrics[name]:.4g}" for name in chosen]
+    texts = [f"{one_line(name)} {short_number(metrics[name])}" for name in chosen]
     return tuple(_GAP.join(texts[:count]) for count in range(len(texts), 0, -1)) or ("",)
 
 
@@ -201,4 +202,4 @@ def shown_parameters(parameters: Mapping[str, Any]) -> str:
 
 
 def _shown_parameter(name: str, value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else redact_named(name, str(value))
+    return short_number(value) if isinstance(value, float) else redact_named(name, str(value))

@@ -33,7 +33,7 @@ from allranks.local.resources.summary import step_resources
 from allranks.local.resources.words import resource_lines
 from allranks.local.result import RUNNING
 from allranks.local.tracking.removal import remove_tracked_runs
-from allranks.wording import duration_words, number_words, ranks_words, status_words, with_count
+from allranks.wording import number_words, ranks_words, status_words, step_time, with_count
 
 _LONGEST = 100  # characters of a param or tag
 _CURVE_WIDTH = 40  # characters
@@ -232,9 +232,8 @@ def _step_cells(name: str, step: Mapping[str, Any]) -> list[list[str]]:
     """The line of a step, and those of the runs that its script has made itself."""
     metrics = metrics_text(read_metrics_document(step.get("metrics")))
     metrics = metrics if step.get("decision") is None else f"the condition is {str(step['decision']).lower()}"
-    took = duration_words(step.get("seconds"))
     ranks = ranks_words(step.get("nodes", 0), step.get("processes", 0))
-    own = [name, status_words(step["status"], is_reused=step.get("reused", False)), ranks, took, metrics]
+    own = [name, status_words(step["status"], is_reused=step.get("reused", False)), ranks, step_time(step), metrics]
     children = [past_child(child) for child in step.get("child_runs", ())]
     return [
         own,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-"""As protocol buffers, and so MLflow's own answers, write them in JSON."""
+from allranks.wording import not_finite_words
+
 _COMPARED = 256  # bytes before what is new: where they are others, the file was written anew
 
 
@@ -94,7 +93,7 @@ def _is_number(value: object) -> bool:
 
 def metrics_document(metrics: Mapping[str, float]) -> dict[str, float | str]:
     """Metrics as JSON, which has no NaN and no infinities: these are texts that ``float`` reads."""
-    return {name: value if math.isfinite(value) else _NOT_FINITE[str(float(value))] for name, value in metrics.items()}
+    return {name: not_finite_words(value) or value for name, value in metrics.items()}
 
 
 def read_metrics_document(document: Mapping[str, float | str] | None) -> dict[str, float]:

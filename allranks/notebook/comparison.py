@@ -13,6 +13,7 @@ from allranks.cli.run_state import read_run_state
 from allranks.errors import UsageError
 from allranks.files import write_text
 from allranks.local.logged import MetricCurve
+from allranks.local.metrics_file import read_metrics_document
 from allranks.local.page.compare import compare_runs, comparison_page
 from allranks.local.page.document import run_document
 from allranks.notebook.view import RunView
@@ -52,10 +53,11 @@ class RunComparison:
             A DataFrame of pandas where that is installed, a line for each step and name and a column for each run;
             else a list of dictionaries with ``step``, ``name`` and the runs.
         """
-        rows = [
-            {"step": row["step"], "name": row["name"], **dict(zip(self.runs, row["values"], strict=True))}
-            for row in self.document[title]
-        ]
+        found = [dict(zip(self.runs, row["values"], strict=True)) for row in self.document[title]]
+        if title == "metrics":  # of which JSON has texts where they are not finite
+            found = [read_metrics_document(values) for values in found]
+        about = [{"step": row["step"], "name": row["name"]} for row in self.document[title]]
+        rows = [one | values for one, values in zip(about, found, strict=True)]
         try:
             import pandas as pd
         except ImportError:

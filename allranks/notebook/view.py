@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -46,7 +46,7 @@ class RunView(RunResult):
     @classmethod
     def of_result(cls, result: RunResult) -> Self:
         """The view of a result."""
-        return cls(result.run_id, result.status, result.run_dir, result.steps, result.outputs, result.signal)
+        return cls(**{one.name: getattr(result, one.name) for one in fields(result)})
 
     @classmethod
     def of_folder(cls, folder: RunFolder) -> Self:

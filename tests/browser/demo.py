@@ -20,6 +20,8 @@ if rank == "0":
         for number in range(1, 41):
             loss = 2.2 * math.exp(-number * rate) + 0.1 + 0.05 * random.random()
             metrics = {"loss": loss, "learning_rate": rate, "images_per_second": 900 + 90 * random.random()}
+            if fails:
+                metrics["gradient_norm"] = float("nan") if number > 30 else loss
             if number % 5 == 0:
                 metrics |= {"validation_loss": 1.1 * loss, "accuracy": 1 - loss / 2.4}
             file.write(json.dumps({"step": number, "total": 40, "metrics": metrics}) + "\\n")

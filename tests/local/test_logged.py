@@ -84,7 +84,7 @@ def test_what_was_logged_is_in_every_view_and_of_a_reused_step_too(tmp_path: Pat
         assert train["tags"] == {"origin": "***"}
         assert strict(call("runs", "show", "latest", "--json", cwd=tmp_path).stdout)["steps"]["train"] == train  # type: ignore[index]
         shown = call("runs", "show", "latest", cwd=tmp_path).stdout
-        assert "both=1.5 far=-inf loss=0.25 odd=nan" in shown
+        assert "both=1.5 far=-Infinity loss=0.25 odd=NaN" in shown
         assert re.search(r"train\.optimizer +sgd \[1m <fast>\n", shown)
         page = max(tmp_path.glob(".allranks/runs/*/report.html")).read_text()
         assert re.findall(r'aria-label="([^"]* over steps)"', page) == ["loss over steps"], "both has one value"

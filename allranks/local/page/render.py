@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.wording import (
+    compared_words,
     duration_words,
     number_words,
     ranks_words,
@@ -18,6 +19,7 @@ from allranks.wording import (
     short_number,
     size_words,
     status_words,
+    step_time,
     value_words,
 )
 
@@ -66,8 +68,9 @@ def _environment() -> Environment:
     loader = PackageLoader("allranks.local.page", "templates")
     made = Environment(loader=loader, autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
     made.filters |= {"size_words": size_words, "number": number_words, "duration": duration_words}
-    made.filters |= {"short_number": short_number, "value_words": value_words}
+    made.filters |= {"short_number": short_number, "value_words": value_words, "compared": compared_words}
     made.globals |= {"run_seconds": run_seconds, "ranks_words": ranks_words, "status_words": status_words}
+    made.globals["step_time"] = step_time
     return made
 
 
