@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,8 @@ def run(
 
     Raises:
         RunFailedError: a step failed, or the run was stopped, and ``check`` is set; its ``run`` is the result.
+        KeyboardInterrupt: Ctrl+C or the kernel's interrupt has ended it, and ``check`` is not set: a loop over runs, or
+            the cells below, would go on with the next one.
         AllranksError: what was asked for is wrong; nothing has run.
     """
     given = {"retries": retries, "cache": cache, **asked_places(map, python, environment, containers)}
@@ -122,6 +125,8 @@ def _perform(prepared: PreparedRun, home: RunsHome, logs: bool | str | Sequence[
 def _checked(result: RunView, *, check: bool) -> RunView:
     if check and result.exit_code:
         raise RunFailedError(result)
+    if result.signal == signal.SIGINT:
+        raise KeyboardInterrupt(f"run {result.run_id} was cancelled")
     return result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,16 @@ def test_a_failed_run_says_why_and_where_and_can_be_read_again(
     with pytest.raises(UnknownNameError, match="is no run"):
         allranks.load_run("nothing")
     assert allranks.runs(tmp_path / "elsewhere") == []
+
+
+def test_ctrl_c_ends_a_run_and_what_would_start_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop over runs, or the cells of a notebook, went on with the next one."""
+    monkeypatch.chdir(tmp_path)
+    stops = step(f"kill -INT {os.getpid()}; sleep 60")
+    pipeline(tmp_path, f"type: pipeline\njobs: {{one: {stops}}}\n")
+    with pytest.raises(KeyboardInterrupt, match="was cancelled"):
+        allranks.run("pipeline.yaml")
+    assert allranks.load_run("latest").status == "cancelled"
 
 
 SCRIPT = """\

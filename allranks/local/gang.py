@@ -72,7 +72,7 @@ class RankGang:
     The guard is told of every session, in case this process is killed. The marker is ``NAME=value`` in the environment
     of all of the gang's processes and of no others; ``end`` is called with it when they have to end, for those that no
     signal reaches. ``locked`` are paths that they cannot write to; see ``read_only.py``. ``timed_out`` says whether its
-    ranks were asked for their stacks.
+    ranks were asked for their stacks, and ``silences`` for how many seconds each had then printed nothing.
     """
 
     def __init__(
@@ -94,6 +94,7 @@ class RankGang:
         self._locked = tuple(locked)
         self._killed = False
         self.timed_out = False
+        self.silences: list[tuple[RankCommand, float]] = []
         self._dismissed = False
         self._running: dict[int, tuple[subprocess.Popen[bytes], RankCommand]] = {}
         try:
@@ -184,7 +185,8 @@ class RankGang:
     def ask_for_stacks(self) -> None:
         """Let Python ranks that registered faulthandler on SIGUSR1 write their stacks; others just end."""
         self.timed_out = True
-        for process, _ in self._running.values():
+        for process, command in self._running.values():
+            self.silences.append((command, max(0.0, time.time() - _last_written(command.log))))
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGUSR1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +19,13 @@ from allranks.local.result import StepFailure, last_lines
 from allranks.local.script_help import failure_help
 from allranks.local.snapshot import SnapshotFile
 from allranks.local.traces import point_at_sources
-from allranks.wording import size_words
+from allranks.wording import duration_words, size_words
 
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 _MOST_OF_IT = 0.75
 """Of the limit: a peak below that has not filled it alone."""
+_MOST_RANKS = 8  # whose ends are quoted when time is up
+_LINES, _FEWEST_LINES = 24, 3  # of all of them, and of each at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,13 @@ class FailedAttempt:
         """The first failure of its gang, with the end of the log of the rank that failed first."""
         command = first.command
         who = "the command" if command.rank is None else f"rank {command.rank} on node {command.node}"
-        quoted = point_at_sources(last_lines(command.log), self.folder, self.files)
+        ends = _ends_of_ranks(gang) if self.time_out and len(gang.silences) > 1 else last_lines(command.log)
+        quoted = point_at_sources(ends, self.folder, self.files)
         advice = locked_input_help(quoted, self.inputs) or failure_help(
             quoted, self.step.name, self.step.environment_variables, self.python, self.step.component.code
         )
         message = self.time_out or f"{who} {self._ending(first, gang)}"
+        advice = advice or (_stack_advice(quoted) if self.time_out and len(gang.silences) > 1 else "")
         message = "; ".join(filter(None, (message, advice)))
         return StepFailure(message, command.rank, command.node, command.log, quoted)
 
@@ -88,6 +92,26 @@ class FailedAttempt:
 
     def _next_steps(self) -> str:
         return ", ".join(_next_steps(self.step)) + " or more memory"
+
+
+def _ends_of_ranks(gang: RankGang) -> tuple[str, ...]:
+    """What each rank printed last, and how long before its time was up; of many those that were silent longest.
+
+    Which of them holds up the others, the engine cannot know: who reads where they stand can.
+    """
+    silent = sorted(gang.silences, key=lambda one: -one[1])[:_MOST_RANKS]
+    count = max(_FEWEST_LINES, _LINES // len(silent))
+    found: list[str] = []
+    for command, seconds in sorted(silent, key=lambda one: (one[0].node, one[0].rank or 0)):
+        found.append(f"rank {command.rank} on node {command.node}, silent for {duration_words(seconds)}:")
+        found += [f"  {line}" for line in last_lines(command.log, count)]
+    return tuple(found)
+
+
+def _stack_advice(quoted: Sequence[str]) -> str:
+    if any("most recent call first" in line for line in quoted):
+        return ""
+    return "with faulthandler.register(signal.SIGUSR1) in the script, each rank's log then ends with where it stood"
 
 
 def memory_words(peak: int, limit: MemoryLimit, of_rank: str = "") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import py_compile
+import re
 import subprocess
 import sys
 import time
@@ -201,6 +202,23 @@ def test_a_step_whose_time_is_up_shows_its_stack(tmp_path):
     failure = run_json(file, cwd=tmp_path)["steps"]["one"]["failure"]
     assert failure["message"] == "not finished after limits.timeout = 1 s"
     assert "waits_for_ever" in "\n".join(failure["last_lines"])
+
+
+def test_ranks_whose_time_is_up_are_all_quoted_with_how_long_each_was_silent(tmp_path):
+    """Only rank 0 was, which waits for the one that hangs."""
+    script = 'echo "rank $RANK is here"; if [ "$RANK" = 1 ]; then echo "and stays"; fi; sleep 600'
+    more = "distribution: {type: pytorch, process_count_per_instance: 2}, limits: {timeout: 1}"
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step(script, more=more)}}}\n")
+    failure = run_json(file, "--events", "events.jsonl", cwd=tmp_path)["steps"]["one"]["failure"]
+    assert failure["message"] == (
+        "not finished after limits.timeout = 1 s; "
+        "with faulthandler.register(signal.SIGUSR1) in the script, each rank's log then ends with where it stood"
+    )
+    lines = [re.sub(r"\d\.\d s", "1 s", line) for line in failure["last_lines"]]
+    first, second = (f"rank {rank} on node 0, silent for 1 s:" for rank in range(2))
+    assert lines == [first, "  rank 0 is here", second, "  rank 1 is here", "  and stays"]
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert next(one["result"]["failure"] for one in events if one.get("status") == "failed") == failure
 
 
 def test_a_step_that_ends_well_after_its_time_is_said_to_be_late(tmp_path):
